@@ -91,9 +91,9 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 		return false
 	}
 	if len(op.roles) == 0 {
-		o.actor.Via = op.id
+		o.actor.Via = "ui" // a login
 		if op.id == "bootstrap" {
-			o.actor.Name = "bootstrap"
+			o.actor.Via, o.actor.Name = "bootstrap", "bootstrap"
 		}
 		return true
 	}

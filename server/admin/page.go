@@ -24,7 +24,7 @@ func PagePaths() []string { return []string{"/", "/favicon.svg", "/theme.js", "/
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"worker-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// contentTypes are the types of the files. The types of the machine may differ.
+// contentType returns the type of a file. The types of the machine may differ.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":
@@ -121,11 +121,11 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	} else {
 		h.Set("Cache-Control", "no-cache")
 	}
-	h.Set("ETag", a.etag)
-	body := a.plain
+	body, etag := a.plain, a.etag
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
-		body = a.compressed()
+		body, etag = a.compressed(), strings.TrimSuffix(etag, `"`)+`-gzip"`
 	}
+	h.Set("ETag", etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

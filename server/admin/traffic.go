@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -139,24 +140,14 @@ func (t *traffic) ttftOf(tier string) (p50, p95 *float64) {
 	return quantile(sums, 0.5), quantile(sums, 0.95)
 }
 
-// quantile returns the duration in milliseconds that the share q of the counted times does not exceed,
-// interpolated within its bucket; nil without times. Beyond the last bound it returns that bound.
+// quantile returns the duration in milliseconds that the share q of the counted times does not exceed; nil without
+// times.
 func quantile(counts []uint64, q float64) *float64 {
-	total := uint64(0)
-	for _, n := range counts {
-		total += n
-	}
-	if total == 0 {
+	seconds := telemetry.Quantile(telemetry.TTFTSeconds(), counts, q)
+	if math.IsNaN(seconds) {
 		return nil
 	}
-	bounds, lower, before := telemetry.TTFTSeconds(), 0.0, uint64(0)
-	for i, upper := range bounds {
-		if within := q*float64(total) - float64(before); within <= float64(counts[i]) && counts[i] > 0 {
-			return new(1000 * (lower + (upper-lower)*within/float64(counts[i])))
-		}
-		lower, before = upper, before+counts[i]
-	}
-	return new(1000 * lower)
+	return new(1000 * seconds)
 }
 
 // answered reports whether any request has succeeded since the start, by the last sample.

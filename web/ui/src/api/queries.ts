@@ -37,11 +37,6 @@ export const tiersQuery = queryOptions({
   queryFn: () => result(api.GET("/admin/tiers")),
 });
 
-export const tenantsQuery = queryOptions({
-  queryKey: ["tenants"],
-  queryFn: () => result(api.GET("/admin/tenants", { params: { query: { limit: 200 } } })),
-});
-
 export const statusQuery = queryOptions({
   queryKey: ["status"],
   queryFn: () => result(api.GET("/admin/status")),

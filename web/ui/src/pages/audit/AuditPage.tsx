@@ -3,13 +3,15 @@ import { getRouteApi } from "@tanstack/react-router";
 import { api, base, result } from "../../api/client";
 import type { AuditView } from "../../api/schema";
 import { differences } from "../../lib/diff";
+import { download } from "../../lib/download";
 import { clock, count } from "../../lib/format";
 import { PageTitle } from "../../shell/Shell";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Dialog } from "../../ui/Dialog";
 import { Empty, Panel, Problem } from "../../ui/Panel";
 import { Badge, CopyButton } from "../../ui/parts";
-import { auditQuery, periods } from "./queries";
+import { toast } from "../../ui/Toasts";
+import { auditQuery, periods, sinceOf } from "./queries";
 
 const route = getRouteApi("/shell/audit");
 
@@ -92,31 +94,21 @@ function Filters() {
           <option key={p}>{p}</option>
         ))}
       </select>
-      <a className="button" href={exportAddress(search)} download="audit.ndjson" onClick={(e) => void download(e)}>
-        Export JSON lines
-      </a>
+      <button type="button" onClick={() => exportLog(search)}>
+        Export JSONL
+      </button>
     </>
   );
 }
 
-function exportAddress(search: Record<string, string | undefined>): string {
+/** exportLog saves all entries that the filter selects. */
+function exportLog(search: Record<string, string | undefined>): void {
   const url = new URL("admin/audit", base);
-  for (const name of ["actor", "action", "target"]) {
-    const value = search[name];
+  const since = sinceOf(search.since, Date.now());
+  for (const [name, value] of Object.entries({ actor: search.actor, action: search.action, target: search.target, since })) {
     if (value) url.searchParams.set(name, value);
   }
-  return url.href;
-}
-
-// A link cannot send an Accept header, so the export is fetched and saved.
-async function download(e: React.MouseEvent<HTMLAnchorElement>): Promise<void> {
-  e.preventDefault();
-  const answer = await fetch(e.currentTarget.href, { headers: { Accept: "application/x-ndjson" } });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
-  link.download = "audit.ndjson";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  download(url, "application/x-ndjson", "audit.ndjson").catch((e: Error) => toast(e.message));
 }
 
 const columns: Column<AuditView>[] = [

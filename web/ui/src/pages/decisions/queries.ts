@@ -1,5 +1,6 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, ApiError, base, result } from "../../api/client";
+import { api, base, result } from "../../api/client";
+import { download } from "../../lib/download";
 import type { DecisionPage, operations } from "../../api/schema";
 import type { Filter } from "./filter";
 
@@ -44,14 +45,5 @@ export function decisionQuery(id: string) {
 export async function exportDecisions(filter: Filter): Promise<void> {
   const url = new URL("admin/decisions", base);
   for (const [name, value] of Object.entries(filter)) url.searchParams.set(name, value);
-  const answer = await fetch(url, { headers: { Accept: "application/x-ndjson" } });
-  if (!answer.ok) {
-    const problem = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string };
-    throw new ApiError(answer.status, problem.title ?? "Export failed", problem.detail ?? "", [], "");
-  }
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
-  link.download = "decisions.jsonl";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  await download(url, "application/x-ndjson", "decisions.jsonl");
 }

@@ -9,8 +9,8 @@ function amount(limit: string, n: number): string {
   return limit.endsWith("_money") ? money(n) : count(Math.ceil(n));
 }
 
-/** useText returns the usage of a limit as text, such as 3/10 rpm. */
-export function useText(u: Use): string {
+/** usageText returns the usage of a limit as text, such as 3/10 rpm. */
+function usageText(u: Use): string {
   return `${amount(u.limit, u.used)}/${amount(u.limit, u.room)} ${u.limit.replace("_", " ")}`;
 }
 
@@ -24,7 +24,7 @@ export function LimitBars({ now, all }: { now: UsedNow | undefined; all?: boolea
   return (
     <span className={all ? "limits all" : "limits"}>
       {uses.slice(0, all ? uses.length : shown).map((u) => (
-        <Bar key={u.limit} value={u.used} max={u.room} text={useText(u)} label={labelOf(u.limit)} />
+        <Bar key={u.limit} value={u.used} max={u.room} text={usageText(u)} label={labelOf(u.limit)} />
       ))}
       {!all && uses.length > shown && <small className="muted">+{uses.length - shown}</small>}
     </span>

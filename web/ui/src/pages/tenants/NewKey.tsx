@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { statusQuery } from "../../api/queries";
+import { saveAs } from "../../lib/download";
 import { Dialog } from "../../ui/Dialog";
 import { Code, CopyButton } from "../../ui/parts";
 import { dataOrigin, snippets } from "../clients/snippets";
@@ -23,7 +24,7 @@ export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
         <p className="secret">
           <code data-testid="secret">{secret}</code>
           <CopyButton text={secret} />
-          <button type="button" onClick={() => download(tenant, secret, origin)}>
+          <button type="button" onClick={() => saveEnv(tenant, secret, origin)}>
             Download .env
           </button>
         </p>
@@ -49,11 +50,7 @@ export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
   );
 }
 
-function download(tenant: string, secret: string, origin: string | undefined): void {
+function saveEnv(tenant: string, secret: string, origin: string | undefined): void {
   const lines = [`OPENAI_API_KEY=${secret}`, ...(origin ? [`OPENAI_BASE_URL=${origin}/v1`] : [])];
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/plain" }));
-  link.download = `${tenant}.env`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+  saveAs(`${tenant}.env`, `${lines.join("\n")}\n`, "text/plain");
 }

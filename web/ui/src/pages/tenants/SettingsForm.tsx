@@ -92,7 +92,7 @@ function Rights({ form, set, about }: PartProps) {
 }
 
 /** globMatches reports whether a name matches a pattern, in which * stands for any text. */
-export function globMatches(pattern: string, name: string): boolean {
+function globMatches(pattern: string, name: string): boolean {
   const escaped = pattern.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*");
   return new RegExp(`^${escaped}$`).test(name);
 }

@@ -2,10 +2,12 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { base } from "../../api/client";
 import type { UsageRow, UsageView } from "../../api/schema";
+import { download } from "../../lib/download";
 import { count, money, percent } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Empty, Panel } from "../../ui/Panel";
 import { Bar } from "../../ui/parts";
+import { toast } from "../../ui/Toasts";
 import { usageQuery, type GroupBy } from "./queries";
 
 const groups: GroupBy[] = ["tier", "model", "key", "outcome"];
@@ -28,7 +30,7 @@ export function Usage({ name }: { name: string }) {
               </option>
             ))}
           </select>
-          <button type="button" onClick={() => void saveCSV(name, group)}>
+          <button type="button" onClick={() => saveCSV(name, group)}>
             Export CSV
           </button>
         </>
@@ -103,13 +105,8 @@ function limitColumns(limits: UsageView["limits"]): Column<UsageRow>[] {
   return columns;
 }
 
-async function saveCSV(name: string, group: GroupBy | undefined): Promise<void> {
+function saveCSV(name: string, group: GroupBy | undefined): void {
   const url = new URL(`admin/tenants/${encodeURIComponent(name)}/usage`, base);
   if (group) url.searchParams.set("group_by", group);
-  const answer = await fetch(url, { headers: { Accept: "text/csv" } });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
-  link.download = `usage-${name}.csv`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+  download(url, "text/csv", `usage-${name}.csv`).catch((e: Error) => toast(e.message));
 }
