@@ -10,6 +10,9 @@ import { maxWeight, restoreOf, Throttle, weightOf } from "./weights";
 /** A person does not see more than five previews per second. */
 const previewEvery = 200;
 
+/** Several presses of an arrow key are one change. */
+const keyPause = 300;
+
 /** Shares are the expected shares of a pool's workers while a weight is being changed. */
 export type Shares = Record<string, number>;
 
@@ -25,7 +28,16 @@ export function WeightControl({ worker: w, ttl_s, onPreview }: WeightControlProp
   const [draft, setDraft] = useState<string>();
   const [warnings, setWarnings] = useState<string[]>();
   const shown = draft ?? String(w.weights.override?.drain ? (w.weights.override.weight ?? w.weights.file) : w.weight);
+  const latest = useRef<string>(undefined); // the draft as the newest event left it
+  const version = useRef(0); // of the override after this control's last change
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const newestCommit = useRef<() => void>(undefined);
+  const schedule = () => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => newestCommit.current?.(), keyPause);
+  };
   const done = () => {
+    latest.current = undefined;
     setDraft(undefined);
     setWarnings(undefined);
     onPreview(undefined);
@@ -40,27 +52,40 @@ export function WeightControl({ worker: w, ttl_s, onPreview }: WeightControlProp
         }
       }
       const before = restoreOf(w, Date.now());
-      await setWeight(w, weight, ttl_s);
+      const answer = await setWeight(w, Math.max(version.current, w.weights.version), weight, ttl_s);
+      version.current = answer.worker.weights.version;
       refresh();
-      done();
+      // The person may have gone on meanwhile; then the newer weight is sent next.
+      if (latest.current === undefined || latest.current === String(weight)) done();
+      else schedule();
       toast(`The weight of ${w.name} is ${weight}.`, () => void restore(w.name, before).catch(failedUndo));
     },
-    onError: done,
+    onError: () => {
+      version.current = 0;
+      done();
+    },
   });
   const preview = useThrottledPreview(w.name, onPreview);
   const edit = (text: string) => {
     setDraft(text);
-    change.reset();
+    latest.current = text;
+    if (!change.isPending) change.reset();
     const weight = weightOf(text);
     if (weight !== undefined) preview.show(weight);
   };
   const commit = () => {
+    clearTimeout(timer.current);
     preview.cancel();
+    const draft = latest.current;
     const weight = weightOf(draft ?? "");
     if (draft === undefined || change.isPending) return;
     if (weight === undefined || String(weight) === String(w.weight)) done();
     else change.mutate({ weight });
   };
+  useEffect(() => {
+    newestCommit.current = commit;
+  });
+  useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <span className={change.isPending ? "weight pending" : "weight"}>
       <input
@@ -72,7 +97,7 @@ export function WeightControl({ worker: w, ttl_s, onPreview }: WeightControlProp
         aria-label={`Weight of ${w.name}`}
         onChange={(e) => edit(e.target.value)}
         onPointerUp={commit}
-        onKeyUp={(e) => e.key !== "Tab" && commit()}
+        onKeyUp={(e) => e.key !== "Tab" && schedule()}
         onBlur={commit}
       />
       <input

@@ -12,11 +12,11 @@ export function previewWeight(name: string, weight: number) {
   );
 }
 
-/** setWeight sets the weight of a worker, if its override did not change since w was read. */
-export function setWeight(w: WorkerState, weight: number, ttl_s: number | undefined) {
+/** setWeight sets the weight of a worker, if its override still has a version. */
+export function setWeight(w: WorkerState, version: number, weight: number, ttl_s: number | undefined) {
   return result(
     api.PATCH("/admin/workers/{name}", {
-      params: { ...path(w.name), header: { "If-Match": `"v${w.weights.version}"` } },
+      params: { ...path(w.name), header: { "If-Match": `"v${version}"` } },
       body: { weight, ...(ttl_s !== undefined && { ttl_s }) },
     }),
   );
@@ -24,11 +24,9 @@ export function setWeight(w: WorkerState, weight: number, ttl_s: number | undefi
 
 /** restore brings back an earlier override of a worker. */
 export async function restore(name: string, r: Restore): Promise<void> {
-  if (r.kind === "reset") await result(api.DELETE("/admin/overrides/{worker}", { params: { path: { worker: name } } }));
-  else {
-    const body = { weight: r.weight, ...(r.ttl_s !== undefined && { ttl_s: r.ttl_s }) };
-    await result(api.PATCH("/admin/workers/{name}", { params: path(name), body }));
-  }
+  // A weight of null resets the weight only: a drain that began meanwhile stays.
+  const body = r.kind === "reset" ? { weight: null } : { weight: r.weight, ...(r.ttl_s !== undefined && { ttl_s: r.ttl_s }) };
+  await result(api.PATCH("/admin/workers/{name}", { params: path(name), body }));
   refresh();
 }
 
