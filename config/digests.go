@@ -7,7 +7,8 @@ import (
 )
 
 var (
-	shortened = regexp.MustCompile(`\b[0-9a-f]{8}…`)
+	// Only values of sha256: elsewhere, a message about the value would show the whole digest.
+	shortened = regexp.MustCompile(`\bsha256["']?\s*:\s*["']?[0-9a-f]{8}…`)
 	whole     = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 )
 
@@ -23,9 +24,10 @@ func RestoreDigests(draft []byte, path string) []byte {
 	}
 	known := whole.FindAll(src, -1)
 	return shortened.ReplaceAllFunc(draft, func(short []byte) []byte {
+		key, begin := short[:len(short)-len("01234567…")], short[len(short)-len("01234567…"):][:8]
 		for _, digest := range known {
-			if bytes.HasPrefix(digest, short[:8]) {
-				return digest
+			if bytes.HasPrefix(digest, begin) {
+				return append(bytes.Clone(key), digest...)
 			}
 		}
 		return short

@@ -31,7 +31,7 @@ func TestARedactedTextIsADraft(t *testing.T) {
 	if _, err := f.Draft(RestoreDigests([]byte(edited), path)); err != nil {
 		t.Error(err)
 	}
-	for _, same := range []string{text, "x: deadbeef…\n"} {
+	for _, same := range []string{text, "x: deadbeef…\n", "policy: { name: \"01234567…\" }\n"} {
 		if got := string(RestoreDigests([]byte(same), path)); got != same {
 			t.Errorf("%q became %q", same, got)
 		}

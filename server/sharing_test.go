@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -64,8 +65,9 @@ func TestStatusShowsWhatGatewaysShare(t *testing.T) {
 		!slices.Equal(g.Pools, []string{"small"}) {
 		t.Errorf("the other gateway is %+v", g)
 	}
-	if text := a.ops(http.StatusOK, http.MethodGet, "/admin/status", "").body; strings.Contains(text, "127.0.0.1") {
-		t.Errorf("the status has an address: %s", text)
+	status := decode[struct{ Sharing json.RawMessage }](t, a.ops(http.StatusOK, http.MethodGet, "/admin/status", ""))
+	if strings.Contains(string(status.Sharing), "127.0.0.1") {
+		t.Errorf("the sharing has an address: %s", status.Sharing)
 	}
 	gate := b.control.Snapshot().ByName["small"].Members["w1"].Gate
 	for range 5 {

@@ -107,11 +107,11 @@ func (g *gate) release() {
 // newFixture starts the engines, the gateway, the control server and the proxy.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, held: &gate{open: make(chan struct{})}, commands: make(chan func()),
-		dataAddr: gateway.Address(t), adminAddr: gateway.Address(t)}
+	f := &fixture{t: t, held: &gate{open: make(chan struct{})}, commands: make(chan func())}
 	for _, c := range engines.Demo(engineSeed) {
 		f.workers = append(f.workers, f.newWorker(c))
 	}
+	f.dataAddr, f.adminAddr = gateway.Address(t), gateway.Address(t)
 	f.text = f.configure()
 	f.gateway = gateway.StartAt(t, f.dataAddr, f.adminAddr, f.text)
 	f.gateway.WaitUntilReady()
@@ -132,12 +132,13 @@ func (f *fixture) newWorker(c engines.Config) *worker {
 	}
 	e := engines.New(c)
 	f.t.Cleanup(e.Close)
-	w := &worker{Handler: chaos.New(e), Name: c.Name, Model: c.Model, address: gateway.Address(f.t)}
-	w.URL = "http://" + w.address
+	w := &worker{Handler: chaos.New(e), Name: c.Name, Model: c.Model, address: "127.0.0.1:0"}
 	f.t.Cleanup(w.stop)
 	if err := w.start(); err != nil {
 		f.t.Fatal(err)
 	}
+	w.URL = w.server.URL
+	w.address = strings.TrimPrefix(w.URL, "http://") // it keeps its address
 	return w
 }
 

@@ -110,9 +110,11 @@ export const test = base.extend<{ journal: Journal }>({
  * login form fill in the form instead.
  */
 export async function login(page: Page, key = env.adminKey, path = "/", root = `${env.adminURL}/`): Promise<void> {
+  // The new session ends the old one, which an open page would use. And a change of the fragment alone would not load
+  // the page again.
+  await page.goto("about:blank");
   const response = await page.request.post(`${root}admin/session`, { data: { key } });
   expect(response.status(), "POST admin/session").toBe(201);
-  await page.goto("about:blank"); // otherwise a change of the fragment would not load the page again
   await page.goto(`${root}#${path}`);
 }
 

@@ -92,6 +92,7 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 	}
 	if len(op.roles) == 0 {
 		o.actor.Via = "ui" // a login
+		o.sessionID = sessionID(c.Request, usesTLS(g.control))
 		if op.id == "bootstrap" {
 			o.actor.Via, o.actor.Name = "bootstrap", "bootstrap"
 		}

@@ -65,7 +65,10 @@ func (points) Schema(huma.Registry) *huma.Schema {
 type metricsAPI struct {
 	*gateway
 	history *telemetry.History
-	meter   processorMeter // of the goroutine of Run
+	meter   processorMeter                 // of the goroutine of Run, like the fields below
+	seen    map[*telemetry.Worker][]uint64 // tokens and times to first token of each worker, at the last sample
+	next    map[*telemetry.Worker][]uint64 // those of the present sample
+	grown   map[string][]uint64            // their growth since the start, by tier
 }
 
 func (a *metricsAPI) getMetrics(_ context.Context, in *struct {
@@ -97,8 +100,14 @@ func (a *Plane) Run(ctx context.Context) {
 // counters of tenants.
 func (a *metricsAPI) samples(now time.Time) []telemetry.Sample {
 	var all []telemetry.Sample
+	a.next = map[*telemetry.Worker][]uint64{}
 	for _, p := range a.control.Snapshot().Pools {
-		all = append(all, poolSamples(p, now)...)
+		all = append(all, a.poolSamples(p, now)...)
+	}
+	a.seen = a.next // without the workers that were removed
+	for i, n := range a.options.Counts.ResultsWithoutTier() {
+		all = append(all, telemetry.Sample{Name: "requests", Unit: "1/s",
+			Labels: []string{"tier", "none", "result", control.Outcomes[i]}, Value: float64(n)})
 	}
 	for tenant, n := range a.options.Counts.TenantRefusals() {
 		all = append(all, telemetry.Sample{Name: "limited", Unit: "1/s", Labels: []string{"tenant", tenant},
@@ -128,8 +137,11 @@ func quantiles(name string, bounds []float64, buckets []uint64, labels []string,
 	return out
 }
 
+// tokenKinds are the kinds of tokens whose counts precede those of the times to first token in a worker's counts.
+const tokenKinds = 3
+
 // poolSamples returns the values of a tier or pool and of its workers.
-func poolSamples(p *control.Pool, now time.Time) []telemetry.Sample {
+func (a *metricsAPI) poolSamples(p *control.Pool, now time.Time) []telemetry.Sample {
 	tier := []string{"tier", p.Name}
 	var out []telemetry.Sample
 	for i, n := range p.Series.Results() {
@@ -137,21 +149,37 @@ func poolSamples(p *control.Pool, now time.Time) []telemetry.Sample {
 			Value: float64(n)})
 	}
 	out = append(out, queueSamples(p, now)...)
-	var tokens [3]int64
-	ttft := make([]uint64, len(telemetry.TTFTSeconds())+1)
 	for _, w := range p.LiveWorkers(now) {
 		stats := w.Stats.View(now)
-		tokens[0], tokens[1], tokens[2] = tokens[0]+stats.Prompt, tokens[1]+stats.Cached, tokens[2]+stats.Output
-		for i, n := range w.Series.TTFTCounts() {
-			ttft[i] += n
-		}
+		counts := append([]uint64{uint64(stats.Prompt), uint64(stats.Cached), uint64(stats.Output)}, w.Series.TTFTCounts()...)
+		a.addGrowth(p.Name, w.Series, counts)
 		out = append(out, workerSamples(&w, stats, with(tier, "worker", w.ID))...)
 	}
-	for i, kind := range [...]string{"prompt", "cached", "output"} {
-		out = append(out, telemetry.Sample{Name: "tokens", Unit: "1/s", Labels: with(tier, "kind", kind),
-			Value: float64(tokens[i])})
+	total := a.grown[p.Name]
+	if total == nil {
+		return out // a tier without workers
 	}
+	for i, kind := range [tokenKinds]string{"prompt", "cached", "output"} {
+		out = append(out, telemetry.Sample{Name: "tokens", Unit: "1/s", Labels: with(tier, "kind", kind),
+			Value: float64(total[i])})
+	}
+	ttft := slices.Clone(total[tokenKinds:])
 	return append(out, quantiles("ttft", telemetry.TTFTSeconds(), ttft, tier, 0.5, 0.95, 0.99)...)
+}
+
+// addGrowth adds by how much the counts of a worker have grown to those of its tier. A tier's counts therefore never
+// fall when a worker is removed.
+func (a *metricsAPI) addGrowth(tier string, w *telemetry.Worker, counts []uint64) {
+	if a.grown == nil {
+		a.grown = map[string][]uint64{}
+	}
+	if a.grown[tier] == nil {
+		a.grown[tier] = make([]uint64, len(counts))
+	}
+	for i, n := range grown(counts, a.seen[w]) {
+		a.grown[tier][i] += n
+	}
+	a.next[w] = counts
 }
 
 // queueSamples returns the numbers and ages of a pool's waiting requests, by class.

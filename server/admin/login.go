@@ -87,6 +87,9 @@ func (a *loginAPI) createSession(ctx context.Context, in *struct{ Body loginRequ
 	if !known {
 		return nil, a.rejectLogin(ctx, in.Body.Key, now)
 	}
+	if o, _ := ctx.Value(operatorKey{}).(operator); o.sessionID != "" {
+		a.guard.sessions.end(o.sessionID) // the browser forgets its cookie
+	}
 	id, opened, err := a.guard.sessions.start(admin.Digest, now)
 	if err != nil {
 		return nil, a.failed("opening a session", err)

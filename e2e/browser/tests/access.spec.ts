@@ -44,6 +44,7 @@ test("a viewer sees every page and changes nothing", async ({ page, journal }) =
   await login(page, env.viewerKey, "/config?tab=reload");
   await expect(page.getByRole("button", { name: "Reload this configuration" })).toBeDisabled();
   await login(page, env.viewerKey, "/workers");
+  await expect(page.getByRole("slider").first()).toBeVisible();
   for (const slider of await page.getByRole("slider").all()) await expect(slider).toBeDisabled();
   const refused = await page.evaluate(async () => {
     const change = { method: "PATCH", headers: { "Content-Type": "application/json" }, body: '{"weight":7}' };

@@ -38,7 +38,7 @@ class Live {
     }
     this.#send = typeof SharedWorker === "undefined" ? this.#own() : this.#shared();
     this.#wish();
-    setInterval(() => this.#send?.({ kind: "alive" }), aliveEvery);
+    setInterval(() => this.#wish(), aliveEvery); // the worker forgets a silent tab
     setInterval(() => this.#tick(), clockEvery);
     addEventListener("pagehide", () => this.#send?.({ kind: "bye" }));
     addEventListener("pageshow", () => this.#wish());

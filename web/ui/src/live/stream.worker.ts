@@ -2,7 +2,7 @@
 // six connections per host over HTTP/1.1, so a connection per tab would block the seventh tab.
 import { Connection, type Topic } from "./connection";
 
-export type Wish = { kind: "topics"; base: string; topics: Topic[] } | { kind: "login" } | { kind: "alive" } | { kind: "bye" };
+export type Wish = { kind: "topics"; base: string; topics: Topic[] } | { kind: "login" } | { kind: "bye" };
 
 interface Tab {
   topics: Topic[];
@@ -38,9 +38,6 @@ function receive(port: MessagePort, wish: Wish): void {
       break;
     case "bye":
       tabs.delete(port);
-      update();
-      break;
-    case "alive":
       update();
   }
 }

@@ -81,7 +81,7 @@ function drawMarks(u: uPlot, marks: Mark[], stroke: string): void {
 }
 
 /** optionsOf returns the options of a chart with the colours of the theme. */
-function optionsOf(box: HTMLElement, p: ChartProps, marks: () => Mark[]): uPlot.Options {
+function optionsOf(box: HTMLElement, p: ChartProps, now: () => ChartProps): uPlot.Options {
   const [text, grid, mark] = [colour(box, "--mut"), colour(box, "--line"), colour(box, "--warn")];
   const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
   return {
@@ -106,11 +106,11 @@ function optionsOf(box: HTMLElement, p: ChartProps, marks: () => Mark[]): uPlot.
           fill: p.stacked ? `${stroke}33` : undefined,
           spanGaps: false,
           points: { show: false },
-          value: (_u, _v, series, at) => (at === null ? "" : p.format(p.lines[series - 1]?.values[at] ?? null)),
+          value: (_u, _v, series, at) => (at === null ? "" : p.format(now().lines[series - 1]?.values[at] ?? null)),
         };
       }),
     ],
-    hooks: { draw: [(u) => drawMarks(u, marks(), mark)] },
+    hooks: { draw: [(u) => drawMarks(u, now().marks ?? [], mark)] },
   };
 }
 
@@ -142,7 +142,7 @@ export function Chart(props: ChartProps) {
     const element = box.current;
     if (!element || table) return;
     const p = latest.current;
-    const made = new uPlot(optionsOf(element, p, () => latest.current.marks ?? []), dataOf(p.times, p.lines, p.stacked), element);
+    const made = new uPlot(optionsOf(element, p, () => latest.current), dataOf(p.times, p.lines, p.stacked), element);
     plot.current = made;
     const resize = new ResizeObserver(() => made.setSize({ width: Math.max(element.clientWidth, 200), height }));
     resize.observe(element);

@@ -65,7 +65,7 @@ interface PanelProps<T> {
   /** Returns what to show instead of the children if there are no items, else a falsy value. */
   empty?: (data: T) => ReactNode;
   rows?: number;
-  /** The data comes from the stream, so it is outdated while the stream is. */
+  /** false: the data does not change, so it is never outdated. */
   live?: boolean;
   children: (data: T) => ReactNode;
 }
@@ -75,7 +75,7 @@ export function Panel<T>({ title, actions, query, empty, rows, live, children }:
   const id = useId();
   const connection = useLiveness();
   const { data, error, isPending } = query;
-  const stale = data !== undefined && (error !== null || (live === true && connection.state === "stale"));
+  const stale = data !== undefined && (error !== null || (live !== false && connection.state === "stale"));
   return (
     <section className="panel" aria-labelledby={title ? id : undefined}>
       {(title || actions) && (

@@ -1,4 +1,4 @@
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useRef, useSyncExternalStore } from "react";
 
 interface Toast {
   id: number;
@@ -36,8 +36,14 @@ export function Toasts() {
     },
     () => toasts,
   );
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // A message must stand above a dialog that was opened before it.
+    box.current?.hidePopover();
+    if (all.length > 0) box.current?.showPopover();
+  }, [all]);
   return (
-    <div className="toasts" role="status" aria-live="polite">
+    <div ref={box} popover="manual" className="toasts" role="status" aria-live="polite">
       {all.map((t) => (
         <ToastView key={t.id} toast={t} />
       ))}

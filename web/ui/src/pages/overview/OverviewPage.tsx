@@ -116,7 +116,7 @@ function AttentionList({ items }: { items: AttentionItem[] }) {
       {items.map((a) => (
         <li key={a.subject + a.message}>
           <Badge tone={a.severity === "error" ? "err" : "warn"}>{a.severity}</Badge>
-          {a.link ? <Link {...linkOf(a.link)}>{a.subject}</Link> : <strong>{a.subject}</strong>}
+          {a.subject && a.link ? <Link {...linkOf(a.link)}>{a.subject}</Link> : <strong>{a.subject}</strong>}
           <span>{a.message}</span>
         </li>
       ))}

@@ -34,7 +34,7 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
   }
   const shown = create.error instanceof ApiError && create.error.fields.length > 0 ? create.error : null;
   return (
-    <Dialog title="Create a tenant" onClose={onClose}>
+    <Dialog title="Create a tenant" onClose={onClose} closable={!create.isPending}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
