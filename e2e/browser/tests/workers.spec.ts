@@ -90,7 +90,7 @@ test("an undo restores the weight and its expiry, and keeps a drain that began s
   await admin("PATCH", "/admin/workers/small-1", { weight: 4, ttl_s: 600 });
   const until = Date.parse((await weights()).override.until);
   await login(page, env.adminKey, "/workers");
-  await page.getByLabel("A changed weight stays").selectOption("1h");
+  await page.getByLabel("Override ends").selectOption("1h");
   const field = page.getByRole("textbox", { name: "Weight of small-1 as a number" });
   await field.fill("9");
   await field.press("Enter");

@@ -109,7 +109,7 @@ export function Curl({ text }: { text: string }) {
 }
 
 /** viewerReason is why a control does not work for a viewer. */
-export const viewerReason = "Your key has the role viewer: it can change nothing.";
+export const viewerReason = "Read only: your key has the role viewer.";
 
 /** ChangeButton is a button for a change. A viewer sees it disabled, with the reason. */
 export function ChangeButton(props: ButtonHTMLAttributes<HTMLButtonElement>) {

@@ -43,6 +43,11 @@ export function WeightControl({ worker: w, lifetime, onPreview }: WeightControlP
         onKeyDown={(e) => (e.key === "Enter" ? commit() : onEscape(e))}
         onBlur={commit}
       />
+      {state.phase === "editing" && weightOf(state.text) === undefined && (
+        <small className="bad" role="alert">
+          a whole number from 0 to {maxWeight}
+        </small>
+      )}
       {state.phase === "pending" && <small className="muted">saving</small>}
       {state.phase === "failed" && (
         <span className="bad failure" role="alert">

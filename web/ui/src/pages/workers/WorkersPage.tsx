@@ -35,7 +35,7 @@ export function WorkersPage() {
   const shown = shownPools(all, search.pool ?? "", search.q ?? "");
   return (
     <>
-      <PageTitle note="Weights and drains are live overrides: they apply at once, and config.yaml stays as it is.">
+      <PageTitle note="Weights are relative: to give a worker less, raise the others. Changes apply at once; config.yaml stays as it is.">
         Workers
       </PageTitle>
       <div className="row">
@@ -97,7 +97,7 @@ function LifetimeChoice({ lifetime, onLifetime }: { lifetime: Lifetime; onLifeti
   if (!useMayChange()) return <span className="muted">{viewerReason}</span>;
   return (
     <label className="row">
-      A changed weight stays{" "}
+      Override ends{" "}
       <select value={lifetime.id} onChange={(e) => onLifetime(lifetimeOf(e.target.value))}>
         {lifetimes.map((l) => (
           <option key={l.id} value={l.id}>

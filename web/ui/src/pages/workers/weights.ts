@@ -12,14 +12,14 @@ export interface Lifetime {
   ttl_s: number | undefined;
 }
 
-const untilReset: Lifetime = { id: "", label: "until reset", ttl_s: undefined };
+const untilReset: Lifetime = { id: "", label: "at reset", ttl_s: undefined };
 
 /** lifetimes are the choices of how long a changed weight stays. */
 export const lifetimes: Lifetime[] = [
   untilReset,
-  { id: "15m", label: "for 15 minutes", ttl_s: 900 },
-  { id: "1h", label: "for 1 hour", ttl_s: 3600 },
-  { id: "8h", label: "for 8 hours", ttl_s: 8 * 3600 },
+  { id: "15m", label: "after 15 minutes", ttl_s: 900 },
+  { id: "1h", label: "after 1 hour", ttl_s: 3600 },
+  { id: "8h", label: "after 8 hours", ttl_s: 8 * 3600 },
 ];
 
 /** lifetimeOf returns the choice with an id. */
