@@ -12,8 +12,8 @@ var (
 	whole     = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 )
 
-// RestoreDigests returns a draft in which the digests that ReadText shortened are whole again. It takes them from
-// the file at path; without one, or if no digest of the file begins so, the draft stays as it is.
+// RestoreDigests returns a draft with the full digests of the file at path in place of those that ReadText shortened.
+// Without a file the draft stays as it is, and a digest that the file does not contain stays shortened.
 func RestoreDigests(draft []byte, path string) []byte {
 	if path == "" || !shortened.Match(draft) {
 		return draft

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"tierway/server/admin"
@@ -52,6 +53,10 @@ func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
 	}
 	if got := r.callAdmin("ops", "GET", "/admin/metrics?range=2h", ""); got.status != http.StatusUnprocessableEntity {
 		t.Errorf("an unknown range is %d", got.status)
+	}
+	if body := r.ops(http.StatusOK, "GET", "/admin/metrics?name=memory,cpu", "").body; strings.Contains(body, `"requests"`) ||
+		!strings.Contains(body, `"memory"`) {
+		t.Errorf("two series by name are %s", body)
 	}
 	for _, period := range []string{"1h", "24h"} {
 		r.ops(http.StatusOK, "GET", "/admin/metrics?range="+period, "")

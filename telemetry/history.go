@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// SampleKind is how the values of a series become the values of the steps of a history.
+// SampleKind selects how the samples of a series are aggregated into steps.
 type SampleKind uint8
 
 // The kinds.
@@ -24,7 +24,7 @@ const (
 type Sample struct {
 	Name    string   // of the series
 	Labels  []string // names and values in turns
-	Unit    string   // for people
+	Unit    string   // shown in charts
 	Kind    SampleKind
 	Value   float64
 	Whole   float64
@@ -47,7 +47,7 @@ var historyPeriods = [...]struct {
 const (
 	// maxHistorySeries bounds the memory of a history to 3 MB: series of 64 workers and 30 tenants.
 	maxHistorySeries = 512
-	// historyPause is the longest time between two samples whose difference has a meaning.
+	// historyPause is the longest gap between samples, in seconds. After a longer gap, counters start again.
 	historyPause = 5
 )
 
@@ -58,7 +58,7 @@ type History struct {
 	at      int64 // Unix time of the last samples; 0: none
 	series  map[string]*series
 	order   []*series
-	dropped int // samples that had no room
+	omitted int // last samples that had no room
 }
 
 // series is the state of one series.
@@ -101,6 +101,7 @@ func (h *History) Record(now time.Time, samples []Sample) {
 	}
 	h.at = at
 	h.removeOld(at)
+	h.omitted = 0
 	for i := range samples {
 		if s := h.find(&samples[i]); s != nil {
 			s.add(at, samples[i])
@@ -122,7 +123,7 @@ func (h *History) find(v *Sample) *series {
 		return s
 	}
 	if len(h.order) >= maxHistorySeries {
-		h.dropped++
+		h.omitted++
 		return nil
 	}
 	s = &series{HistorySeries: HistorySeries{Name: v.Name, Unit: v.Unit, Labels: v.Labels}, kind: v.Kind, bounds: v.Bounds,
@@ -137,7 +138,7 @@ func (h *History) find(v *Sample) *series {
 	return s
 }
 
-// removeOld removes the series whose last sample has left the longest period.
+// removeOld removes each series after its last sample has left the longest period.
 func (h *History) removeOld(at int64) {
 	old := func(s *series) bool { return s.seen < at-historyPeriods[len(historyPeriods)-1].length }
 	if !slices.ContainsFunc(h.order, old) {
@@ -259,6 +260,8 @@ type HistoryView struct {
 	Step   int64   // seconds
 	Times  []int64 // Unix time of the beginning of each step
 	Series []HistorySeries
+	// Omitted is the number of series that the history has no room for.
+	Omitted int
 }
 
 // View returns the ended steps of the shortest period that is at least as long as length, oldest first. Series
@@ -271,7 +274,7 @@ func (h *History) View(length time.Duration) HistoryView {
 		i--
 	}
 	p := historyPeriods[i]
-	v := HistoryView{Step: p.step}
+	v := HistoryView{Step: p.step, Omitted: h.omitted}
 	end := h.at / p.step
 	for step := end - p.length/p.step + 1; step < end; step++ {
 		v.Times = append(v.Times, step*p.step)

@@ -121,8 +121,8 @@ func TestSeriesEndAndAreBounded(t *testing.T) {
 	}
 	h.Record(at(0), many)
 	h.Record(at(5), many)
-	if n := len(h.View(time.Minute).Series); n != maxHistorySeries || h.dropped != 100 {
-		t.Errorf("%d series, %d samples dropped", n, h.dropped)
+	if v := h.View(time.Minute); len(v.Series) != maxHistorySeries || v.Omitted != 50 {
+		t.Errorf("%d series, %d omitted", len(v.Series), v.Omitted)
 	}
 	h.Record(at(90_000), []Sample{{Name: "other", Kind: SampleLast}})
 	if len(h.order) != 1 || len(h.series) != 1 {

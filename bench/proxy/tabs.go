@@ -83,7 +83,7 @@ type tabsCosts struct {
 func tabsRound(ctx context.Context, b *bench, p proxy, o options, tabs int) (r tabsCosts, err error) {
 	follow, end := context.WithCancel(ctx)
 	defer end()
-	read, wait, err := openStreams(follow, p.admin, tabs)
+	read, wait, err := openPages(follow, p.admin, tabs)
 	if err != nil {
 		return r, err
 	}
@@ -111,9 +111,35 @@ func tabsRound(ctx context.Context, b *bench, p proxy, o options, tabs int) (r t
 	return r, err
 }
 
-// openStreams opens streams of the admin UI and reads them until ctx ends. It returns the number of bytes that
-// were read, and a function that waits for the readers.
-func openStreams(ctx context.Context, admin string, n int) (read *atomic.Int64, wait func(), err error) {
+// pollEvery is how often the overview fetches its lines, as recentQuery of the page does.
+const pollEvery = 5 * time.Second
+
+// pollLines fetches the lines of the overview until ctx ends. The page ignores a failed fetch.
+func pollLines(ctx context.Context, admin string, read *atomic.Int64) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"http://"+admin+"/admin/metrics?range=5m&name=requests,cpu,ttft_p95", nil)
+		if err != nil {
+			return
+		}
+		r.Header.Set("Authorization", "Bearer "+tabsAdminKey)
+		if answer, err := http.DefaultClient.Do(r); err == nil {
+			n, _ := io.Copy(io.Discard, answer.Body) // a cut answer counts up to its end
+			answer.Body.Close()
+			read.Add(n)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// openPages opens pages of the admin UI and reads what they get until ctx ends. It returns the number of bytes
+// that were read, and a function that waits for the readers.
+func openPages(ctx context.Context, admin string, n int) (read *atomic.Int64, wait func(), err error) {
 	read = &atomic.Int64{}
 	var readers sync.WaitGroup
 	for range n {
@@ -131,6 +157,7 @@ func openStreams(ctx context.Context, admin string, n int) (read *atomic.Int64, 
 			answer.Body.Close()
 			return nil, nil, fmt.Errorf("opening a stream: status %s", answer.Status)
 		}
+		readers.Go(func() { pollLines(ctx, admin, read) })
 		readers.Go(func() {
 			defer answer.Body.Close()
 			lines := bufio.NewReader(answer.Body)

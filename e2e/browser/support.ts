@@ -153,7 +153,7 @@ async function runAxe(within?: string): Promise<string[]> {
 
 /**
  * Fails if the page has a secret in its DOM, its fields, its address or any storage of the browser,
- * or if it has a database whose content this check does not read.
+ * or if it has a database, which this check does not read.
  */
 export async function assertSecretAbsent(page: Page, secret: string): Promise<void> {
   const found = await page.evaluate(findSecret, secret);

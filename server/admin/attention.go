@@ -31,9 +31,6 @@ const (
 	// overrideNotice is the time before the end of an override from which on it is listed: enough to
 	// extend it.
 	overrideNotice = 10 * time.Minute
-	// keyNotice is the time before the expiry of a key from which on it is listed: a week to replace it
-	// in all clients.
-	keyNotice = 7 * 24 * time.Hour
 )
 
 // attention returns what needs an operator, errors first.
@@ -80,13 +77,13 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 		w := &p.workers[i]
 		switch w.State {
 		case "down":
-			items = append(items, workerAttention(w, severityError, "Down"+timeAfter(" since ", w.Since)+colon(w.LastError)+"."))
+			items = append(items, workerAttention(w, severityError, "Down"+timeSuffix(" since ", w.Since)+causeSuffix(w.LastError)+"."))
 		case "open":
 			items = append(items, workerAttention(w, severityError,
-				"Its breaker is open"+timeAfter(" until ", w.Breaker.Until)+colon(w.Breaker.Cause)+"."))
+				"Its breaker is open"+timeSuffix(" until ", w.Breaker.Until)+causeSuffix(w.Breaker.Cause)+"."))
 		case "backoff":
 			items = append(items, workerAttention(w, severityWarning,
-				"In backoff: it returned 429, or 503 with Retry-After, or refused the gateway's key."))
+				"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key."))
 		}
 	}
 	return items
@@ -98,16 +95,16 @@ func workerAttention(w *workerState, severity, message string) AttentionItem {
 		Link: "workers?q=" + url.QueryEscape(w.Name)}
 }
 
-// timeAfter returns the word and the time; "" without a time.
-func timeAfter(word, at string) string {
+// timeSuffix returns the word and the time; "" without a time.
+func timeSuffix(word, at string) string {
 	if at == "" {
 		return ""
 	}
 	return word + at
 }
 
-// colon returns the cause after a colon; "" without a cause.
-func colon(cause string) string {
+// causeSuffix returns the cause after a colon; "" without a cause.
+func causeSuffix(cause string) string {
 	if cause == "" {
 		return ""
 	}
@@ -177,7 +174,7 @@ func expiringKeys(keys []tenants.Key) (expiring []tenants.Key) {
 func (d *directoryFacts) attention(now time.Time) (items []AttentionItem) {
 	for _, k := range d.expiring {
 		left := k.ExpiresAt.Sub(now)
-		if left >= keyNotice {
+		if left >= expiringWithin {
 			break
 		}
 		if left > 0 {

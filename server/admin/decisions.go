@@ -223,5 +223,5 @@ func (a *decisionAPI) stream(ctx context.Context, f *decisions.Follower, after i
 // mayFollow reports whether a stream may continue: the operator may still use it, and the gateway is not
 // shutting down.
 func (a *decisionAPI) mayFollow(o operator) bool {
-	return !a.options.Draining() && a.guard.mayGoOn(o, time.Now())
+	return !a.options.Draining() && a.guard.mayContinue(o, time.Now())
 }

@@ -125,8 +125,8 @@ func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 	// A proxy in front may ask for a password, which browsers send as Basic.
 	basic := strings.HasPrefix(c.GetHeader("Authorization"), "Basic ")
 	if id := sessionID(c.Request, usesTLS(g.control)); !sent && (key == "" || basic) && id != "" {
-		person := c.GetHeader(backgroundHeader) == "" && !op.endless // a browser reconnects a stream by itself
-		found, open := g.sessions.find(id, person, now)
+		active := c.GetHeader(backgroundHeader) == "" && !op.endless // a browser reconnects a stream by itself
+		found, open := g.sessions.findSession(id, active, now)
 		if admin, known = identity.AdminWith(found.admin, now); open && known {
 			o.session, o.sessionID, o.actor.Via = &found, id, "ui"
 		}
@@ -140,11 +140,11 @@ func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 	return true
 }
 
-// mayGoOn reports whether an endless answer may continue: the operator's key, and its session if it has one, are
+// mayContinue reports whether an endless answer may continue: the operator's key, and its session if it has one, are
 // still valid.
-func (g *guard) mayGoOn(o operator, now time.Time) bool {
+func (g *guard) mayContinue(o operator, now time.Time) bool {
 	if o.sessionID != "" {
-		if _, open := g.sessions.find(o.sessionID, false, now); !open {
+		if _, open := g.sessions.findSession(o.sessionID, false, now); !open {
 			return false
 		}
 	}

@@ -23,6 +23,8 @@ type MetricsView struct {
 	Step   int64          `json:"step_s" doc:"Seconds between two times."`
 	Times  []int64        `json:"t" nullable:"false" doc:"Unix times of the beginning of each step."`
 	Series []MetricSeries `json:"series" nullable:"false"`
+	// Omitted is above 0 in fleets of more workers than the history has room for.
+	Omitted int `json:"omitted" doc:"Number of series that the history has no room for."`
 }
 
 // MetricSeries is one series of the history.
@@ -72,12 +74,16 @@ type metricsAPI struct {
 }
 
 func (a *metricsAPI) getMetrics(_ context.Context, in *struct {
-	Range string `query:"range" enum:"5m,1h,24h" default:"5m" doc:"5m has steps of 5 s, 1h of 10 s, 24h of 120 s."`
+	Names []string `query:"name" maxItems:"50" doc:"Names of the series, separated by commas. Absent: all."`
+	Range string   `query:"range" enum:"5m,1h,24h" default:"5m" doc:"5m has steps of 5 s, 1h of 10 s, 24h of 120 s."`
 }) (*reply[MetricsView], error) {
 	length := map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, "24h": 24 * time.Hour}[in.Range]
 	h := a.history.View(length)
-	v := MetricsView{Step: h.Step, Times: append([]int64{}, h.Times...), Series: []MetricSeries{}}
+	v := MetricsView{Step: h.Step, Times: append([]int64{}, h.Times...), Series: []MetricSeries{}, Omitted: h.Omitted}
 	for _, s := range h.Series {
+		if len(in.Names) > 0 && !slices.Contains(in.Names, s.Name) {
+			continue
+		}
 		labels := map[string]string{}
 		for i := 0; i+1 < len(s.Labels); i += 2 {
 			labels[s.Labels[i]] = s.Labels[i+1]
@@ -137,7 +143,7 @@ func quantiles(name string, bounds []float64, buckets []uint64, labels []string,
 	return out
 }
 
-// tokenKinds are the kinds of tokens whose counts precede those of the times to first token in a worker's counts.
+// tokenKinds is the number of kinds of tokens. In the counts of a worker they precede the times to first token.
 const tokenKinds = 3
 
 // poolSamples returns the values of a tier or pool and of its workers.
@@ -145,7 +151,7 @@ func (a *metricsAPI) poolSamples(p *control.Pool, now time.Time) []telemetry.Sam
 	tier := []string{"tier", p.Name}
 	var out []telemetry.Sample
 	for i, n := range p.Series.Results() {
-		out = append(out, telemetry.Sample{Name: "requests", Unit: "1/s", Labels: with(tier, "result", control.Outcomes[i]),
+		out = append(out, telemetry.Sample{Name: "requests", Unit: "1/s", Labels: withLabel(tier, "result", control.Outcomes[i]),
 			Value: float64(n)})
 	}
 	out = append(out, queueSamples(p, now)...)
@@ -153,14 +159,14 @@ func (a *metricsAPI) poolSamples(p *control.Pool, now time.Time) []telemetry.Sam
 		stats := w.Stats.View(now)
 		counts := append([]uint64{uint64(stats.Prompt), uint64(stats.Cached), uint64(stats.Output)}, w.Series.TTFTCounts()...)
 		a.addGrowth(p.Name, w.Series, counts)
-		out = append(out, workerSamples(&w, stats, with(tier, "worker", w.ID))...)
+		out = append(out, workerSamples(&w, stats, withLabel(tier, "worker", w.ID))...)
 	}
 	total := a.grown[p.Name]
 	if total == nil {
 		return out // a tier without workers
 	}
 	for i, kind := range [tokenKinds]string{"prompt", "cached", "output"} {
-		out = append(out, telemetry.Sample{Name: "tokens", Unit: "1/s", Labels: with(tier, "kind", kind),
+		out = append(out, telemetry.Sample{Name: "tokens", Unit: "1/s", Labels: withLabel(tier, "kind", kind),
 			Value: float64(total[i])})
 	}
 	ttft := slices.Clone(total[tokenKinds:])
@@ -176,7 +182,11 @@ func (a *metricsAPI) addGrowth(tier string, w *telemetry.Worker, counts []uint64
 	if a.grown[tier] == nil {
 		a.grown[tier] = make([]uint64, len(counts))
 	}
-	for i, n := range grown(counts, a.seen[w]) {
+	before := a.seen[w]
+	for i, n := range counts {
+		if i < len(before) && before[i] <= n { // else the count has begun again at 0
+			n -= before[i]
+		}
 		a.grown[tier][i] += n
 	}
 	a.next[w] = counts
@@ -221,7 +231,7 @@ func breakerNumber(s breaker.State) float64 {
 	return 0
 }
 
-// with returns labels with one more.
-func with(labels []string, name, value string) []string {
+// withLabel returns labels with one more.
+func withLabel(labels []string, name, value string) []string {
 	return append(slices.Clone(labels), name, value)
 }

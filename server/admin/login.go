@@ -17,7 +17,7 @@ const (
 	// sessionCookie is the name of the session's cookie. On addresses with TLS the prefix __Host- is added:
 	// browsers then accept the cookie from this host over TLS only.
 	sessionCookie = "tierway_session"
-	// backgroundHeader marks a request that a page sends without a person. It does not keep a session alive.
+	// backgroundHeader marks a request that a page sends by itself. It does not keep a session alive.
 	backgroundHeader = "X-Tierway-Background"
 )
 
@@ -83,14 +83,14 @@ func (a *loginAPI) createSession(ctx context.Context, in *struct{ Body loginRequ
 		return nil, invalid("body", "send either key or code", nil)
 	}
 	now, actor := time.Now(), actorOf(ctx)
-	admin, known := a.adminOf(in.Body, now)
+	admin, known := a.authenticateLogin(in.Body, now)
 	if !known {
 		return nil, a.rejectLogin(ctx, in.Body.Key, now)
 	}
 	if o, _ := ctx.Value(operatorKey{}).(operator); o.sessionID != "" {
-		a.guard.sessions.end(o.sessionID) // the browser forgets its cookie
+		a.guard.sessions.endSession(o.sessionID) // the browser forgets its cookie
 	}
-	id, opened, err := a.guard.sessions.start(admin.Digest, now)
+	id, opened, err := a.guard.sessions.openSession(admin.Digest, now)
 	if err != nil {
 		return nil, a.failed("opening a session", err)
 	}
@@ -99,8 +99,8 @@ func (a *loginAPI) createSession(ctx context.Context, in *struct{ Body loginRequ
 	return &sessionAnswer{SetCookie: *a.cookie(id), Body: viewOf(admin, &opened)}, nil
 }
 
-// adminOf returns the admin of a login.
-func (a *loginAPI) adminOf(in loginRequest, now time.Time) (store.Admin, bool) {
+// authenticateLogin returns the admin of a login.
+func (a *loginAPI) authenticateLogin(in loginRequest, now time.Time) (store.Admin, bool) {
 	identity := a.control.Snapshot().Identity
 	if in.Key != "" {
 		return identity.AdminOf(in.Key, now)
@@ -115,15 +115,15 @@ func (a *loginAPI) adminOf(in loginRequest, now time.Time) (store.Admin, bool) {
 // rejectLogin logs a rejected login and returns its answer. key is empty for a code.
 func (a *loginAPI) rejectLogin(ctx context.Context, key string, now time.Time) error {
 	actor, detail := actorOf(ctx), "This admin key is unknown, expired or deleted."
-	why := "an unknown key"
+	cause := "an unknown key"
 	if key == "" {
-		why, detail = "an unknown login code", "This login link was used already or has expired. Log in with an admin key."
+		cause, detail = "an unknown login code", "This login link was used already or has expired. Log in with an admin key."
 	} else if caller, _ := a.control.Snapshot().Identity.Directory.Authenticate(key, now); caller != nil {
-		why, detail = "a tenant's key", "This is a tenant's key. Log in with an admin key."
+		cause, detail = "a tenant's key", "This is a tenant's key. Log in with an admin key."
 		actor.Name = "tenant:" + caller.Tenant
 	}
 	a.guard.counts.AuthFailures.Inc()
-	a.guard.logOncePerSecond(ctx, actor, "admin.refused", "POST /admin/session", why)
+	a.guard.logOncePerSecond(ctx, actor, "admin.refused", "POST /admin/session", cause)
 	if tooMany, wait := a.control.AuthFailures.Add(actor.IP, now); tooMany {
 		return huma.ErrorWithHeaders(huma.Error429TooManyRequests("Too many invalid keys came from this address. Try again "+
 			"after the time in Retry-After."), http.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}})
@@ -141,7 +141,7 @@ func (a *loginAPI) deleteSession(ctx context.Context, _ *struct{}) (*struct {
 }, error) {
 	o, _ := ctx.Value(operatorKey{}).(operator)
 	if o.sessionID != "" {
-		a.guard.sessions.end(o.sessionID)
+		a.guard.sessions.endSession(o.sessionID)
 		a.guard.audit(ctx, o.actor, "session.delete")
 	}
 	return &struct {
@@ -152,7 +152,7 @@ func (a *loginAPI) deleteSession(ctx context.Context, _ *struct{}) (*struct {
 func viewOf(admin store.Admin, s *session) SessionView {
 	v := SessionView{Name: admin.Name, Role: admin.Role}
 	if s != nil {
-		v.ExpiresAt = optional(s.expires())
+		v.ExpiresAt = optional(s.expiry())
 	}
 	return v
 }

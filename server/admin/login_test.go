@@ -161,10 +161,10 @@ func TestTheSessionsOfADeletedAdminEnd(t *testing.T) {
 	}
 	c := r.login(answer.Secret)
 	id := c.Value
-	found, open := r.plane.guard.sessions.find(id, false, time.Now())
+	found, open := r.plane.guard.sessions.findSession(id, false, time.Now())
 	o := operator{Admin: answer.Admin.Admin, session: &found, sessionID: id}
 	o.Digest = found.admin
-	if !open || !r.plane.guard.mayGoOn(o, time.Now()) {
+	if !open || !r.plane.guard.mayContinue(o, time.Now()) {
 		t.Fatal("the session is not open")
 	}
 	if got := r.ask("ops", "DELETE", "/admin/admins/"+answer.Admin.ID, ""); got.Code != 204 {
@@ -173,13 +173,13 @@ func TestTheSessionsOfADeletedAdminEnd(t *testing.T) {
 	if got := r.askIn(c, "GET", "/admin/tenants", ""); got.Code != 401 {
 		t.Errorf("the session of the deleted admin is %d", got.Code)
 	}
-	if r.plane.guard.mayGoOn(o, time.Now()) {
+	if r.plane.guard.mayContinue(o, time.Now()) {
 		t.Error("its stream may go on")
 	}
 	ended := r.login("ops")
 	o = operator{session: &found, sessionID: ended.Value}
 	r.askIn(ended, "DELETE", "/admin/session", "")
-	if r.plane.guard.mayGoOn(o, time.Now()) {
+	if r.plane.guard.mayContinue(o, time.Now()) {
 		t.Error("a stream may go on after the logout")
 	}
 }

@@ -60,6 +60,7 @@ func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 	if st.Inflight > 0 {
 		st.State = "draining"
 	}
+	st.Since = seconds(o.At)
 	st.Drain = &drainState{Since: o.At.UTC(), Inflight: st.Inflight}
 	if v, here := a.drains.Load(st.Name); here {
 		begun := v.(drainBegun)

@@ -39,7 +39,7 @@ type OverviewView struct {
 type OverviewRate struct {
 	Requests *float64 `json:"requests" doc:"Ended requests per second in the last 10 s. null, as the other rates: in the first overview after a pause of 15 s."`
 	Errors   *float64 `json:"errors" doc:"Requests per second that failed or were truncated."`
-	Refused  *float64 `json:"refused" doc:"Requests per second that were refused with 4xx."`
+	Refused  *float64 `json:"refused" doc:"Requests per second that were rejected with 4xx (result refused)."`
 }
 
 // OverviewTier is one tier or pool.

@@ -84,7 +84,7 @@ func servePage(e *gin.Engine, files fs.FS) {
 	}
 }
 
-// readAssets reads all files of the page. Without a build there is a page that says so.
+// readAssets reads all files of the page. Without a build, it returns a page with build instructions.
 func readAssets(files fs.FS) map[string]*asset {
 	assets := map[string]*asset{}
 	add := func(name string, text []byte) {

@@ -21,7 +21,7 @@ type rulesView struct {
 // ruleView is a rule with the number of its requests.
 type ruleView struct {
 	tiers.Rule
-	Requests int64 `json:"requests" doc:"Requests whose tier this rule decided since the gateway started. Of a keyword group: at any tier."`
+	Requests int64 `json:"requests" doc:"Requests that got their tier by this rule since the gateway started. Of a keyword group: at any tier."`
 }
 
 func (a *workerAPI) getRules(context.Context, *struct{}) (*reply[rulesView], error) {

@@ -13,11 +13,11 @@ const (
 	sessionIdle = 30 * time.Minute
 	// sessionLife ends a session after a working day.
 	sessionLife = 12 * time.Hour
-	// codeLife is the time in which a login code can be used. It is printed at the start of a demo, which a
-	// person may look at later.
+	// codeLife is the validity of a login code. An hour leaves time to open the link that a demo printed at its
+	// start.
 	codeLife = time.Hour
-	// maxSessions bounds the memory of sessions. One more login ends the session of the same admin that was unused
-	// for longest, or if it has none, that of all.
+	// maxSessions bounds the memory of sessions. At the limit, a login ends the longest unused session of the same
+	// admin, or, if there is none, the longest unused session.
 	maxSessions = 1000
 	// idBytes is the length of random ids: 256 bits cannot be guessed.
 	idBytes = 32
@@ -27,11 +27,11 @@ const (
 type session struct {
 	admin  [sha256.Size]byte // digest of the admin's key
 	opened time.Time
-	used   time.Time // time of the last request that a person made
+	used   time.Time // time of the last request that was not sent in the background
 }
 
-// expires returns the end of the session without further requests.
-func (s session) expires() time.Time {
+// expiry returns the end of the session without further requests.
+func (s session) expiry() time.Time {
 	idle, life := s.used.Add(sessionIdle), s.opened.Add(sessionLife)
 	if idle.Before(life) {
 		return idle
@@ -60,8 +60,8 @@ func newID() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b), nil
 }
 
-// start opens a session of an admin, by the digest of its key, and returns the session's id.
-func (s *sessions) start(admin [sha256.Size]byte, now time.Time) (id string, opened session, err error) {
+// openSession opens a session of an admin, by the digest of its key, and returns the session's id.
+func (s *sessions) openSession(admin [sha256.Size]byte, now time.Time) (id string, opened session, err error) {
 	if id, err = newID(); err != nil {
 		return "", opened, err
 	}
@@ -76,8 +76,8 @@ func (s *sessions) start(admin [sha256.Size]byte, now time.Time) (id string, ope
 	return id, opened, nil
 }
 
-// find returns the session with an id. If person is set, the request keeps the session from becoming idle.
-func (s *sessions) find(id string, person bool, now time.Time) (found session, ok bool) {
+// findSession returns the session with an id. If active is set, the request keeps the session from becoming idle.
+func (s *sessions) findSession(id string, active bool, now time.Time) (found session, ok bool) {
 	key := sha256.Sum256([]byte(id))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,19 +85,19 @@ func (s *sessions) find(id string, person bool, now time.Time) (found session, o
 	if !ok {
 		return found, false
 	}
-	if !now.Before(found.expires()) {
+	if !now.Before(found.expiry()) {
 		delete(s.open, key)
 		return session{}, false
 	}
-	if person {
+	if active {
 		found.used = now
 		s.open[key] = found
 	}
 	return found, true
 }
 
-// end ends the session with an id.
-func (s *sessions) end(id string) {
+// endSession ends the session with an id.
+func (s *sessions) endSession(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, sha256.Sum256([]byte(id)))
@@ -128,7 +128,7 @@ func (s *sessions) takeCode(code string, now time.Time) (admin [sha256.Size]byte
 // removeExpired requires the lock.
 func (s *sessions) removeExpired(now time.Time) {
 	for key, is := range s.open {
-		if !now.Before(is.expires()) {
+		if !now.Before(is.expiry()) {
 			delete(s.open, key)
 		}
 	}
@@ -139,8 +139,8 @@ func (s *sessions) removeExpired(now time.Time) {
 	}
 }
 
-// removeOldest removes the session of an admin that was unused for longest, or if it has none, that of all: one key
-// cannot end the sessions of others. It requires the lock.
+// removeOldest removes the longest unused session of an admin, or, if there is none, the longest unused session. One
+// key therefore cannot end the sessions of others. It requires the lock.
 func (s *sessions) removeOldest(admin [sha256.Size]byte) {
 	var oldest [sha256.Size]byte
 	var found session

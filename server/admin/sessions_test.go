@@ -12,7 +12,7 @@ func noon() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func startedSession(t *testing.T, s *sessions, now time.Time) string {
 	t.Helper()
-	id, _, err := s.start(someAdmin, now)
+	id, _, err := s.openSession(someAdmin, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestAnIdleSessionEnds(t *testing.T) {
 		{88*time.Minute + time.Second, false, false},
 		{88*time.Minute + 2*time.Second, true, false},
 	} {
-		if _, open := s.find(id, step.person, noon().Add(step.after)); open != step.open {
+		if _, open := s.findSession(id, step.person, noon().Add(step.after)); open != step.open {
 			t.Fatalf("after %v the session is open: %v", step.after, open)
 		}
 	}
@@ -45,11 +45,11 @@ func TestASessionEndsAfterItsLife(t *testing.T) {
 	s := newSessions()
 	id := startedSession(t, s, noon())
 	for at := noon(); at.Before(noon().Add(sessionLife)); at = at.Add(20 * time.Minute) {
-		if _, open := s.find(id, true, at); !open {
+		if _, open := s.findSession(id, true, at); !open {
 			t.Fatalf("the session ended after %v", at.Sub(noon()))
 		}
 	}
-	if _, open := s.find(id, true, noon().Add(sessionLife)); open {
+	if _, open := s.findSession(id, true, noon().Add(sessionLife)); open {
 		t.Error("the session outlived its life")
 	}
 }
@@ -69,8 +69,8 @@ func TestOnlyDigestsOfSessionsAreKept(t *testing.T) {
 			t.Error("the id itself is kept")
 		}
 	}
-	s.end(id)
-	if _, open := s.find(id, true, noon()); open || len(s.open) != 1 {
+	s.endSession(id)
+	if _, open := s.findSession(id, true, noon()); open || len(s.open) != 1 {
 		t.Error("an ended session is open")
 	}
 }
@@ -83,22 +83,22 @@ func TestSessionsAreBounded(t *testing.T) {
 		startedSession(t, s, noon().Add(time.Duration(i+1)*time.Second))
 	}
 	newest := startedSession(t, s, noon().Add(29*time.Minute))
-	if _, open := s.find(oldest, true, noon().Add(29*time.Minute)); open || len(s.open) != maxSessions {
+	if _, open := s.findSession(oldest, true, noon().Add(29*time.Minute)); open || len(s.open) != maxSessions {
 		t.Errorf("%d sessions, the oldest is open: %v", len(s.open), open)
 	}
-	other, _, err := s.start(sha256.Sum256([]byte("eyes")), noon().Add(29*time.Minute))
+	other, _, err := s.openSession(sha256.Sum256([]byte("eyes")), noon().Add(29*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		startedSession(t, s, noon().Add(29*time.Minute+time.Second))
 	}
-	if _, open := s.find(other, false, noon().Add(29*time.Minute)); !open || len(s.open) != maxSessions {
+	if _, open := s.findSession(other, false, noon().Add(29*time.Minute)); !open || len(s.open) != maxSessions {
 		t.Error("logins of one admin ended the session of another")
 	}
-	s.end(other)
+	s.endSession(other)
 	startedSession(t, s, noon().Add(58*time.Minute))
-	if _, open := s.find(newest, true, noon().Add(58*time.Minute)); !open || len(s.open) != 5 {
+	if _, open := s.findSession(newest, true, noon().Add(58*time.Minute)); !open || len(s.open) != 5 {
 		t.Errorf("%d sessions are left after the others expired", len(s.open))
 	}
 }

@@ -34,14 +34,14 @@ func hubTopics() []string { return []string{topicOverview, topicWorkers} }
 // frame has the encoded events of one second by topic. It is immutable.
 type frame map[string][]byte
 
-// hub encodes the events of all streams, once per interval. Its goroutine runs while a stream wants one
-// of its topics. It is safe for concurrent use.
+// hub encodes the events of all streams, once per interval. Its goroutine runs while a stream
+// subscribes to one of its topics. It is safe for concurrent use.
 type hub struct {
 	recover *control.Recoverer
-	// encode returns the data of the wanted topics.
+	// encode returns the data of the subscribed topics.
 	encode func(now time.Time, wanted func(topic string) bool) map[string]any
 	frame  atomic.Pointer[frame]    // the newest; nil: none yet
-	topics atomic.Pointer[[]string] // that any stream wants
+	topics atomic.Pointer[[]string] // with a subscribed stream
 
 	mu     sync.Mutex     // guards the rest; held while the goroutine is started or ended
 	wanted map[string]int // number of streams by topic
@@ -75,7 +75,7 @@ func (h *hub) leave(topics []string) {
 	}
 }
 
-// countLocked changes the number of streams that want the topics. The caller must hold mu.
+// countLocked changes the number of streams that subscribe to the topics. The caller must hold mu.
 func (h *hub) countLocked(topics []string, by int) {
 	var all []string
 	for _, t := range topics {
@@ -139,7 +139,7 @@ func newStreamAPI(records *decisionAPI, overview *overviewAPI) *streamAPI {
 	return a
 }
 
-// encode returns the data of the wanted topics. All of them show the workers of one moment.
+// encode returns the data of the subscribed topics. All of them show the workers of one moment.
 func (a *streamAPI) encode(now time.Time, wanted func(string) bool) map[string]any {
 	pools, data := a.overview.fleet.allPools(now), map[string]any{}
 	if wanted(topicOverview) {

@@ -56,18 +56,18 @@ func (t *traffic) sample(now time.Time, pools []*control.Pool, other []int64) {
 	if length > maxPause {
 		*t = traffic{}
 	}
-	s := trafficSample{end: now, length: length, tiers: map[string]tierCounts{"": {results: grown(other, t.other)}}}
+	s := trafficSample{end: now, length: length, tiers: map[string]tierCounts{"": {results: counterGrowth(other, t.other)}}}
 	was := *t
 	t.at, t.other = now, other
 	t.results, t.ttft = map[*telemetry.Tier][]int64{}, map[*telemetry.Worker][]uint64{}
 	for _, p := range pools {
 		results := p.Series.Results()
 		t.results[p.Series] = results
-		c := tierCounts{results: grown(results, was.results[p.Series]), ttft: make([]uint64, len(telemetry.TTFTSeconds())+1)}
+		c := tierCounts{results: counterGrowth(results, was.results[p.Series]), ttft: make([]uint64, len(telemetry.TTFTSeconds())+1)}
 		for _, m := range p.Members {
 			counts := m.Series.TTFTCounts()
 			t.ttft[m.Series] = counts
-			for i, n := range grown(counts, was.ttft[m.Series]) {
+			for i, n := range counterGrowth(counts, was.ttft[m.Series]) {
 				c.ttft[i] += n
 			}
 		}
@@ -81,8 +81,8 @@ func (t *traffic) sample(now time.Time, pools []*control.Pool, other []int64) {
 	})
 }
 
-// grown returns by how much counters have grown. Counters that began again count from 0.
-func grown[N int64 | uint64](now, before []N) []N {
+// counterGrowth returns by how much counters have grown. Counters that began again count from 0.
+func counterGrowth[N int64 | uint64](now, before []N) []N {
 	out := slices.Clone(now)
 	for i, n := range before {
 		if n > now[i] {

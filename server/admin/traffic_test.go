@@ -94,10 +94,10 @@ func TestTTFTIsOfTheLastMinute(t *testing.T) {
 }
 
 func TestCountersThatBeganAgainCountFromZero(t *testing.T) {
-	if got := grown([]int64{1, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 7 {
+	if got := counterGrowth([]int64{1, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 7 {
 		t.Errorf("after a restart of the counters: %v", got)
 	}
-	if got := grown([]int64{6, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 1 {
+	if got := counterGrowth([]int64{6, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 1 {
 		t.Errorf("%v", got)
 	}
 }

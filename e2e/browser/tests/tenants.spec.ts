@@ -93,9 +93,9 @@ test("wrong input is shown beside its field", async ({ page, journal }) => {
   await expect(dialog.getByText(/exists/).first()).toBeVisible();
   await dialog.getByText("Limits, permissions and behaviour").click();
   await dialog.getByLabel("Requests per minute").fill("many");
-  await expect(dialog.getByText(/expected a whole number/)).toBeVisible();
+  await expect(dialog.getByText(/enter a whole number/)).toBeVisible();
   await dialog.getByLabel("Requests per minute").fill("10k");
-  await expect(dialog.getByText(/expected a whole number/)).toHaveCount(0);
+  await expect(dialog.getByText(/enter a whole number/)).toHaveCount(0);
 });
 
 test("a tenant is created by keyboard alone", async ({ page }) => {

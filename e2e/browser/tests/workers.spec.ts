@@ -39,6 +39,86 @@ test("a weight that is set by keyboard moves the share, and undo brings it back"
   await expect(row(page, "small-0")).not.toContainText("override");
 });
 
+test("a held slider shows shares, does not follow live data, and is saved once when let go", async ({ page }) => {
+  await login(page, env.adminKey, "/workers");
+  const slider = page.getByRole("slider", { name: "Weight of small-0" });
+  await expect(row(page, "small-0")).toContainText("33 %");
+  const previews: string[] = [];
+  const changes: string[] = [];
+  page.on("request", (r) => {
+    if (r.method() === "PATCH") (r.url().includes("dry_run") ? previews : changes).push(r.postData()!);
+  });
+  const box = (await slider.boundingBox())!;
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + 8, y);
+  await page.mouse.down();
+  const begun = Date.now();
+  for (let x = 9; x < 59; x++) await page.mouse.move(box.x + x, y);
+  const value = await slider.inputValue();
+  await expect(row(page, "small-1").locator(".previewed")).toHaveText(/^[1-4] %$/);
+  await admin("PATCH", "/admin/workers/small-1", { weight: 2 }); // new data about another worker of the pool
+  await expect(row(page, "small-1")).toContainText("override");
+  expect(await slider.inputValue()).toBe(value);
+  expect(changes).toEqual([]);
+  expect(previews.length).toBeLessThanOrEqual(2 + (Date.now() - begun) / 200);
+
+  await page.mouse.move(box.x + 58, y + 200); // let go elsewhere
+  await page.mouse.up();
+  await expect(row(page, "small-0")).toContainText("override");
+  const seen = new Set<string>();
+  for (let i = 0; i < 15; i++) {
+    seen.add(await slider.inputValue());
+    await page.waitForTimeout(100); // older events must not move it
+  }
+  expect([...seen]).toEqual([value]);
+  expect(changes).toEqual([JSON.stringify({ weight: Number(value) })]);
+});
+
+test("a series of key presses is one change", async ({ page }) => {
+  await login(page, env.adminKey, "/workers");
+  const changes: string[] = [];
+  page.on("request", (r) => r.method() === "PATCH" && !r.url().includes("dry_run") && changes.push(r.postData()!));
+  await page.getByRole("slider", { name: "Weight of small-0" }).focus();
+  for (let i = 0; i < 5; i++) await page.keyboard.press("ArrowRight");
+  await expect(page.getByText("The weight of small-0 is 6.")).toBeVisible();
+  expect(changes).toEqual(['{"weight":6}']);
+});
+
+test("an undo restores the weight and its expiry, and keeps a drain that began since", async ({ page, journal }) => {
+  journal.permit(statusError(412));
+  const weights = async () => (await admin("GET", "/admin/workers/small-1")).weights;
+  await admin("PATCH", "/admin/workers/small-1", { weight: 4, ttl_s: 600 });
+  const until = Date.parse((await weights()).override.until);
+  await login(page, env.adminKey, "/workers");
+  await page.getByLabel("Override ends").selectOption("1h");
+  const field = page.getByRole("textbox", { name: "Weight of small-1 as a number" });
+  await field.fill("9");
+  await field.press("Enter");
+  await expect(page.getByText("The weight of small-1 is 9 for 1 hour.")).toBeVisible();
+  await page.waitForTimeout(2000); // the expiry must not move by this time
+  await page.getByRole("button", { name: "Undo" }).click();
+  await expect.poll(async () => (await weights()).effective).toBe(4);
+  expect(Math.abs(Date.parse((await weights()).override.until) - until)).toBeLessThan(1000);
+
+  await field.fill("8");
+  await field.press("Enter");
+  await expect(page.getByRole("button", { name: "Undo" })).toBeVisible();
+  await admin("POST", "/admin/workers/small-1/drain", {});
+  await page.getByRole("button", { name: "Undo" }).click();
+  await expect(page.getByText("The weight of small-1 was not restored.")).toBeVisible();
+  expect((await weights()).override.drain).toBe(true);
+});
+
+test("a reset to the file keeps a drain", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/small-2", { weight: 7 });
+  await admin("POST", "/admin/workers/small-2/drain", {});
+  await login(page, env.adminKey, "/workers?worker=small-2");
+  await page.getByRole("button", { name: "Reset to file" }).click();
+  await expect(page.getByText("small-2 has the weight 1 of config.yaml again.")).toBeVisible();
+  const { override } = (await admin("GET", "/admin/workers/small-2")).weights;
+  expect([override.drain, override.weight]).toEqual([true, undefined]);
+});
+
 test("a weight of 0 takes the worker out, with the share of real requests", async ({ page }) => {
   await login(page, env.adminKey, "/workers");
   const field = page.getByRole("textbox", { name: "Weight of small-1 as a number" });

@@ -64,7 +64,7 @@ export async function result<T>(
     got = await answer;
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new ApiError(0, "No answer", `The gateway does not answer (${why}).`, [], "");
+    throw new ApiError(0, "No answer", `The gateway did not answer (${why}). Check that it runs and that the network reaches it, then try again.`, [], "");
   }
   const { data, error, response } = got;
   if (response.ok) return (data ?? {}) as NonNullable<T>;

@@ -53,7 +53,7 @@ export function LoginPage() {
       >
         <Field
           label="Admin key"
-          hint="A key tw-adm-…, from config.yaml (admin.keys) or from `tierway keys create --admin`. The gateway prints a secret tw-boot-… when it starts without an admin."
+          hint="A key tw-adm-… from admin.keys in config.yaml or from `tierway keys create --admin`. For the first admin, enter the secret tw-boot-… that the gateway prints at its start."
         >
           <input
             type="password"
@@ -83,7 +83,7 @@ function FirstKey({ secret, pending, onDone }: { secret: string; pending: boolea
   return (
     <main className="login">
       <h1>Your admin key</h1>
-      <p>This key is shown once. Store it in your password manager before you go on.</p>
+      <p>This key is shown once. Store it in your password manager before you continue.</p>
       <p className="secret">
         <code>{secret}</code> <CopyButton text={secret} />
       </p>
@@ -91,7 +91,7 @@ function FirstKey({ secret, pending, onDone }: { secret: string; pending: boolea
         <input type="checkbox" checked={stored} onChange={(e) => setStored(e.target.checked)} /> I stored this key
       </label>
       <button type="button" className="primary" disabled={!stored || pending} onClick={onDone}>
-        Go on
+        Continue
       </button>
     </main>
   );

@@ -103,7 +103,7 @@ function optionsOf(box: HTMLElement, p: ChartProps, now: () => ChartProps): uPlo
           stroke,
           width: 1.5,
           dash: dashes[Math.floor(i / colours.length) % dashes.length],
-          fill: p.stacked ? `${stroke}33` : undefined,
+          fill: p.stacked ? `${stroke}1f` : undefined,
           spanGaps: false,
           points: { show: false },
           value: (_u, _v, series, at) => (at === null ? "" : p.format(now().lines[series - 1]?.values[at] ?? null)),

@@ -24,7 +24,7 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   const known = error instanceof ApiError ? error : undefined;
   return (
     <div className="problem" role="alert">
-      <strong>{known?.title ?? "Error"}</strong>
+      <strong>{titleOf(known)}</strong>
       <p>{known?.detail || (error instanceof Error ? error.message : String(error))}</p>
       {known && known.fields.length > 0 && (
         <ul>
@@ -43,6 +43,12 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
       )}
     </div>
   );
+}
+
+// The title of 422 is a word of HTTP.
+function titleOf(error: ApiError | undefined): string {
+  if (!error) return "Error";
+  return error.status === 422 ? "Not accepted" : error.title;
 }
 
 /** Empty says that there is nothing yet, and what to do next. */
@@ -83,7 +89,7 @@ export function Panel<T>({ title, actions, query, empty, rows, live, children }:
           {title && <h2 id={id}>{title}</h2>}
           {stale && (
             <span className="chip warn" role="status">
-              {error ? "outdated" : connection.text}
+              {error ? "stale" : connection.text}
             </span>
           )}
           {actions && <div className="actions">{actions}</div>}

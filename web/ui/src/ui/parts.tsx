@@ -108,11 +108,14 @@ export function Curl({ text }: { text: string }) {
   );
 }
 
+/** viewerReason is why a control does not work for a viewer. */
+export const viewerReason = "Read only: your key has the role viewer.";
+
 /** ChangeButton is a button for a change. A viewer sees it disabled, with the reason. */
 export function ChangeButton(props: ButtonHTMLAttributes<HTMLButtonElement>) {
   const may = useMayChange();
   if (may) return <button type="button" {...props} />;
-  return <button type="button" {...props} disabled title="Your key has the role viewer: it can change nothing." />;
+  return <button type="button" {...props} disabled title={viewerReason} />;
 }
 
 interface FieldProps {

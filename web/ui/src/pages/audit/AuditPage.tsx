@@ -2,6 +2,7 @@ import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { api, base, result } from "../../api/client";
 import type { AuditView } from "../../api/schema";
+import { overrideText, targetText } from "../../lib/audit";
 import { differences } from "../../lib/diff";
 import { download } from "../../lib/download";
 import { clock, count } from "../../lib/format";
@@ -25,7 +26,7 @@ export function AuditPage() {
   const show = (id: string | undefined) => void navigate({ search: (s) => ({ ...s, entry: id }), replace: true });
   return (
     <>
-      <PageTitle note="Every change and every rejected change, with its author.">Audit</PageTitle>
+      <PageTitle note="Changes and rejected changes, with their authors.">Audit</PageTitle>
       <Verification />
       <Panel
         title="Entries"
@@ -40,7 +41,7 @@ export function AuditPage() {
                 </>
               ) : (
                 <>
-                  <strong>No entries.</strong> The first change through this page, the API or the command line makes one.
+                  <strong>No entries.</strong> The first change through this page, the API or the command line adds an entry.
                 </>
               )}
             </Empty>
@@ -124,7 +125,7 @@ const columns: Column<AuditView>[] = [
     ),
   },
   { id: "action", header: "Action", value: (e) => e.action, cell: (e) => <code>{e.action}</code> },
-  { id: "target", header: "Target", value: (e) => e.target, cell: (e) => e.target },
+  { id: "target", header: "Target", value: (e) => e.target, cell: (e) => targetText(e) },
   { id: "change", header: "Change", cell: (e) => <Change entry={e} /> },
   {
     id: "outcome",
@@ -135,6 +136,8 @@ const columns: Column<AuditView>[] = [
 ];
 
 function Change({ entry }: { entry: AuditView }) {
+  const override = overrideText(entry);
+  if (override) return <>{override}</>;
   if (entry.before === undefined && entry.after !== undefined) return <>created</>;
   if (entry.before !== undefined && entry.after === undefined) return <>removed</>;
   const all = differences(entry.before, entry.after).filter((d) => d.path !== "version" && !d.path.endsWith("_at"));
@@ -150,7 +153,7 @@ function Change({ entry }: { entry: AuditView }) {
 
 function Details({ entry, onClose }: { entry: AuditView; onClose: () => void }) {
   return (
-    <Dialog title={`${entry.action} ${entry.target}`} drawer onClose={onClose}>
+    <Dialog title={`${entry.action} ${targetText(entry)}`} drawer onClose={onClose}>
       <dl className="facts">
         <dt>Time</dt>
         <dd>{new Date(entry.at).toISOString()}</dd>

@@ -34,7 +34,7 @@ function Setup({ status }: { status: StatusView }) {
   return (
     <div className="body stack">
       <div className="fields">
-        <Field label="Address of the gateway" hint="As the application reaches it; change it if a proxy stands before the gateway.">
+        <Field label="Address of the gateway" hint="The address that applications use. If a proxy is in front of the gateway, enter the proxy's address.">
           <input value={origin} onChange={(e) => setOrigin(e.target.value)} spellCheck={false} />
         </Field>
         <Field label="Model" hint="auto lets the classifier select a tier.">

@@ -1,13 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import type { ConfigView } from "../../api/schema";
-import { clock } from "../../lib/format";
+import { clock, plural } from "../../lib/format";
 import { PageTitle } from "../../shell/Shell";
 import { Tabs } from "../../ui/Tabs";
 import { Effective } from "./Effective";
 import { FileText } from "./FileText";
 import { Overrides } from "./Overrides";
-import { configQuery } from "./queries";
+import { configQuery, previewQuery } from "./queries";
 import { Reload } from "./Reload";
 import { Validate } from "./Validate";
 import "./config.css";
@@ -35,6 +35,7 @@ export function ConfigPage() {
           The file on disk has values that take effect after a restart: {config.data.restart_needed.join(", ")}.
         </p>
       )}
+      {current !== "reload" && config.data?.path && <Pending />}
       <Tabs label="Parts of the configuration" to="/config" param="tab" items={tabs} current={current} />
       {current === "effective" && <Effective />}
       {current === "file" && <FileText />}
@@ -45,14 +46,25 @@ export function ConfigPage() {
   );
 }
 
+/** Pending says that the file on disk differs from the configuration in force. */
+function Pending() {
+  const n = useQuery(previewQuery).data?.changes.length ?? 0;
+  if (n === 0) return null;
+  return (
+    <p className="note warn" role="status">
+      {plural(n, "change")} in the file {n === 1 ? "is" : "are"} not in force.{" "}
+      <Link to="/config" search={{ tab: "reload" }}>
+        Review and reload
+      </Link>
+    </p>
+  );
+}
+
 function Loaded({ config }: { config: ConfigView }) {
   if (!config.path) return <>This gateway was started without a configuration file.</>;
   return (
     <>
-      {config.path}, loaded {clock(config.loaded_at)}, generation {config.generation}.{" "}
-      <Link to="/config" search={{ tab: "reload" }}>
-        Reload
-      </Link>
+      {config.path}, loaded {clock(config.loaded_at)}, generation {config.generation}.
     </>
   );
 }

@@ -10,11 +10,11 @@ import { ChangeButton, Curl } from "../../ui/parts";
 import { Problem } from "../../ui/Panel";
 import { toast } from "../../ui/Toasts";
 import { Problems } from "./Problems";
-import { preview, reload } from "./queries";
+import { previewQuery, reload } from "./queries";
 
 /** Reload shows what the file on disk would change, and applies exactly that. */
 export function Reload() {
-  const found = useQuery({ queryKey: ["config", "preview"], queryFn: preview, staleTime: 0, retry: false });
+  const found = useQuery(previewQuery);
   const apply = useMutation({
     mutationFn: reload,
     onSuccess: (r) => {
@@ -42,8 +42,8 @@ export function Reload() {
                 Reload this configuration
               </ChangeButton>
               <small className="muted">
-                Requests in flight finish as they began. A file with an error changes nothing. The reload is rejected if the
-                file changes after this preview.
+                Requests in flight keep the old configuration. A file with errors is rejected, and so is a file that changed
+                after this preview.
               </small>
             </div>
             {apply.error && <Problem error={apply.error} retry={() => void found.refetch()} />}
@@ -60,7 +60,7 @@ function Preview({ preview: p }: { preview: ReloadAnswer }) {
   if (p.changes.length === 0) {
     return (
       <Empty>
-        <strong>No changes.</strong> The file on disk and the configuration in force mean the same.
+        <strong>No changes.</strong> The file on disk and the configuration in force are equivalent.
         {may && " A reload would only read it again."}
       </Empty>
     );
@@ -74,10 +74,10 @@ function Preview({ preview: p }: { preview: ReloadAnswer }) {
         <dd>{p.impact.workers_added.join(", ") || "none"}</dd>
         <dt>Workers removed</dt>
         <dd>{p.impact.workers_removed.join(", ") || "none"}</dd>
-        <dt>Affinity that moves</dt>
+        <dt>Prompts with another preferred worker</dt>
         <dd>
           {moved.length === 0
-            ? "none: no prompt has a home by hashing that changes"
+            ? "none"
             : moved.map(([pool, share]) => `${percent(share, 1)} of the prompts of ${pool}`).join("; ")}
         </dd>
         {p.impact.overrides.length > 0 && (

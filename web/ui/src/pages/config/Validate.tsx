@@ -36,8 +36,8 @@ export function Validate() {
           label="Configuration"
           hint={
             may
-              ? "Paste YAML or drop a file. Empty: the file on disk is checked. Nothing is applied."
-              : "Your key has the role viewer: only the file on disk can be checked, because a text could name secrets of the machine."
+              ? "Paste YAML or drop a file. If the field is empty, the file on disk is checked. Nothing is applied."
+              : "A key with the role viewer can check only the file on disk: a pasted text could read secrets of the machine."
           }
         >
           <textarea rows={10} spellCheck={false} disabled={!may} value={text} onChange={(e) => setText(e.target.value)} />

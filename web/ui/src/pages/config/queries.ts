@@ -21,6 +21,9 @@ export function preview() {
   return result(api.POST("/admin/reload", { params: { query: { dry_run: true } } }));
 }
 
+/** previewQuery is the preview of the file on disk as it is now. */
+export const previewQuery = queryOptions({ queryKey: ["config", "preview"], queryFn: preview, staleTime: 0, retry: false });
+
 /** reload applies the file on disk if its hash is still that of the preview. */
 export function reload(hash: string) {
   return result(api.POST("/admin/reload", { params: { header: { "If-Match": `"${hash}"` } } }));

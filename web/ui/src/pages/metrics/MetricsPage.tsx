@@ -36,6 +36,11 @@ function Charts({ metrics, marks }: { metrics: MetricsView; marks: Mark[] }) {
   const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(metrics, c) })), [metrics]);
   return (
     <div className="charts">
+      {metrics.omitted > 0 && (
+        <p className="note warn">
+          {metrics.omitted} series are left out: the history has no room for so many workers and tenants. Use Prometheus.
+        </p>
+      )}
       {all.map((c) => (
         <Chart
           key={c.title}

@@ -39,6 +39,6 @@ test("only successful changes of workers and configuration are marked", () => {
   const at = "2026-01-01T00:00:10Z";
   const entry = (action: string, outcome: string) => ({ action, outcome, at, target: "w" }) as AuditView;
   const entries = [entry("worker.override", "ok"), entry("worker.override", "refused"), entry("tenant.create", "ok")];
-  expect(marksOf(entries, Date.parse(at) / 1000 - 5)).toEqual([{ at: Date.parse(at) / 1000, text: "worker.override w" }]);
+  expect(marksOf(entries, Date.parse(at) / 1000 - 5)).toEqual([{ at: Date.parse(at) / 1000, text: "weight of the file w" }]);
   expect(marksOf(entries, Date.parse(at) / 1000 + 5)).toEqual([]);
 });

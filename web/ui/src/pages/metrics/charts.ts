@@ -1,4 +1,5 @@
 import type { AuditView, MetricsView } from "../../api/schema";
+import { overrideText, targetText } from "../../lib/audit";
 import { bytes, count, millis, percent, rate, seconds } from "../../lib/format";
 import type { Line, Mark } from "../../ui/Chart";
 
@@ -54,7 +55,7 @@ const marked = /^(config\.reload|worker\.)/;
 export function marksOf(entries: AuditView[], from: number): Mark[] {
   return entries
     .filter((e) => marked.test(e.action) && e.outcome === "ok")
-    .map((e) => ({ at: new Date(e.at).getTime() / 1000, text: `${e.action} ${e.target}`.trim() }))
+    .map((e) => ({ at: new Date(e.at).getTime() / 1000, text: `${overrideText(e) ?? e.action} ${targetText(e)}`.trim() }))
     .filter((m) => m.at >= from)
     .reverse();
 }

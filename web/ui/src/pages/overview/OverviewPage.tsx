@@ -66,7 +66,7 @@ function Gateway({ overview: o, recent }: { overview: OverviewView; recent: Rece
       </Fact>
       <Fact name="Errors">
         <span className={o.rate.errors ? "value bad" : "value"}>{rate(o.rate.errors)}/s</span>
-        <small className="muted">refused {rate(o.rate.refused)}/s</small>
+        <small className="muted">rejected {rate(o.rate.refused)}/s</small>
       </Fact>
       <Fact name="In flight">
         <span className="value">{count(o.inflight)}</span>

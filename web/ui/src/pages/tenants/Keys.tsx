@@ -96,7 +96,11 @@ function Rotate({ of: k, onSecret, onClose }: { of: KeyView; onSecret: (s: strin
       <p>The key was last used {ago(k.last_used_at)}.</p>
       <Field
         label={grace === 0 ? "The old key stops working at once" : `The old key works for ${seconds(grace)} more`}
-        hint="Both keys work meanwhile, so that the application can be changed without an interruption."
+        hint={
+          grace === 0
+            ? "Applications that still use the old key are rejected."
+            : "Both keys work until then. Replace the old key in all applications in this time."
+        }
       >
         <input
           type="range"

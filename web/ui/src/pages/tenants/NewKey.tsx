@@ -23,7 +23,7 @@ export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
         <p>This secret is shown once. Store it where the application reads it.</p>
         <p className="secret">
           <code data-testid="secret">{secret}</code>
-          <CopyButton text={secret} />
+          <CopyButton text={secret} label="Copy key" />
           <button type="button" onClick={() => saveEnv(tenant, secret, origin)}>
             Download .env
           </button>

@@ -1,7 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, ApiError, base, result } from "../../api/client";
+import { api, base, result } from "../../api/client";
 import { useMayChange } from "../../api/queries";
 import type { TenantView } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
@@ -40,7 +40,7 @@ export function TenantDrawer({ tenant, onClose }: { tenant: TenantView; onClose:
           </Link>
         </div>
         <Tabs label="Parts of the tenant" to="/tenants" param="tab" items={tabs} current={current} />
-        {current === "settings" && <Settings key={tenant.version} tenant={tenant} onClose={onClose} />}
+        {current === "settings" && <Settings key={tenant.name} tenant={tenant} onClose={onClose} />}
         {current === "keys" && <Keys tenant={tenant} />}
         {current === "usage" && <Usage name={tenant.name} />}
       </div>
@@ -50,11 +50,16 @@ export function TenantDrawer({ tenant, onClose }: { tenant: TenantView; onClose:
 
 function Settings({ tenant, onClose }: { tenant: TenantView; onClose: () => void }) {
   const may = useMayChange();
-  const [before] = useState(() => formOf(tenant));
+  const [{ before, version }, setLoaded] = useState(() => loadedOf(tenant));
   const [form, setForm] = useState(before);
-  const [version] = useState(tenant.version);
   const patch = patchOf(before, form);
   const changed = Object.keys(patch).length > 0;
+  const load = (t: TenantView) => {
+    setLoaded(loadedOf(t));
+    setForm(formOf(t));
+  };
+  const overtaken = tenant.version > version;
+  if (overtaken && !changed) load(tenant);
   const save = useMutation({
     mutationFn: () =>
       result(
@@ -64,12 +69,12 @@ function Settings({ tenant, onClose }: { tenant: TenantView; onClose: () => void
         }),
       ),
     onSuccess: (answer) => {
+      load(answer.tenant);
       refresh();
       toast(`The settings of ${tenant.name} were saved.`);
       for (const w of answer.warnings ?? []) toast(w);
     },
   });
-  const stale = save.error instanceof ApiError && save.error.status === 412;
   return (
     <form
       onSubmit={(e) => {
@@ -79,7 +84,15 @@ function Settings({ tenant, onClose }: { tenant: TenantView; onClose: () => void
     >
       {tenant.from_config && <p className="note">Defined in config.yaml. Edit that file and reload to change it.</p>}
       <SettingsForm form={form} onChange={setForm} error={save.error} disabled={!may || tenant.from_config} />
-      {save.error && <Problem error={save.error} retry={stale ? refresh : undefined} />}
+      {overtaken && changed && (
+        <p className="note warn" role="status">
+          Another admin changed this tenant.{" "}
+          <button type="button" onClick={() => load(tenant)}>
+            Discard my edits and load the change
+          </button>
+        </p>
+      )}
+      {save.error && <Problem error={save.error} />}
       <footer>
         <Delete tenant={tenant} onDeleted={onClose} />
         <span className="grow" />
@@ -93,6 +106,11 @@ function Settings({ tenant, onClose }: { tenant: TenantView; onClose: () => void
       {changed && <Curl text={adminCurl(base, "PATCH", `admin/tenants/${tenant.name}`, patch)} />}
     </form>
   );
+}
+
+/** loadedOf returns the settings that an edit begins with, and their version. */
+function loadedOf(t: TenantView) {
+  return { before: formOf(t), version: t.version };
 }
 
 function Delete({ tenant, onDeleted }: { tenant: TenantView; onDeleted: () => void }) {

@@ -89,10 +89,10 @@ export function errorsOf(form: Form): Record<string, string> {
   for (const { name, label, money } of limitFields) {
     const value = numberOf(form.limits[name] ?? "");
     if (value === undefined || (value !== null && !money && !Number.isInteger(value))) {
-      errors[`limits.${name}`] = `${label}: expected ${money ? "an amount" : "a whole number"} such as 1000 or 10k, or nothing for no limit.`;
+      errors[`limits.${name}`] = `${label}: enter ${money ? "an amount" : "a whole number"} such as 1000 or 10k; leave it empty for no limit.`;
     }
   }
-  if (!/^[1-9]\d{0,5}$/.test(form.weight.trim())) errors.weight = "Weight: expected a whole number from 1.";
+  if (!/^[1-9]\d{0,5}$/.test(form.weight.trim())) errors.weight = "Weight: enter a whole number from 1.";
   return errors;
 }
 

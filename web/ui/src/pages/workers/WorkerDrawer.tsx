@@ -1,16 +1,16 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { base } from "../../api/client";
 import type { WorkerState } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
-import { ago, clock, count, millis, percent, rate, seconds } from "../../lib/format";
+import { ago, clock, count, millis, percent, plural, rate, seconds } from "../../lib/format";
 import { Confirm, Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Panel";
 import { Badge, ChangeButton, Code, Curl, Field, toneOfWorker } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
-import { drain, refresh, restore, undrain } from "./changes";
-import { prefixHit } from "./weights";
+import { drain, refresh, removalQuery, resetWeight, undo, undrain } from "./changes";
+import { breakerText, prefixHit, shareText } from "./weights";
 
 /** WorkerDrawer shows everything about a worker, and drains it. */
 export function WorkerDrawer({ worker: w, onClose }: { worker: WorkerState; onClose: () => void }) {
@@ -26,7 +26,7 @@ export function WorkerDrawer({ worker: w, onClose }: { worker: WorkerState; onCl
           </Link>
           <Link to="/metrics">Metrics</Link>
         </div>
-        {w.last_error && <p className="note warn">{w.last_error}</p>}
+        {w.last_error && w.state !== "up" && <p className="note warn">{w.last_error}</p>}
         <Drain worker={w} />
         <OverrideOf worker={w} />
         <Facts worker={w} />
@@ -92,31 +92,38 @@ const timeouts = [60, 300, 900, 3600];
 
 function DrainDialog({ worker: w, onClose }: { worker: WorkerState; onClose: () => void }) {
   const [timeout, setTimeout] = useState(300);
+  const removal = useQuery(removalQuery(w.name));
+  const warnings = removal.data?.warnings ?? [];
+  const alone = warnings.length > 0;
   const start = useMutation({
     mutationFn: () => drain(w.name, timeout),
     onSuccess: (answer) => {
       refresh();
       onClose();
-      for (const text of answer.warnings ?? []) toast(text);
+      // The dialog has shown the warnings that were known.
+      for (const text of answer.warnings ?? []) if (!warnings.includes(text)) toast(text);
     },
   });
   return (
     <Confirm
       title={`Drain ${w.name}`}
       action="Drain"
-      pending={start.isPending}
+      danger={alone}
+      pending={start.isPending || removal.isPending}
       onConfirm={() => start.mutate()}
       onClose={onClose}
     >
       <p>
-        {w.name} has {w.inflight} requests in flight and {percent(w.distribution.expected)} of the requests of {w.pool}. They
-        move to the other workers.
+        {w.name} has {plural(w.inflight, "request")} in flight, which it finishes.{" "}
+        {alone ? "" : `Its ${shareText(w.distribution.expected)} of the new requests of ${w.pool} go to other workers.`}
       </p>
-      {w.distribution.expected === 1 && (
-        <p className="note warn">
-          It is the only worker of {w.pool} that takes requests. Requests that may change tier follow classifier.unavailable; all
-          others fail.
+      {warnings.map((text) => (
+        <p key={text} className="note warn">
+          {text}
         </p>
+      ))}
+      {w.weights.override?.until && (
+        <p className="note warn">A drain has no expiry: the weight {w.weights.override.weight}, which has one, is removed.</p>
       )}
       <Field label="Deadline" hint="The page shows if requests are left after it. Requests are never cut.">
         <select value={timeout} onChange={(e) => setTimeout(Number(e.target.value))}>
@@ -136,8 +143,13 @@ function DrainDialog({ worker: w, onClose }: { worker: WorkerState; onClose: () 
 function OverrideOf({ worker: w }: { worker: WorkerState }) {
   const o = w.weights.override;
   const reset = useMutation({
-    mutationFn: () => restore(w.name, { kind: "reset" }),
-    onSuccess: () => toast(`${w.name} has the weight of config.yaml again.`),
+    mutationFn: (from: WorkerState) => resetWeight(from),
+    onSuccess: (answer, from) =>
+      toast(
+        `${from.name} has the weight ${from.weights.file} of config.yaml again.`,
+        undo(from, answer.worker.weights.version),
+      ),
+    onError: refresh,
   });
   if (o?.weight === undefined) return null;
   return (
@@ -150,7 +162,7 @@ function OverrideOf({ worker: w }: { worker: WorkerState }) {
         </p>
         <Code text={`- { name: ${JSON.stringify(w.name)}, weight: ${o.weight} }`} label="Weight as YAML" />
         <div className="row">
-          <ChangeButton onClick={() => reset.mutate()} disabled={reset.isPending}>
+          <ChangeButton onClick={() => reset.mutate(w)} disabled={reset.isPending}>
             Reset to file
           </ChangeButton>
         </div>
@@ -160,9 +172,23 @@ function OverrideOf({ worker: w }: { worker: WorkerState }) {
   );
 }
 
+type Fact = [string, React.ReactNode];
+
+/** eventFacts shows how well the gateway knows the cache of a worker's engine. */
+function eventFacts({ kv_events: e }: WorkerState): Fact[] {
+  if (!e) return [["Events", "none"]];
+  const facts: Fact[] = [
+    ["Events", `${e.state}, ${count(e.streams)} ${e.streams === 1 ? "stream" : "streams"}, lag ${millis(e.lag_ms)}`],
+    ["Blocks", `${count(e.blocks)}, each of ${count(e.block_size)} tokens; ${count(e.evicted_blocks)} evicted for lack of memory`],
+    ["Gaps", `${count(e.gaps)}, ${count(e.replays)} replayed, ${count(e.failed_replays)} failed replays; last ${ago(e.last_gap)}`],
+    ["Restarts", `${count(e.restarts)} of the engine, ${count(e.resets)} resets of the blocks`],
+  ];
+  return e.error ? [...facts, ["Events' error", e.error]] : facts;
+}
+
 function Facts({ worker: w }: { worker: WorkerState }) {
   const hit = prefixHit(w);
-  const groups: [string, [string, React.ReactNode][]][] = [
+  const groups: [string, Fact[]][] = [
     [
       "Load",
       [
@@ -176,8 +202,9 @@ function Facts({ worker: w }: { worker: WorkerState }) {
     [
       "Breaker",
       [
-        ["State", w.breaker.state.replace("_", " ")],
+        ["State", breakerText(w.breaker.state)],
         ["Cause", w.breaker.cause || "–"],
+        ["Next probe", w.breaker.until ? ago(w.breaker.until) : "–"],
         ["Failures", `${count(w.breaker.failures)} of ${count(w.breaker.requests)} in the window, ${count(w.breaker.consecutive_failures)} in a row`],
         ["Slower than its peers", w.breaker.slow_ratio ? `${w.breaker.slow_ratio.toFixed(2)} ×` : "unknown"],
         ["Success ratio", percent(w.success_ratio)],
@@ -188,7 +215,7 @@ function Facts({ worker: w }: { worker: WorkerState }) {
       [
         ["Prefix hits", `${percent(hit.share)} of ${count(w.totals.tokens.prompt)} prompt tokens`],
         ["Known from", hit.source === "events" ? "the engine's events" : "the routing history"],
-        ["Events", w.kv_events ? `${w.kv_events.state}, ${count(w.kv_events.blocks)} blocks, lag ${millis(w.kv_events.lag_ms)}, ${count(w.kv_events.gaps)} gaps` : "none"],
+        ...eventFacts(w),
         ["History", `${count(w.history_tokens)} tokens`],
       ],
     ],
@@ -208,7 +235,9 @@ function Facts({ worker: w }: { worker: WorkerState }) {
         ["Further models", w.models.join(", ") || "none"],
         ["Region", w.region || "–"],
         ["Round trip", millis(w.round_trip_ms)],
+        ["Last error", w.last_error || "none"],
         ["Requests", `${count(w.totals.requests.ok)} ok, ${count(w.totals.requests.error)} failed, ${count(w.totals.requests.excluded)} excluded`],
+        ["Tokens", `${count(w.totals.tokens.prompt)} prompt, ${count(w.totals.tokens.cached)} of them cached, ${count(w.totals.tokens.output)} output`],
         ["Last selected", ago(w.last_selected)],
       ],
     ],

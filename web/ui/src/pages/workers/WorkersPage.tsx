@@ -1,16 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
-import { workersQuery } from "../../api/queries";
+import { useCallback, useMemo, useState } from "react";
+import { useMayChange, workersQuery } from "../../api/queries";
 import type { PoolState, WorkerState } from "../../api/schema";
 import { useTopic } from "../../live/live";
 import { count, rate } from "../../lib/format";
 import { PageTitle } from "../../shell/Shell";
 import { DataTable } from "../../ui/DataTable";
-import { Empty, Panel } from "../../ui/Panel";
+import { Empty, Panel, type PanelQuery } from "../../ui/Panel";
+import { Code, viewerReason } from "../../ui/parts";
+import { withChanges } from "./changes";
 import { columnsOf } from "./columns";
-import { lifetimes, matches } from "./weights";
-import type { Shares } from "./WeightControl";
+import type { Preview } from "./useWeightEdit";
+import { lifetimeOf, lifetimes, shownPools, type Lifetime } from "./weights";
 import { WorkerDrawer } from "./WorkerDrawer";
 import "./workers.css";
 
@@ -21,58 +23,56 @@ export function WorkersPage() {
   useTopic("workers");
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const set = (change: Partial<typeof search>) => void navigate({ search: (s) => ({ ...s, ...change }), replace: true });
+  const set = useCallback(
+    (change: Partial<typeof search>) => void navigate({ search: (s) => ({ ...s, ...change }), replace: true }),
+    [navigate],
+  );
+  const onOpen = useCallback((worker: string) => set({ worker }), [set]);
   const workers = useQuery(workersQuery);
-  const [lifetime, setLifetime] = useState("");
-  const open = workers.data?.workers.find((w) => w.name === search.worker);
-  const pools = [...new Set(workers.data?.workers.map((w) => w.pool) ?? [])];
-  const shown = pools.filter((p) => !search.pool || p === search.pool);
+  const [lifetime, setLifetime] = useState(lifetimeOf(""));
+  const all = withChanges(workers.data?.workers ?? []);
+  const open = all.find((w) => w.name === search.worker);
+  const shown = shownPools(all, search.pool ?? "", search.q ?? "");
   return (
     <>
-      <PageTitle note="Weights and drains are live overrides: they apply at once, and config.yaml stays as it is.">
+      <PageTitle note="Weights are relative: to give a worker less, raise the others. Changes apply at once; config.yaml stays as it is.">
         Workers
       </PageTitle>
       <div className="row">
         <input
           type="search"
+          className="filter"
           placeholder="name, model, state or region"
           aria-label="Filter workers"
           value={search.q ?? ""}
           onChange={(e) => set({ q: e.target.value })}
         />
-        <select aria-label="Pool" value={search.pool ?? ""} onChange={(e) => set({ pool: e.target.value })}>
-          <option value="">all tiers and pools</option>
-          {pools.map((p) => (
-            <option key={p}>{p}</option>
-          ))}
-        </select>
-        <label className="row">
-          A changed weight stays{" "}
-          <select value={lifetime} onChange={(e) => setLifetime(e.target.value)}>
-            {lifetimes.map((l) => (
-              <option key={l.id} value={l.id}>
-                {l.label}
-              </option>
-            ))}
-          </select>
-        </label>
+        <PoolChoice pools={[...new Set(all.map((w) => w.pool))]} pool={search.pool ?? ""} onPool={(pool) => set({ pool })} />
+        <LifetimeChoice lifetime={lifetime} onLifetime={setLifetime} />
       </div>
-      {workers.data === undefined || pools.length === 0 ? (
-        <Panel title="Workers" query={workers} empty={() => <NoWorkers />}>
-          {() => null}
+      {shown.size === 0 ? (
+        <Panel title="Workers" query={workers} empty={(d) => d.workers.length === 0 && <NoWorkers />}>
+          {() => (
+            <Empty>
+              <strong>No worker matches.</strong>{" "}
+              <button type="button" className="link" onClick={() => set({ q: "", pool: "" })}>
+                Show all workers
+              </button>
+            </Empty>
+          )}
         </Panel>
       ) : (
-        shown.map((pool) => (
+        [...shown].map(([pool, members]) => (
           <PoolPanel
             key={pool}
             pool={pool}
-            state={workers.data.pools[pool]}
-            workers={workers.data.workers.filter((w) => w.pool === pool && matches(w, search.q ?? ""))}
+            state={workers.data?.pools[pool]}
+            workers={members}
             query={workers}
-            ttl_s={lifetimes.find((l) => l.id === lifetime)?.ttl_s}
+            lifetime={lifetime}
             sort={search.sort}
             onSort={(sort) => set({ sort })}
-            onOpen={(worker) => set({ worker })}
+            onOpen={onOpen}
           />
         ))
       )}
@@ -81,20 +81,49 @@ export function WorkersPage() {
   );
 }
 
+function PoolChoice({ pools, pool, onPool }: { pools: string[]; pool: string; onPool: (p: string) => void }) {
+  return (
+    <select aria-label="Pool" value={pool} onChange={(e) => onPool(e.target.value)}>
+      <option value="">all tiers and pools</option>
+      {pool && !pools.includes(pool) && <option>{pool}</option>}
+      {pools.map((p) => (
+        <option key={p}>{p}</option>
+      ))}
+    </select>
+  );
+}
+
+function LifetimeChoice({ lifetime, onLifetime }: { lifetime: Lifetime; onLifetime: (l: Lifetime) => void }) {
+  if (!useMayChange()) return <span className="muted">{viewerReason}</span>;
+  return (
+    <label className="row">
+      Override ends{" "}
+      <select value={lifetime.id} onChange={(e) => onLifetime(lifetimeOf(e.target.value))}>
+        {lifetimes.map((l) => (
+          <option key={l.id} value={l.id}>
+            {l.label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 interface PoolPanelProps {
   pool: string;
   state: PoolState | undefined;
   workers: WorkerState[];
-  query: ReturnType<typeof useQuery<{ workers: WorkerState[] }>>;
-  ttl_s: number | undefined;
+  query: PanelQuery<unknown>;
+  lifetime: Lifetime;
   sort: string | undefined;
   onSort: (sort: string) => void;
   onOpen: (worker: string) => void;
 }
 
-function PoolPanel({ pool, state, workers, query, ttl_s, sort, onSort, onOpen }: PoolPanelProps) {
-  const [preview, setPreview] = useState<Shares>();
-  const columns = useMemo(() => columnsOf(preview, ttl_s, setPreview), [preview, ttl_s]);
+function PoolPanel({ pool, state, workers, query, lifetime, sort, onSort, onOpen }: PoolPanelProps) {
+  const [preview, onPreview] = useState<Preview>();
+  const columns = useMemo(() => columnsOf({ preview, lifetime, onPreview, onOpen }), [preview, lifetime, onOpen]);
+  const model = workers[0]?.model;
   return (
     <Panel
       title={pool}
@@ -103,8 +132,9 @@ function PoolPanel({ pool, state, workers, query, ttl_s, sort, onSort, onOpen }:
       actions={
         state && (
           <small className="muted">
-            {state.policy} · prefill {rate(state.prefill_rate)} tokens/s · answers of about {count(Math.round(state.output_tokens.value))}{" "}
-            tokens ·{" "}
+            {model && <>{model} · </>}
+            {state.policy} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
+            {count(Math.round(state.output_tokens.value))} tokens ·{" "}
             <Link to="/rules" search={{ tab: "tiers" }}>
               settings
             </Link>
@@ -112,13 +142,8 @@ function PoolPanel({ pool, state, workers, query, ttl_s, sort, onSort, onOpen }:
         )
       }
     >
-      {() =>
-        workers.length === 0 ? (
-          <Empty>
-            <strong>No worker of {pool} matches.</strong> Change the filter.
-          </Empty>
-        ) : (
-          <div className="workers">
+      {() => (
+        <div className="workers">
           <DataTable
             label={`Workers of ${pool}`}
             columns={columns}
@@ -128,18 +153,28 @@ function PoolPanel({ pool, state, workers, query, ttl_s, sort, onSort, onOpen }:
             onSort={onSort}
             onOpen={(w) => onOpen(w.name)}
           />
-          </div>
-        )
-      }
+        </div>
+      )}
     </Panel>
   );
 }
 
+const exampleWorkers = `tiers:
+  - name: small
+    workers:
+      - { name: small-0, url: "http://vllm-0:8000" }`;
+
 function NoWorkers() {
   return (
     <Empty>
-      <strong>No workers.</strong> Add one under a tier of config.yaml, such as{" "}
-      <code>{'workers: [ { name: small-0, url: "http://vllm-0:8000" } ]'}</code>, then <Link to="/config">reload it</Link>.
+      <p>
+        <strong>No workers.</strong> Add one under a tier of config.yaml, then{" "}
+        <Link to="/config" search={{ tab: "reload" }}>
+          reload it
+        </Link>
+        .
+      </p>
+      <Code text={exampleWorkers} label="A worker in config.yaml" />
     </Empty>
   );
 }

@@ -1,46 +1,86 @@
-import { api, result } from "../../api/client";
-import { queries } from "../../api/queries";
-import type { WorkerState } from "../../api/schema";
-import type { Restore } from "./weights";
+import { queryOptions } from "@tanstack/react-query";
+import { api, ApiError, result } from "../../api/client";
+import { queries, workersQuery } from "../../api/queries";
+import type { WorkerAnswer, WorkerState } from "../../api/schema";
+import { toast } from "../../ui/Toasts";
+import { recentAnswers, withAnswers, type Answer } from "./answers";
+import { changeOf, restoreOf, type Restore } from "./weights";
 
-const path = (name: string) => ({ path: { name } });
+const ifMatch = (version: number) => ({ "If-Match": `"v${version}"` });
 
 /** previewWeight returns the shares of the pool's workers if a worker had another weight. */
 export function previewWeight(name: string, weight: number) {
   return result(
-    api.PATCH("/admin/workers/{name}", { params: { ...path(name), query: { dry_run: true } }, body: { weight } }),
+    api.PATCH("/admin/workers/{name}", { params: { path: { name }, query: { dry_run: true } }, body: { weight } }),
   );
 }
 
-/** setWeight sets the weight of a worker, if its override still has a version. */
-export function setWeight(w: WorkerState, version: number, weight: number, ttl_s: number | undefined) {
-  return result(
-    api.PATCH("/admin/workers/{name}", {
-      params: { ...path(w.name), header: { "If-Match": `"v${version}"` } },
-      body: { weight, ...(ttl_s !== undefined && { ttl_s }) },
-    }),
-  );
+/** removalQuery is the preview of a pool without a worker, with the warnings about it. */
+export const removalQuery = (name: string) =>
+  queryOptions({ queryKey: ["worker-removal", name], queryFn: () => previewWeight(name, 0), staleTime: 0 });
+
+/** changeWeight changes the weight of a worker, if its override still has a version. */
+async function changeWeight(name: string, version: number, body: { weight: number | null; ttl_s?: number }) {
+  const params = { path: { name }, header: ifMatch(version) };
+  const answer = await result(api.PATCH("/admin/workers/{name}", { params, body }));
+  accept(answer, version);
+  return answer;
 }
 
-/** restore brings back an earlier override of a worker. */
-export async function restore(name: string, r: Restore): Promise<void> {
-  // A weight of null resets the weight only: a drain that began meanwhile stays.
-  const body = r.kind === "reset" ? { weight: null } : { weight: r.weight, ...(r.ttl_s !== undefined && { ttl_s: r.ttl_s }) };
-  await result(api.PATCH("/admin/workers/{name}", { params: path(name), body }));
-  refresh();
+/** setWeight sets the weight of a worker, if its override did not change since w was read. */
+export function setWeight(w: WorkerState, weight: number, ttl_s: number | undefined) {
+  return changeWeight(w.name, w.weights.version, { weight, ...(ttl_s !== undefined && { ttl_s }) });
+}
+
+/** undo returns a function that restores the weight of w, if its override still has a version. */
+export function undo(w: WorkerState, version: number): () => void {
+  const before: Restore = restoreOf(w);
+  return () =>
+    void changeWeight(w.name, version, changeOf(before, Date.now())).catch((e: unknown) => {
+      refresh();
+      toast(`The weight of ${w.name} was not restored. ${reasonOf(e)}`);
+    });
+}
+
+/**
+ * resetWeight brings back the weight of config.yaml. Unlike DELETE /admin/overrides/{worker}, it does not end a drain.
+ */
+export function resetWeight(w: WorkerState) {
+  return changeWeight(w.name, w.weights.version, { weight: null });
 }
 
 /** drain lets a worker finish its requests and sends it no new ones. */
 export function drain(name: string, timeout_s: number) {
-  return result(api.POST("/admin/workers/{name}/drain", { params: path(name), body: { timeout_s } }));
+  return result(api.POST("/admin/workers/{name}/drain", { params: { path: { name } }, body: { timeout_s } }));
 }
 
 /** undrain ends a drain. */
 export function undrain(name: string) {
-  return result(api.POST("/admin/workers/{name}/undrain", { params: path(name) }));
+  return result(api.POST("/admin/workers/{name}/undrain", { params: { path: { name } } }));
+}
+
+/** reasonOf returns why a change failed, and what to do. */
+export function reasonOf(e: unknown): string {
+  if (e instanceof ApiError && e.status === 412) return "The override was changed meanwhile. Look at it and try again.";
+  return e instanceof Error ? e.message : String(e);
 }
 
 /** refresh fetches the workers again, after a change. */
 export function refresh(): void {
   void queries.invalidateQueries({ queryKey: ["workers"] });
+}
+
+let answers: Answer[] = [];
+
+/** withChanges returns the workers with the changes of this tab that the live data does not have yet. */
+export function withChanges(workers: WorkerState[]): WorkerState[] {
+  return withAnswers(workers, answers, Date.now());
+}
+
+function accept({ worker, expected }: WorkerAnswer, before: number): void {
+  const now = Date.now();
+  answers = [...recentAnswers(answers, now), { worker, expected, before, at: now }];
+  // A new object draws the page again.
+  queries.setQueryData(workersQuery.queryKey, (old) => old && { ...old });
+  refresh();
 }

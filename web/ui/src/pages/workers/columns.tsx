@@ -1,16 +1,21 @@
 import type { WorkerState } from "../../api/schema";
-import { ago, count, millis, percent } from "../../lib/format";
+import { ago, clock, count, millis, percent } from "../../lib/format";
 import type { Column } from "../../ui/DataTable";
 import { Badge, Bar, toneOfWorker } from "../../ui/parts";
-import { prefixHit } from "./weights";
-import { WeightControl, type Shares } from "./WeightControl";
+import type { Preview } from "./useWeightEdit";
+import { WeightControl } from "./WeightControl";
+import { ageText, breakerText, prefixHit, shareText, type Lifetime } from "./weights";
 
-/** columnsOf returns the columns of a pool's table. preview has the expected shares while a weight is changed. */
-export function columnsOf(
-  preview: Shares | undefined,
-  ttl_s: number | undefined,
-  onPreview: (s: Shares | undefined) => void,
-): Column<WorkerState>[] {
+interface Context {
+  /** The expected shares while a weight is changed. */
+  preview: Preview | undefined;
+  lifetime: Lifetime;
+  onPreview: (p: Preview | undefined) => void;
+  onOpen: (worker: string) => void;
+}
+
+/** columnsOf returns the columns of a pool's table. */
+export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Column<WorkerState>[] {
   return [
     { id: "name", header: "Worker", value: (w) => w.name, cell: (w) => w.name },
     { id: "state", header: "State", value: (w) => w.state, cell: (w) => <State worker={w} /> },
@@ -18,14 +23,15 @@ export function columnsOf(
       id: "weight",
       header: "Weight",
       value: (w) => w.weight,
-      cell: (w) => <WeightControl worker={w} ttl_s={ttl_s} onPreview={onPreview} />,
+      cell: (w) => <WeightControl worker={w} lifetime={lifetime} onPreview={onPreview} />,
     },
     {
       id: "share",
       header: "Share now → expected",
       value: (w) => w.distribution.now,
-      cell: (w) => <Share worker={w} preview={preview?.[w.name]} />,
+      cell: (w) => <Share worker={w} preview={preview} onOpen={onOpen} />,
     },
+    { id: "breaker", header: "Breaker", value: (w) => w.breaker.state, cell: (w) => <Breaker worker={w} /> },
     { id: "load", header: "In flight", value: (w) => w.inflight, cell: (w) => <Load worker={w} /> },
     {
       id: "waiting",
@@ -34,7 +40,13 @@ export function columnsOf(
       cell: (w) => <Engine worker={w} />,
       numeric: true,
     },
-    { id: "ttft", header: "TTFT p95", value: (w) => w.ttft.p95_ms, cell: (w) => (w.ttft.count ? millis(w.ttft.p95_ms) : "–"), numeric: true },
+    {
+      id: "ttft",
+      header: "TTFT p95",
+      value: (w) => (w.ttft.count ? w.ttft.p95_ms : undefined),
+      cell: (w) => (w.ttft.count ? millis(w.ttft.p95_ms) : "–"),
+      numeric: true,
+    },
     {
       id: "hits",
       header: "Prefix hits",
@@ -56,38 +68,72 @@ export function columnsOf(
   ];
 }
 
-/** State shows the state of a worker; that of its breaker has its cause. */
 function State({ worker: w }: { worker: WorkerState }) {
-  const cause = w.breaker.state === "closed" ? w.last_error : w.breaker.cause;
+  // A drain has a time of its own.
+  const since = w.drain?.since ?? w.since;
   return (
-    <span className="row tight">
-      <Badge tone={toneOfWorker(w.state)} title={cause}>
-        {w.state === "open" ? "breaker open" : w.state.replace("_", " ")}
-      </Badge>
-      {w.state === "open" && w.breaker.until ? (
-        <small className="muted">probe {ago(w.breaker.until)}</small>
-      ) : (
-        w.state !== "up" && w.since && <small className="muted">{ago(w.since)}</small>
-      )}
+    <span className="lines">
+      <span className="row tight">
+        <Badge tone={toneOfWorker(w.state)} title={w.last_error}>
+          {w.state === "open" ? "breaker open" : w.state.replace("_", " ")}
+        </Badge>
+        {since && (
+          <small className="muted" title={`since ${clock(since)}`}>
+            {ageText(since, Date.now())}
+          </small>
+        )}
+      </span>
       {w.drain && w.drain.inflight > 0 && <small className="muted">{w.drain.inflight} left</small>}
+      {w.drain?.overdue && <span className="chip warn">overdue</span>}
       {w.saturated && <span className="chip warn">saturated</span>}
       {w.share < 1 && w.state === "up" && <span className="chip">slow start {percent(w.share)}</span>}
     </span>
   );
 }
 
-function Share({ worker: w, preview }: { worker: WorkerState; preview: number | undefined }) {
-  const expected = preview ?? w.distribution.expected;
+/** Breaker shows the state of the breaker in words, and why it is not closed. */
+function Breaker({ worker: w }: { worker: WorkerState }) {
+  const { state, cause, until } = w.breaker;
+  if (state === "closed") return <small className="muted">closed</small>;
   return (
-    <span className="share">
-      <span className="num">{percent(w.distribution.now)}</span> →{" "}
-      <strong className={preview === undefined ? "num" : "num previewed"}>{percent(expected)}</strong>
-      {w.weight === 0 && <small className="muted">no new requests</small>}
-      {w.weights.override?.weight !== undefined && (
-        <span className="chip info" title={`set by ${w.weights.override.by}; config.yaml has ${w.weights.file}`}>
-          override{w.weights.override.until ? `, ends ${ago(w.weights.override.until)}` : ""}
-        </span>
+    <span className="lines">
+      <span className="bad">{breakerText(state)}</span>
+      {cause && <small>{cause}</small>}
+      {until && <small className="muted">probe {ago(until)}</small>}
+    </span>
+  );
+}
+
+interface ShareProps {
+  worker: WorkerState;
+  preview: Preview | undefined;
+  onOpen: (worker: string) => void;
+}
+
+function Share({ worker: w, preview, onOpen }: ShareProps) {
+  const previewed = preview?.expected[w.name];
+  const weight = preview?.worker === w.name ? preview.weight : w.weight;
+  const o = w.weights.override;
+  return (
+    <span className="lines">
+      <span>
+        <span className="num">{shareText(w.distribution.now)}</span> →{" "}
+        <strong className={previewed === undefined ? "num" : "num previewed"}>
+          {shareText(previewed ?? w.distribution.expected)}
+        </strong>
+      </span>
+      {weight === 0 && <small className="muted">no new requests</small>}
+      {o?.weight !== undefined && (
+        <button
+          type="button"
+          className="chip info"
+          title={`set by ${o.by} ${ago(o.at)}. Show it, reset it or copy it as YAML.`}
+          onClick={() => onOpen(w.name)}
+        >
+          override, file {w.weights.file}
+        </button>
       )}
+      {o?.weight !== undefined && o.until && <small className="muted">ends {ago(o.until)}</small>}
     </span>
   );
 }
@@ -105,7 +151,7 @@ function Load({ worker: w }: { worker: WorkerState }) {
 }
 
 function Engine({ worker: w }: { worker: WorkerState }) {
-  if (w.metrics_stale) return <span className="muted">–</span>;
+  if (w.metrics_stale) return <span className="muted" title="The engine's metrics are too old.">–</span>;
   return (
     <>
       {count(w.engine_running)} {w.engine_waiting > 0 && <small className="muted">+{count(w.engine_waiting)} waiting</small>}

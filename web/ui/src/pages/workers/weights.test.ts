@@ -1,17 +1,38 @@
 import { expect, test, vi } from "vitest";
 import type { WorkerState } from "../../api/schema";
-import { prefixHit, restoreOf, Throttle, weightOf } from "./weights";
+import {
+  ageText,
+  changeOf,
+  configuredWeight,
+  prefixHit,
+  restoreOf,
+  shareText,
+  shownPools,
+  Throttle,
+  weightOf,
+} from "./weights";
 
 const now = Date.UTC(2026, 0, 1);
 const withOverride = (override?: object) => ({ weights: { effective: 1, file: 1, version: 1, override } }) as unknown as WorkerState;
 
 test("an undo brings back the override as it was", () => {
-  expect(restoreOf(withOverride(), now)).toEqual({ kind: "reset" });
-  expect(restoreOf(withOverride({ weight: 7 }), now)).toEqual({ kind: "weight", weight: 7 });
-  const until = new Date(now + 90_500).toISOString();
-  expect(restoreOf(withOverride({ weight: 0, until }), now)).toEqual({ kind: "weight", weight: 0, ttl_s: 90 });
-  expect(restoreOf(withOverride({ weight: 7, until: new Date(now).toISOString() }), now)).toEqual({ kind: "reset" });
-  expect(restoreOf(withOverride({ drain: true }), now)).toEqual({ kind: "weight", weight: null });
+  const undo = (override: object | undefined, at: number) => changeOf(restoreOf(withOverride(override)), at);
+  const until = new Date(now + 90_000).toISOString();
+  expect(undo(undefined, now)).toEqual({ weight: null });
+  expect(undo({ weight: 7 }, now)).toEqual({ weight: 7 });
+  expect(undo({ weight: 0, until }, now)).toEqual({ weight: 0, ttl_s: 90 });
+  expect(undo({ weight: 0, until }, now + 10_000)).toEqual({ weight: 0, ttl_s: 80 });
+  expect(undo({ weight: 7, until }, now + 90_000)).toEqual({ weight: null });
+  expect(undo({ drain: true }, now)).toEqual({ weight: null });
+});
+
+test("a drain hides the weight that is set", () => {
+  expect(configuredWeight(withOverride({ drain: true }))).toBe(1);
+  expect(configuredWeight(withOverride({ drain: true, weight: 5 }))).toBe(5);
+});
+
+test("a share is never rounded to nothing", () => {
+  expect([undefined, 0, 0.001, 0.005, 1 / 3, 1].map(shareText)).toEqual(["–", "0 %", "<1 %", "1 %", "33 %", "100 %"]);
 });
 
 test("a weight is a whole number from 0 to 100", () => {
@@ -43,4 +64,19 @@ test("a worker without prompts has no hit rate", () => {
   const tokens = (prompt: number, cached: number) => ({ totals: { tokens: { prompt, cached, output: 0 } } }) as unknown as WorkerState;
   expect(prefixHit(tokens(0, 0)).share).toBeUndefined();
   expect(prefixHit(tokens(200, 50))).toEqual({ share: 0.25, source: "history" });
+});
+
+test("pools have the workers that match", () => {
+  const named = (name: string, pool: string) => ({ name, pool, model: "m", state: "up" }) as unknown as WorkerState;
+  const all = [named("a-0", "a"), named("b-0", "b"), named("a-1", "a")];
+  const names = (pool: string, q: string) => [...shownPools(all, pool, q)].map(([p, ws]) => [p, ...ws.map((w) => w.name)]);
+  expect(names("", "")).toEqual([["a", "a-0", "a-1"], ["b", "b-0"]]);
+  expect(names("", "A-1 ")).toEqual([["a", "a-1"]]);
+  expect(names("b", "")).toEqual([["b", "b-0"]]);
+  expect(names("c", "")).toEqual([]);
+});
+
+test("an age has one unit", () => {
+  const age = (s: number) => ageText(new Date(now - s * 1000).toISOString(), now);
+  expect([-5, 0, 59, 63, 7300, 90_000].map(age)).toEqual(["0 s", "0 s", "59 s", "1 min", "2 h", "1 d"]);
 });

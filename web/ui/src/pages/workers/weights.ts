@@ -1,27 +1,64 @@
 import type { WorkerState } from "../../api/schema";
+import { percent, seconds } from "../../lib/format";
 
 /** Bounds of a weight, as config.yaml has them. */
 export const maxWeight = 100;
 
-/** lifetimes are the choices of how long a changed weight stays, in seconds; undefined: until it is reset. */
-export const lifetimes: { id: string; label: string; ttl_s: number | undefined }[] = [
-  { id: "", label: "until reset", ttl_s: undefined },
-  { id: "15m", label: "for 15 minutes", ttl_s: 900 },
-  { id: "1h", label: "for 1 hour", ttl_s: 3600 },
-  { id: "8h", label: "for 8 hours", ttl_s: 8 * 3600 },
+/** Lifetime is how long a changed weight stays. */
+export interface Lifetime {
+  id: string;
+  label: string;
+  /** undefined: until it is reset. */
+  ttl_s: number | undefined;
+}
+
+const untilReset: Lifetime = { id: "", label: "at reset", ttl_s: undefined };
+
+/** lifetimes are the choices of how long a changed weight stays. */
+export const lifetimes: Lifetime[] = [
+  untilReset,
+  { id: "15m", label: "after 15 minutes", ttl_s: 900 },
+  { id: "1h", label: "after 1 hour", ttl_s: 3600 },
+  { id: "8h", label: "after 8 hours", ttl_s: 8 * 3600 },
 ];
 
-/** Restore is the change that brings back an earlier override. */
-export type Restore = { kind: "reset" } | { kind: "weight"; weight: number | null; ttl_s?: number };
+/** lifetimeOf returns the choice with an id. */
+export function lifetimeOf(id: string): Lifetime {
+  return lifetimes.find((l) => l.id === id) ?? untilReset;
+}
 
-/** restoreOf returns the change that brings back a worker's present override. */
-export function restoreOf(w: Pick<WorkerState, "weights">, now: number): Restore {
-  const o = w.weights.override;
-  if (!o || (o.weight === undefined && !o.drain)) return { kind: "reset" };
-  if (o.weight === undefined) return { kind: "weight", weight: null };
-  if (!o.until) return { kind: "weight", weight: o.weight };
-  const left = Math.floor((new Date(o.until).getTime() - now) / 1000);
-  return left < 1 ? { kind: "reset" } : { kind: "weight", weight: o.weight, ttl_s: left };
+/** Restore is an override's weight, which an undo brings back. weight null: the weight of config.yaml. */
+export interface Restore {
+  weight: number | null;
+  /** Time when the weight expires. Absent: it stays until it is reset. */
+  until?: string;
+}
+
+/** restoreOf returns the weight of a worker's present override. */
+export function restoreOf(w: Pick<WorkerState, "weights">): Restore {
+  const { weight, until } = w.weights.override ?? {};
+  if (weight === undefined) return { weight: null };
+  return { weight, ...(until && { until }) };
+}
+
+/**
+ * changeOf returns the request that restores a weight. It is made when the undo happens, so that the weight expires
+ * when it would have expired. A weight that has expired since stays expired.
+ */
+export function changeOf(r: Restore, now: number): { weight: number | null; ttl_s?: number } {
+  if (r.weight === null || !r.until) return { weight: r.weight };
+  const left = Math.round((new Date(r.until).getTime() - now) / 1000);
+  return left < 1 ? { weight: null } : { weight: r.weight, ttl_s: left };
+}
+
+/** configuredWeight returns the weight that is set for a worker. A drain hides it, and does not change it. */
+export function configuredWeight(w: Pick<WorkerState, "weights">): number {
+  return w.weights.override?.weight ?? w.weights.file;
+}
+
+/** shareText shows a share of requests; a small one is not shown as zero. */
+export function shareText(share: number | undefined): string {
+  return share !== undefined && share > 0 && share < 0.005 ? "<1 %" : percent(share);
 }
 
 /** weightOf parses the text of a weight; undefined if it is none. */
@@ -76,4 +113,25 @@ export function prefixHit(w: WorkerState): { share: number | undefined; source: 
 export function matches(w: WorkerState, q: string): boolean {
   const text = q.trim().toLowerCase();
   return [w.name, w.model, w.state, w.region ?? "", w.pool].some((v) => v.toLowerCase().includes(text));
+}
+
+/** shownPools returns the workers that match q by pool; a pool without any is omitted. */
+export function shownPools(workers: WorkerState[], pool: string, q: string): Map<string, WorkerState[]> {
+  const pools = new Map<string, WorkerState[]>();
+  for (const w of workers) {
+    if ((pool && w.pool !== pool) || !matches(w, q)) continue;
+    pools.set(w.pool, [...(pools.get(w.pool) ?? []), w]);
+  }
+  return pools;
+}
+
+/** breakerText returns the state of a breaker in words. */
+export function breakerText(state: string): string {
+  return state.replace("_", " ");
+}
+
+/** ageText returns the time since a moment in its largest unit, so that a table does not change each second. */
+export function ageText(since: string, now: number): string {
+  const age = Math.max(0, Math.floor((now - new Date(since).getTime()) / 1000));
+  return seconds(age).split(" ").slice(0, 2).join(" ");
 }
