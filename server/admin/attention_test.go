@@ -42,7 +42,7 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 			Breaker: breakerState{Until: "2026-01-02T03:04:05Z", Cause: "5 failures"}}),
 			[]string{"error | worker w1 | Its breaker is open until 2026-01-02T03:04:05Z: 5 failures. | workers?q=w1"}},
 		{pool("small", true, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | worker w1 | " +
-			"In backoff: it returned 429, or 503 with Retry-After, or refused the gateway's key. | workers?q=w1"}},
+			"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key. | workers?q=w1"}},
 		{pool("small", true, workerState{Name: "w1", State: "asleep"}), []string{"error | tier small | " +
 			"No worker is in rotation. Requests wait, move to another tier or fail. | workers?pool=small"}},
 		{pool("extra", false), []string{"error | pool extra | " +

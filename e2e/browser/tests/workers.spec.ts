@@ -94,7 +94,7 @@ test("an undo restores the weight and its expiry, and keeps a drain that began s
   const field = page.getByRole("textbox", { name: "Weight of small-1 as a number" });
   await field.fill("9");
   await field.press("Enter");
-  await expect(page.getByText("The weight of small-1 is 9 for 1 hour.")).toBeVisible();
+  await expect(page.getByText("The weight of small-1 is 9. The override ends after 1 hour.")).toBeVisible();
   await page.waitForTimeout(2000); // the expiry must not move by this time
   await page.getByRole("button", { name: "Undo" }).click();
   await expect.poll(async () => (await weights()).effective).toBe(4);

@@ -52,7 +52,11 @@ const session: Middleware = {
 };
 
 /** api has one typed method per operation of the admin API. */
-export const api = createClient<paths>({ baseUrl: base.replace(/\/$/, ""), credentials: "same-origin" });
+export const api = createClient<paths>({
+  baseUrl: base.replace(/\/$/, ""),
+  credentials: "same-origin",
+  querySerializer: { array: { style: "form", explode: false } }, // the gateway rejects repeated parameters
+});
 api.use(session);
 
 /** result returns the body of an answer, or throws an ApiError. */

@@ -61,8 +61,8 @@ export function useWeightEdit(
         }
         const answer = await setWeight(s.base, s.weight, ttl_s);
         const meaning = s.weight === 0 ? ": no new requests" : "";
-        const until = ttl_s === undefined ? "" : ` ${label}`;
-        toast(`The weight of ${name} is ${s.weight}${until}${meaning}.`, undo(s.base, answer.worker.weights.version));
+        const until = ttl_s === undefined ? "" : ` The override ends ${label}.`;
+        toast(`The weight of ${name} is ${s.weight}${meaning}.${until}`, undo(s.base, answer.worker.weights.version));
         send({ kind: "saved", worker: answer.worker });
       } catch (e) {
         refresh();
