@@ -158,8 +158,8 @@ Each event is encoded once per second for all streams, and only while a stream w
 A gateway has at most 64 of these streams. A stream ends when its key ends, when the gateway drains, or
 when a write blocks for 10 s.
 
-Rates, and the times to first token, are measured while the overview is read. They are ` + "`null`" + ` in the
-first overview after a pause of 15 s. When a number in ` + "`versions`" + ` changes, fetch its lists again.
+The gateway samples rates and times to first token once per second. Rates are ` + "`null`" + ` in the first two seconds.
+When a number in ` + "`versions`" + ` changes, fetch its lists again.
 
 ## Rules
 

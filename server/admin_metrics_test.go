@@ -10,16 +10,22 @@ import (
 	"tierway/server/admin"
 )
 
-// TestHistoryShowsTheTrafficOfTheGateway without Prometheus.
-func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
-	r := newAdminRig(t)
+// startSampler samples the gateway until the test ends.
+func (r *adminRig) startSampler() {
+	r.t.Helper()
 	done := make(chan struct{})
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(r.t.Context())
 	go func() {
 		defer close(done)
 		r.plane.Run(ctx)
 	}()
-	defer func() { stop(); <-done }()
+	r.t.Cleanup(func() { stop(); <-done })
+}
+
+// TestHistoryShowsTheTrafficOfTheGateway without Prometheus.
+func TestHistoryShowsTheTrafficOfTheGateway(t *testing.T) {
+	r := newAdminRig(t)
+	r.startSampler()
 	shown := func(name string, labels map[string]string) float64 {
 		var v admin.MetricsView
 		if err := json.Unmarshal([]byte(r.ops(http.StatusOK, "GET", "/admin/metrics?range=5m", "").body), &v); err != nil {

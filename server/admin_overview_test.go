@@ -34,7 +34,7 @@ func subjects(v admin.OverviewView) string {
 	return strings.Join(all, ", ")
 }
 
-// TestOverviewShowsTheGateway: rates need two overviews, and the first steps are done one by one.
+// TestOverviewShowsTheGateway: rates need two samples, and the first steps are done one by one.
 func TestOverviewShowsTheGateway(t *testing.T) {
 	r := newAdminRig(t)
 	first := r.overview()
@@ -51,14 +51,17 @@ func TestOverviewShowsTheGateway(t *testing.T) {
 	if c := first.Checklist; !c.Workers || !c.Tenants || c.Requests {
 		t.Errorf("the checklist is %+v", c)
 	}
+	r.startSampler()
+	eventually(t, "the first rate", func() bool { return r.overview().Rate.Requests != nil })
 	r.post("/v1/chat/completions", chatBody("small", "hello", `,"stream":true`), "Authorization", "Bearer filed")
 	r.post("/v1/chat/completions", chatBody("small", "hello", ""), "Authorization", "Bearer wrong")
-	time.Sleep(600 * time.Millisecond) // the shortest interval of a rate is 500 ms
-	v := r.overview()
+	var v admin.OverviewView
+	eventually(t, "both requests in the rates", func() bool {
+		v = r.overview()
+		return *v.Rate.Refused > 0 && *v.Tiers[0].Requests > 0
+	})
 	tier = v.Tiers[0]
-	if v.Rate.Requests == nil || *v.Rate.Requests <= 0 || v.Rate.Refused == nil || *v.Rate.Refused <= 0 ||
-		*v.Rate.Errors != 0 || tier.Requests == nil || *tier.Requests >= *v.Rate.Requests || tier.TTFT95 == nil ||
-		v.CPU == nil || !v.Checklist.Requests {
+	if *v.Rate.Errors != 0 || *tier.Requests >= *v.Rate.Requests || tier.TTFT95 == nil || v.CPU == nil || !v.Checklist.Requests {
 		t.Errorf("after two requests it is %+v", v)
 	}
 }

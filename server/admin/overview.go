@@ -22,7 +22,7 @@ type OverviewView struct {
 	Version   string            `json:"version"`
 	Uptime    int64             `json:"uptime_s"`
 	Inflight  int64             `json:"inflight" doc:"Requests of the data plane in flight."`
-	CPU       *float64          `json:"cpu" doc:"Processor cores used in the last interval, usually a second. null: unknown, as in the first overview after a pause of 15 s."`
+	CPU       *float64          `json:"cpu" doc:"Processor cores used in the last second. null: unknown, as in the first two seconds."`
 	Memory    int64             `json:"memory_bytes" doc:"Resident memory."`
 	Routines  int               `json:"goroutines"`
 	Rate      OverviewRate      `json:"rate"`
@@ -37,7 +37,7 @@ type OverviewView struct {
 
 // OverviewRate has the rates of all requests.
 type OverviewRate struct {
-	Requests *float64 `json:"requests" doc:"Ended requests per second in the last 10 s. null, as the other rates: in the first overview after a pause of 15 s."`
+	Requests *float64 `json:"requests" doc:"Ended requests per second in the last 10 s. null, as the other rates: in the first two seconds."`
 	Errors   *float64 `json:"errors" doc:"Requests per second that failed or were truncated."`
 	Refused  *float64 `json:"refused" doc:"Requests per second that were rejected with 4xx (result refused)."`
 }
@@ -51,7 +51,7 @@ type OverviewTier struct {
 	Workers  map[string]int           `json:"workers" doc:"Number of workers by state."`
 	Requests *float64                 `json:"requests_per_s" doc:"Ended requests per second in the last 10 s. null: as rate.requests."`
 	Errors   *float64                 `json:"errors_per_s" doc:"Requests per second that failed or were truncated."`
-	TTFT50   *float64                 `json:"ttft_p50_ms" doc:"Median of the times to first token of streams in the last minute. null: there was none, or no reader of the overview."`
+	TTFT50   *float64                 `json:"ttft_p50_ms" doc:"Median of the times to first token of streams in the last minute. null: there was none."`
 	TTFT95   *float64                 `json:"ttft_p95_ms" doc:"95th percentile of the times to first token of streams in the last minute."`
 	Inflight int                      `json:"inflight" doc:"Requests on its workers."`
 	Queue    map[string]OverviewQueue `json:"queue" doc:"Waiting requests by class name."`
@@ -78,8 +78,7 @@ type OverviewChecklist struct {
 	Requests bool `json:"requests" doc:"A request was answered since the start."`
 }
 
-// overviewAPI makes the overview. Between two overviews it does nothing: rates are null in the first one
-// after a pause.
+// overviewAPI makes the overview.
 //
 // An overview takes the locks that GET /admin/workers takes: those of each pool, and of the statistics,
 // breaker, checks and events of each worker. The check of the readiness takes those of a pool a second
@@ -89,13 +88,11 @@ type overviewAPI struct {
 	*gateway
 	fleet   *workerAPI
 	configs *configAPI
+	sampler *sampler
 
 	mu        sync.Mutex // guards the rest; no request of the data plane takes it
-	traffic   traffic
-	processor processorMeter
 	file      fileCheck
 	directory directoryFacts
-	answered  bool // a request was answered since the start
 }
 
 func (a *overviewAPI) getOverview(context.Context, *struct{}) (*reply[OverviewView], error) {
@@ -108,9 +105,7 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	snap := a.control.Snapshot()
-	a.traffic.sample(now, snap.Pools, a.options.Counts.ResultsWithoutTier())
 	a.directory.update(snap.Identity)
-	a.answered = a.answered || a.traffic.answered()
 	overrides := a.control.OverridesNow()
 	v := OverviewView{
 		At:        now.UTC(),
@@ -119,7 +114,6 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 		Version:   a.options.Version,
 		Uptime:    int64(now.Sub(a.configs.started) / time.Second),
 		Inflight:  a.options.Inflight(),
-		CPU:       a.processor.sample(now),
 		Memory:    residentMemory(),
 		Routines:  runtime.NumGoroutine(),
 		Tiers:     []OverviewTier{},
@@ -133,23 +127,23 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 			Directory: snap.Identity.Revision() + snap.Generation,
 		},
 		Attention: a.attention(pools, now),
-		Checklist: OverviewChecklist{Tenants: a.directory.tenants > 0, Requests: a.answered},
+		Checklist: OverviewChecklist{Tenants: a.directory.tenants > 0},
 	}
 	v.Ready = len(v.NotReady) == 0
 	if a.control.Stores.SQL != nil {
 		v.Versions.Audit = a.control.Stores.SQL.NewestAudit()
 	}
-	v.Rate.Requests, v.Rate.Errors, v.Rate.Refused = a.traffic.rates(func(string) bool { return true })
 	for i := range pools {
-		t := a.tierOf(&pools[i], now)
+		t := tierOf(&pools[i], now)
 		v.Checklist.Workers = v.Checklist.Workers || t.Workers["up"] > 0
 		v.Tiers = append(v.Tiers, t)
 	}
+	a.sampler.addRecent(&v)
 	return v
 }
 
-// tierOf returns a tier or pool of the overview.
-func (a *overviewAPI) tierOf(p *poolView, now time.Time) OverviewTier {
+// tierOf returns a tier or pool of the overview, without its rates.
+func tierOf(p *poolView, now time.Time) OverviewTier {
 	t := OverviewTier{Name: p.Name, Tier: p.Tier, Model: p.Model, Policy: p.Policy.Name, Workers: map[string]int{},
 		Queue: map[string]OverviewQueue{}}
 	for i := range p.workers {
@@ -164,8 +158,6 @@ func (a *overviewAPI) tierOf(p *poolView, now time.Time) OverviewTier {
 			t.Queue[class] = OverviewQueue{Waiting: c.Depth, Oldest: c.Oldest / 1000}
 		}
 	}
-	t.Requests, t.Errors, _ = a.traffic.rates(func(tier string) bool { return tier == p.Name })
-	t.TTFT50, t.TTFT95 = a.traffic.ttftOf(p.Name)
 	return t
 }
 

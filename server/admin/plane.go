@@ -56,6 +56,7 @@ type Plane struct {
 	configs   *configAPI
 	login     *loginAPI
 	metrics   *metricsAPI
+	sampler   *sampler
 	overview  *overviewAPI
 	events    *streamAPI
 }
@@ -85,9 +86,10 @@ func New(o Options) *Plane {
 		route:     &routeAPI{gateway: gw},
 		configs:   &configAPI{gw, time.Now()},
 		login:     &loginAPI{gw, g},
-		metrics:   &metricsAPI{gateway: gw, history: telemetry.NewHistory()},
+		sampler:   &sampler{gateway: gw, history: telemetry.NewHistory()},
 	}
-	a.overview = &overviewAPI{gateway: gw, fleet: a.fleet, configs: a.configs}
+	a.metrics = &metricsAPI{a.sampler}
+	a.overview = &overviewAPI{gateway: gw, fleet: a.fleet, configs: a.configs, sampler: a.sampler}
 	a.events = newStreamAPI(a.records, a.overview)
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true

@@ -7,26 +7,21 @@ import (
 	"time"
 )
 
-// processorMeter measures the processor cores that the process uses. It needs external locking; the
-// zero processorMeter has no measurement.
+// processorMeter measures the processor cores that the process uses. It needs external locking; the zero
+// processorMeter has no measurement.
 type processorMeter struct {
 	at    time.Time
 	used  time.Duration
 	cores *float64 // of the last interval; nil: unknown
 }
 
-// sample ends an interval at now and returns the number of cores that it used on average; nil if the
-// interval is the first one after a pause, or if the system does not report the processor time. A call
-// within minInterval returns the previous number.
+// sample ends an interval at now and returns the number of cores that it used on average; nil if it is the first
+// one, or if the system does not report the processor time.
 func (m *processorMeter) sample(now time.Time) *float64 {
-	length := now.Sub(m.at)
-	if length < minInterval {
-		return m.cores
-	}
 	used := processorTime()
 	m.cores = nil
-	if length <= maxPause && m.used > 0 {
-		m.cores = new((used - m.used).Seconds() / length.Seconds())
+	if m.used > 0 {
+		m.cores = new((used - m.used).Seconds() / now.Sub(m.at).Seconds())
 	}
 	m.at, m.used = now, used
 	return m.cores

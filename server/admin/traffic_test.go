@@ -4,26 +4,22 @@ import (
 	"testing"
 	"time"
 
-	"tierway/config"
 	"tierway/server/control"
 	"tierway/telemetry"
 )
 
-// trafficPool returns a pool with one worker, without its routing.
-func trafficPool(m *telemetry.Metrics, name string) *control.Pool {
-	p := &control.Pool{Pool: config.Pool{Name: name}}
-	p.Series = m.Tier(name, "random", control.Dialects, control.Outcomes)
-	p.Members = map[string]*control.Member{name + "-0": {Series: m.Worker(name, name+"-0", "random", nil)}}
-	return p
+var begun = time.Unix(1_700_000_000, 0)
+
+// counted returns the counts of a tier: ok and failed requests, and the requests of each bucket of the times to first
+// token.
+func counted(ok, failed int64, ttft ...uint64) tierCounts {
+	results := make([]int64, len(control.Outcomes))
+	results[0], results[2] = ok, failed
+	return tierCounts{results: results, ttft: ttft}
 }
 
 func TestRatesAreOfTheLastTenSeconds(t *testing.T) {
-	m := telemetry.New("test")
-	m.SetRequestLabels(control.Dialects, control.Outcomes)
-	small, large := trafficPool(m, "small"), trafficPool(m, "large")
-	pools := []*control.Pool{small, large}
 	var tr traffic
-	now := time.Unix(1_700_000_000, 0)
 	everything := func(string) bool { return true }
 	is := func(name string, got *float64, want float64) {
 		t.Helper()
@@ -31,18 +27,20 @@ func TestRatesAreOfTheLastTenSeconds(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	small.Series.Ended(0, 0) // before the first sample: of no interval
-	tr.sample(now, pools, m.ResultsWithoutTier())
-	if requests, _, _ := tr.rates(everything); requests != nil {
-		t.Errorf("without an interval: %v", *requests)
+	second := 0
+	sample := func(small, large, none int64) {
+		second++
+		refused := make([]int64, len(control.Outcomes))
+		refused[1] = none
+		tr.add(trafficSample{at: begun.Add(time.Duration(second) * time.Second), tiers: map[string]tierCounts{
+			"small": counted(small, 0), "large": counted(0, large), "": {results: refused}}})
 	}
-	for range 20 {
-		now = now.Add(time.Second)
-		small.Series.Ended(0, 0) // ok
-		large.Series.Ended(0, 2) // failed
-		m.EndedWithoutTier(0, 1) // refused
-		tr.sample(now, pools, m.ResultsWithoutTier())
-		tr.sample(now.Add(time.Millisecond), pools, m.ResultsWithoutTier()) // of another reader
+	sample(500, 0, 0)
+	if requests, _, _ := tr.rates(everything); requests != nil {
+		t.Errorf("one sample has the rate %v", *requests)
+	}
+	for n := range int64(20) {
+		sample(501+n, 1+n, 1+n)
 	}
 	requests, failed, refused := tr.rates(everything)
 	is("requests", requests, 3)
@@ -52,53 +50,52 @@ func TestRatesAreOfTheLastTenSeconds(t *testing.T) {
 	is("requests of small", requests, 1)
 	is("errors of small", failed, 0)
 	for range 10 {
-		now = now.Add(time.Second)
-		tr.sample(now, pools, m.ResultsWithoutTier())
+		sample(520, 20, 20)
 	}
 	requests, _, _ = tr.rates(everything)
 	is("requests after ten quiet seconds", requests, 0)
-	tr.sample(now.Add(maxPause+time.Second), pools, m.ResultsWithoutTier())
+	second += 3600 // the machine slept
+	sample(900, 20, 20)
 	if requests, _, _ := tr.rates(everything); requests != nil {
-		t.Errorf("after a pause: %v", *requests)
+		t.Errorf("after an hour without samples: %v", *requests)
 	}
-	if !tr.answered() {
+	if !tr.answered {
 		t.Error("no request was answered")
 	}
 }
 
 func TestTTFTIsOfTheLastMinute(t *testing.T) {
-	m := telemetry.New("test")
-	p := trafficPool(m, "small")
 	var tr traffic
-	now := time.Unix(1_700_000_000, 0)
-	tr.sample(now, []*control.Pool{p}, nil)
-	for i := range 100 {
-		p.Members["small-0"].Series.TTFT.Observe(float64(i) / 1000) // 0 to 99 ms
+	sample := func(second int, ttft ...uint64) {
+		tr.add(trafficSample{at: begun.Add(time.Duration(second) * time.Second),
+			tiers: map[string]tierCounts{"small": counted(0, 0, ttft...)}})
 	}
-	now = now.Add(time.Second)
-	tr.sample(now, []*control.Pool{p}, nil)
+	bounds := telemetry.TTFTSeconds()
+	before, after := make([]uint64, len(bounds)+1), make([]uint64, len(bounds)+1)
+	before[0], after[0], after[3] = 7, 7, 10
+	sample(0, before...)
+	sample(1, after...)
 	p50, p95 := tr.ttftOf("small")
-	if p50 == nil || *p50 < 45 || *p50 > 55 || p95 == nil || *p95 < 90 || *p95 > 100 {
+	if p50 == nil || *p50 < 1000*bounds[2] || *p50 > 1000*bounds[3] || p95 == nil || *p95 < *p50 {
 		t.Errorf("the percentiles are %v and %v", p50, p95)
 	}
 	if p50, _ := tr.ttftOf("large"); p50 != nil {
 		t.Errorf("a tier without streams has %v", *p50)
 	}
-	for range 60 {
-		now = now.Add(time.Second)
-		tr.sample(now, []*control.Pool{p}, nil)
+	for i := range 60 {
+		sample(2+i, after...)
 	}
-	if p50, _ := tr.ttftOf("small"); p50 != nil || len(tr.samples) > 60 {
+	if p50, _ := tr.ttftOf("small"); p50 != nil || len(tr.samples) > 61 {
 		t.Errorf("after a minute it is %v, of %d samples", p50, len(tr.samples))
 	}
 }
 
 func TestCountersThatBeganAgainCountFromZero(t *testing.T) {
-	if got := counterGrowth([]int64{1, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 7 {
-		t.Errorf("after a restart of the counters: %v", got)
+	if got := counterGrowth([]int64{1, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 1 {
+		t.Errorf("the second counter has grown by 1, the first one began again: %v", got)
 	}
-	if got := counterGrowth([]int64{6, 7}, []int64{5, 6}); got[0] != 1 || got[1] != 1 {
-		t.Errorf("%v", got)
+	if got := counterGrowth([]int64{6, 7}, nil); got[0] != 6 || got[1] != 7 {
+		t.Errorf("new counters: %v", got)
 	}
 }
 
@@ -112,9 +109,6 @@ func TestProcessorMeterNeedsAnInterval(t *testing.T) {
 	}
 	if got := m.sample(now.Add(time.Second)); processorTime() > 0 && (got == nil || *got <= 0) {
 		t.Errorf("it used %v cores", got)
-	}
-	if got := m.sample(now.Add(time.Minute)); got != nil {
-		t.Errorf("after a pause it used %v cores", *got)
 	}
 	if got := residentMemory(); got < 1<<20 {
 		t.Errorf("the process has %d bytes", got)

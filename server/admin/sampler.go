@@ -1,0 +1,197 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"tierway/breaker"
+	"tierway/server/control"
+	"tierway/telemetry"
+	"tierway/tenants"
+)
+
+// sampleEvery is the interval of the samples.
+const sampleEvery = time.Second
+
+// sampler samples the gateway once per second, for the history and for the rates of the overview.
+type sampler struct {
+	*gateway
+	history *telemetry.History
+	// Of the goroutine of Run.
+	seen  map[*telemetry.Worker][]uint64 // tokens and times to first token of each worker, at the last sample
+	next  map[*telemetry.Worker][]uint64 // those of the present sample
+	grown map[string][]uint64            // their growth since the start, by tier
+
+	mu      sync.Mutex // guards the rest; no request of the data plane takes it
+	traffic traffic
+	meter   processorMeter
+}
+
+// Run samples the gateway until ctx ends.
+func (a *Plane) Run(ctx context.Context) {
+	a.control.Recoverer.Every(sampleEvery, ctx.Done(), "sampling the gateway", a.sampler.sample)
+}
+
+// sample takes the samples of now. Of locks of the request path, each is taken for a few microseconds: that of each
+// pool, and that of the statistics and the breaker of each worker, as GET /admin/workers does, and that of the
+// counters of tenants.
+func (a *sampler) sample(now time.Time) {
+	var all []telemetry.Sample
+	a.next = map[*telemetry.Worker][]uint64{}
+	recent := trafficSample{at: now, tiers: map[string]tierCounts{}}
+	for _, p := range a.control.Snapshot().Pools {
+		results := p.Series.Results()
+		all = append(all, resultSamples(p.Name, results)...)
+		all = append(all, queueSamples(p, now)...)
+		all = append(all, a.workerSamples(p, now)...)
+		counts := tierCounts{results: results}
+		if total := a.grown[p.Name]; total != nil { // else it has no workers
+			counts.ttft = slices.Clone(total[tokenKinds:])
+			all = append(all, tokenSamples(p.Name, total[:tokenKinds])...)
+			all = append(all, quantiles("ttft", telemetry.TTFTSeconds(), counts.ttft, []string{"tier", p.Name}, 0.5, 0.95, 0.99)...)
+		}
+		recent.tiers[p.Name] = counts
+	}
+	a.seen = a.next // without the workers that were removed
+	without := a.options.Counts.ResultsWithoutTier()
+	recent.tiers[""] = tierCounts{results: without}
+	all = append(all, resultSamples("none", without)...)
+	all = append(all, a.processSamples(recent)...)
+	a.history.Record(now, all)
+}
+
+// processSamples returns the values that belong to no tier. It also keeps the counts of the overview.
+func (a *sampler) processSamples(recent trafficSample) []telemetry.Sample {
+	var out []telemetry.Sample
+	for tenant, n := range a.options.Counts.TenantRefusals() {
+		out = append(out, telemetry.Sample{Name: "limited", Unit: "1/s", Labels: []string{"tenant", tenant},
+			Value: float64(n)})
+	}
+	bounds, buckets := a.options.Counts.OverheadCounts()
+	out = append(out, quantiles("overhead", bounds, buckets, nil, 0.5, 0.99)...)
+	a.mu.Lock()
+	a.traffic.add(recent)
+	cores := a.meter.sample(recent.at)
+	a.mu.Unlock()
+	if cores != nil {
+		out = append(out, telemetry.Sample{Name: "cpu", Unit: "cores", Kind: telemetry.SampleMaximum, Value: *cores})
+	}
+	return append(out, telemetry.Sample{Name: "memory", Unit: "bytes", Kind: telemetry.SampleLast,
+		Value: float64(residentMemory())})
+}
+
+// addRecent adds what the last samples show to an overview.
+func (a *sampler) addRecent(v *OverviewView) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.CPU, v.Checklist.Requests = a.meter.cores, a.traffic.answered
+	v.Rate.Requests, v.Rate.Errors, v.Rate.Refused = a.traffic.rates(func(string) bool { return true })
+	for i := range v.Tiers {
+		t := &v.Tiers[i]
+		t.Requests, t.Errors, _ = a.traffic.rates(func(tier string) bool { return tier == t.Name })
+		t.TTFT50, t.TTFT95 = a.traffic.ttftOf(t.Name)
+	}
+}
+
+// resultSamples returns the number of ended requests by result.
+func resultSamples(tier string, results []int64) []telemetry.Sample {
+	var out []telemetry.Sample
+	for i, n := range results {
+		out = append(out, telemetry.Sample{Name: "requests", Unit: "1/s",
+			Labels: []string{"tier", tier, "result", control.Outcomes[i]}, Value: float64(n)})
+	}
+	return out
+}
+
+// tokenSamples returns the number of tokens by kind.
+func tokenSamples(tier string, tokens []uint64) []telemetry.Sample {
+	var out []telemetry.Sample
+	for i, kind := range [tokenKinds]string{"prompt", "cached", "output"} {
+		out = append(out, telemetry.Sample{Name: "tokens", Unit: "1/s", Labels: []string{"tier", tier, "kind", kind},
+			Value: float64(tokens[i])})
+	}
+	return out
+}
+
+// quantiles returns one sample for each quantile of observations in seconds. Their unit becomes milliseconds.
+func quantiles(name string, bounds []float64, buckets []uint64, labels []string, qs ...float64) []telemetry.Sample {
+	inMillis := make([]float64, len(bounds))
+	for i, b := range bounds {
+		inMillis[i] = 1000 * b
+	}
+	out := make([]telemetry.Sample, len(qs))
+	for i, q := range qs {
+		suffix := map[float64]string{0.5: "_p50", 0.95: "_p95", 0.99: "_p99"}[q]
+		out[i] = telemetry.Sample{Name: name + suffix, Unit: "ms", Labels: labels, Kind: telemetry.SampleQuantile, Value: q,
+			Bounds: inMillis, Buckets: buckets}
+	}
+	return out
+}
+
+// tokenKinds is the number of kinds of tokens. In the counts of a worker they precede the times to first token.
+const tokenKinds = 3
+
+// workerSamples returns the values of a pool's workers, and adds their counts to those of the pool.
+func (a *sampler) workerSamples(p *control.Pool, now time.Time) []telemetry.Sample {
+	var out []telemetry.Sample
+	for _, w := range p.LiveWorkers(now) {
+		stats := w.Stats.View(now)
+		counts := append([]uint64{uint64(stats.Prompt), uint64(stats.Cached), uint64(stats.Output)}, w.Series.TTFTCounts()...)
+		a.addGrowth(p.Name, w.Series, counts)
+		labels := []string{"tier", p.Name, "worker", w.ID}
+		out = append(out,
+			telemetry.Sample{Name: "worker_inflight", Unit: "requests", Labels: labels, Kind: telemetry.SampleMaximum,
+				Value: float64(w.Inflight)},
+			telemetry.Sample{Name: "prefix_hit", Unit: "share", Labels: labels, Kind: telemetry.SampleShare,
+				Value: float64(stats.Cached), Whole: float64(stats.Prompt)},
+			telemetry.Sample{Name: "breaker", Labels: labels, Kind: telemetry.SampleMaximum,
+				Value: breakerNumber(w.Breaker.State)})
+	}
+	return out
+}
+
+// addGrowth adds by how much the counts of a worker have grown to those of its tier. A tier's counts therefore never
+// fall when a worker is removed.
+func (a *sampler) addGrowth(tier string, w *telemetry.Worker, counts []uint64) {
+	if a.grown == nil {
+		a.grown = map[string][]uint64{}
+	}
+	if a.grown[tier] == nil {
+		a.grown[tier] = make([]uint64, len(counts))
+	}
+	for i, n := range counterGrowth(counts, a.seen[w]) {
+		a.grown[tier][i] += n
+	}
+	a.next[w] = counts
+}
+
+// queueSamples returns the numbers and ages of a pool's waiting requests, by class.
+func queueSamples(p *control.Pool, now time.Time) []telemetry.Sample {
+	var out []telemetry.Sample
+	var classes map[string]classState
+	if p.WaitQueue.Waiting() > 0 {
+		classes = queueState(p, now).Classes
+	}
+	for _, class := range tenants.Classes() {
+		labels := []string{"tier", p.Name, "class", class}
+		c := classes[class]
+		out = append(out,
+			telemetry.Sample{Name: "queue_waiting", Unit: "requests", Labels: labels, Kind: telemetry.SampleMaximum,
+				Value: float64(c.Depth)},
+			telemetry.Sample{Name: "queue_oldest", Unit: "s", Labels: labels, Kind: telemetry.SampleMaximum,
+				Value: c.Oldest / 1000})
+	}
+	return out
+}
+
+func breakerNumber(s breaker.State) float64 {
+	switch s.String() {
+	case "open":
+		return 2
+	case "half_open":
+		return 1
+	}
+	return 0
+}
