@@ -119,7 +119,7 @@ func TestChangesListEachDifference(t *testing.T) {
 			"replace listen: 127.0.0.1:8080 → 127.0.0.1:1 (restart)",
 			"replace watch: false → true (live)",
 			"replace admin.listen: 127.0.0.1:8081 → 127.0.0.1:2 (restart)",
-			"replace store.sql: sqlite://tierway.db → postgres://***@h (restart)",
+			"replace store.sql: sqlite://tierway.db → postgres://u:***@h/db (restart)",
 			"replace store.retention: 2160h0m0s → 24h0m0s (restart)",
 			"replace log.level: info → debug (restart)"}},
 	}
@@ -146,8 +146,8 @@ func TestChangedSecretIsReportedAndNotShown(t *testing.T) {
 	old, f := parsed(t, src("hunter2"), map[string]string{"K": "worker-key"}),
 		parsed(t, src("hunter3"), map[string]string{"K": "worker-kex"})
 	want := []Change{
-		{"store.sql", "replace", "postgres://***@h", "postgres://***@h (another value)", "restart"},
-		{"store.redis", "replace", "rediss://***@h:1", "rediss://***@h:1 (another value)", "restart"},
+		{"store.sql", "replace", "postgres://u:***@h/db", "postgres://u:***@h/db (another value)", "restart"},
+		{"store.redis", "replace", "rediss://:***@h:1/2", "rediss://:***@h:1/2 (another value)", "restart"},
 		{"tiers[small].workers[w0].api_key_env", "replace", "K", "K (another value)", "live"},
 	}
 	if diff := cmp.Diff(want, Changes(old, f)); diff != "" {

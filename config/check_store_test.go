@@ -173,8 +173,8 @@ trusted_proxies: [10.0.0.0/8, 192.0.2.7, "::ffff:198.51.100.0/120", "::1"]
 func TestStoreURLIsPrintedWithoutItsPassword(t *testing.T) {
 	src := keys + small + "store: {sql: \"postgres://u:hunter2@h/db\", redis: \"redis://:${SECRET}@h:1\"}\n"
 	f := parsed(t, src, map[string]string{"SECRET": "hunter3"})
-	if out := fmt.Sprint(f); strings.Contains(out, "hunter") || !strings.Contains(out, "sql: postgres://***@h\n") ||
-		!strings.Contains(out, "redis: redis://***@h:1\n") {
+	if out := fmt.Sprint(f); strings.Contains(out, "hunter") || !strings.Contains(out, "sql: postgres://u:***@h/db\n") ||
+		!strings.Contains(out, "redis: redis://:***@h:1\n") {
 		t.Errorf("it was printed as\n%s", out)
 	}
 	if f.Store.Redis != "redis://:hunter3@h:1" {

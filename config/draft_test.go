@@ -65,7 +65,7 @@ func TestDraftIsACompleteConfiguration(t *testing.T) {
 		"a limit of a key": {`sha256: ` + digestC, `limits: {rpm: 30}, sha256: ` + digestC,
 			[]string{"add auth.keys[b].limits.rpm:  → 30"}},
 		"another store": {`store: {sql: "postgres://u:${PW}@h/db", redis`, `store: {redis`,
-			[]string{"replace store.sql: postgres://***@h → sqlite://tierway.db"}},
+			[]string{"replace store.sql: postgres://u:***@h/db → sqlite://tierway.db"}},
 		"a worker's secret": {`api_key_env: K`, `api_key_env: NEW_KEY`,
 			[]string{"replace tiers[small].workers[w0].api_key_env: K → NEW_KEY"}},
 		"a moved variable": {`{name: a, sha256: ` + digestB + `, limits: {rpm: 60}}`, `{name: c, sha256: "` + digestB + `"}`,

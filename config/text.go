@@ -75,9 +75,9 @@ func redactText(src []byte) (text string, hidden int) {
 	}
 	slices.SortFunc(r.order, comparePositions)
 	for _, root := range roots {
-		r.value(root, key{}, reflect.TypeFor[File]())
+		r.searchValue(root, key{}, reflect.TypeFor[File]())
 	}
-	return r.replaced()
+	return r.replacedText()
 }
 
 // documentsOf returns the roots of all documents of a text.
@@ -112,12 +112,12 @@ func (r *redactor) addStarts(n *yaml.Node) {
 	}
 }
 
-// value finds the secrets in the value of a key. t is the type of the value; nil: the key is unknown.
-func (r *redactor) value(n *yaml.Node, k key, t reflect.Type) {
+// searchValue finds the secrets in the value of a key. t is the type of the value; nil: the key is unknown.
+func (r *redactor) searchValue(n *yaml.Node, k key, t reflect.Type) {
 	if n.Kind == yaml.AliasNode {
 		if !r.seen[n.Alias] || k.secret || k.url {
 			r.seen[n.Alias] = true
-			r.value(n.Alias, k, t)
+			r.searchValue(n.Alias, k, t)
 		}
 		return
 	}
@@ -131,20 +131,20 @@ func (r *redactor) value(n *yaml.Node, k key, t reflect.Type) {
 			t = t.Elem()
 		}
 		for _, item := range n.Content {
-			r.value(item, k, t)
+			r.searchValue(item, k, t)
 		}
 	case n.Kind == yaml.MappingNode && section:
-		r.section(n, t)
+		r.searchSection(n, t)
 	case n.Kind == yaml.MappingNode && (t == nil || t.Kind() != reflect.Map):
-		r.section(n, nil)
+		r.searchSection(n, nil)
 	case n.Kind == yaml.MappingNode:
 		for i := 1; i < len(n.Content); i += 2 {
-			r.value(n.Content[i], k, t.Elem())
+			r.searchValue(n.Content[i], k, t.Elem())
 		}
 	case section && holdsSecrets(t): // a key in place of a section with its digest
-		r.hide(n)
+		r.hideScalars(n)
 	default:
-		r.scalar(n, k)
+		r.redactScalar(n, k)
 	}
 }
 
@@ -158,21 +158,21 @@ func holdsSecrets(t reflect.Type) bool {
 	return false
 }
 
-// section finds the secrets in a mapping. Without a type, each key may be one of any section.
-func (r *redactor) section(n *yaml.Node, t reflect.Type) {
+// searchSection finds the secrets in a mapping. Without a type, each key may be one of any section.
+func (r *redactor) searchSection(n *yaml.Node, t reflect.Type) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i].Value, n.Content[i+1]
 		k, known := sections[t].keys[name]
 		switch {
 		case known:
-			r.value(value, k, t.Field(k.field).Type)
+			r.searchValue(value, k, t.Field(k.field).Type)
 		case n.Content[i].Tag == "!!merge":
-			r.value(value, key{}, t)
+			r.searchValue(value, key{}, t)
 		case secretWords[strings.ToLower(name)]:
-			r.hide(value)
+			r.hideScalars(value)
 		default:
-			r.value(n.Content[i], key{}, nil)
-			r.value(value, secretKeyNamed(name), nil)
+			r.searchValue(n.Content[i], key{}, nil)
+			r.searchValue(value, secretKeyNamed(name), nil)
 		}
 	}
 }
@@ -188,27 +188,27 @@ func secretKeyNamed(name string) key {
 	return key{}
 }
 
-// hide hides every scalar of a value.
-func (r *redactor) hide(n *yaml.Node) {
+// hideScalars hides every scalar of a value.
+func (r *redactor) hideScalars(n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		if !r.seen[n] {
 			r.seen[n] = true
-			r.hide(n.Alias)
+			r.hideScalars(n.Alias)
 		}
 	case n.Kind == yaml.ScalarNode:
-		r.add(n, "***", true)
+		r.addSpan(n, "***", true)
 	}
 	for _, below := range n.Content {
-		r.hide(below)
+		r.hideScalars(below)
 	}
 }
 
 // onlyVariable matches a value that is one variable without a default.
 var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
 
-// scalar replaces the value of a key if it is, or may contain, a secret.
-func (r *redactor) scalar(n *yaml.Node, k key) {
+// redactScalar replaces the value of a key if it is, or may contain, a secret.
+func (r *redactor) redactScalar(n *yaml.Node, k key) {
 	shown := n.Value
 	switch {
 	case onlyVariable.MatchString(shown) || shown == "":
@@ -227,12 +227,12 @@ func (r *redactor) scalar(n *yaml.Node, k key) {
 		shown = "***"
 	}
 	if k.secret || k.url || shown != n.Value {
-		r.add(n, shown, shown != n.Value)
+		r.addSpan(n, shown, shown != n.Value)
 	}
 }
 
-// add adds the span of a scalar. If the end of the scalar is not certain, the span reaches to the next node.
-func (r *redactor) add(n *yaml.Node, text string, hidden bool) {
+// addSpan adds the span of a scalar. If the end of the scalar is not certain, the span reaches to the next node.
+func (r *redactor) addSpan(n *yaml.Node, text string, hidden bool) {
 	from := startOf(n)
 	if from.line >= len(r.lines) {
 		return
@@ -255,8 +255,8 @@ func (r *redactor) add(n *yaml.Node, text string, hidden bool) {
 	r.spans = append(r.spans, span{from, to, "***", true})
 }
 
-// replaced returns the text with all spans replaced, and the secrets between them hidden by their form.
-func (r *redactor) replaced() (text string, hidden int) {
+// replacedText returns the text with all spans replaced, and the secrets between them hidden by their form.
+func (r *redactor) replacedText() (text string, hidden int) {
 	slices.SortStableFunc(r.spans, func(a, b span) int {
 		if c := comparePositions(a.from, b.from); c != 0 {
 			return c

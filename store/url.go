@@ -48,8 +48,8 @@ func checkURL(text string, schemes []string, parse func() error) (message, hint 
 	return message, hint
 }
 
-// RedactURL returns the parts of a store's URL that may be shown: scheme and hosts, or SQLite's
-// file.
+// RedactURL returns a store's URL without its password and its query, which may have a password too. A URL whose
+// password cannot be told from the rest is hidden further.
 func RedactURL(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {
@@ -68,11 +68,14 @@ func RedactURL(text string) string {
 	case query >= 0:
 		rest = rest[:query]
 	}
-	// The same holds for a slash; the last @ still ends the password.
-	user := ""
-	if at >= 0 {
-		user, rest = "***@", rest[at+1:]
+	if at < 0 {
+		return scheme + "://" + rest
 	}
-	hosts, _, _ := strings.Cut(rest, "/")
-	return scheme + "://" + user + hosts
+	user, _, found := strings.Cut(rest[:at], ":") // a password that was not escaped may contain any delimiter
+	if !found {
+		user = "***" // of Redis, a password alone
+	} else {
+		user += ":***"
+	}
+	return scheme + "://" + user + rest[at:]
 }
