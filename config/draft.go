@@ -29,7 +29,19 @@ func (f *File) Draft(text []byte) (*File, error) {
 	if f.path != "" {
 		draft.resolvePaths(f.path)
 	}
+	if draft, err = draft.WithListen(f.addressOfFlag("listen", f.Listen),
+		f.addressOfFlag("admin.listen", f.Admin.Listen)); err != nil {
+		return nil, err
+	}
 	return draft.WithPolicy(f.replacedPolicy)
+}
+
+// addressOfFlag returns the address at a path if a flag has set it; otherwise an empty string.
+func (f *File) addressOfFlag(path, address string) string {
+	if o, ok := f.origins.at(path); ok && o.Source == originFlag {
+		return address
+	}
+	return ""
 }
 
 // expansion has the replacements of ${…} in a file.

@@ -86,6 +86,22 @@ func TestDraftIsACompleteConfiguration(t *testing.T) {
 	}
 }
 
+// TestDraftKeepsWhatFlagsSet: an address of a flag is no change of the draft; one of the file is.
+func TestDraftKeepsWhatFlagsSet(t *testing.T) {
+	f, err := parsed(t, live, liveEnv).WithListen("127.0.0.1:9000", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft, err := f.Draft([]byte(live + "admin: {listen: \"127.0.0.1:9001\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"replace admin.listen: 127.0.0.1:8081 → 127.0.0.1:9001"}
+	if diff := cmp.Diff(want, changed(t, f, draft)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestDraftHasTheErrorsOfAFile: a draft has the same problems at the same lines.
 func TestDraftHasTheErrorsOfAFile(t *testing.T) {
 	f := parsed(t, live, liveEnv)
