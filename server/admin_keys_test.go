@@ -38,6 +38,9 @@ func TestKeyLifecycle(t *testing.T) {
 	if old, new := r.chat(first.Secret), r.chat(second.Secret); old != http.StatusOK || new != http.StatusOK {
 		t.Errorf("during the overlap the old key gets %d, the new one %d", old, new)
 	}
+	eventually(t, "the use of a new key", func() bool {
+		return strings.Contains(r.callAdmin("eyes", http.MethodGet, "/admin/keys/"+second.Key.ID, "").body, `"last_used_at"`)
+	})
 	r.ops(http.StatusConflict, http.MethodPost, path+"/rotate", "")
 	r.ops(http.StatusOK, http.MethodPost, path+"/revoke", `{"reason":"leaked"}`)
 	if old, new := r.chat(first.Secret), r.chat(second.Secret); old != http.StatusUnauthorized || new != http.StatusOK {

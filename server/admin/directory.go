@@ -33,8 +33,20 @@ type tenantAPI struct {
 	changing sync.Mutex // serializes the changes of this gateway, so that they never conflict
 }
 
+// tenantsNow returns all tenants and keys in force. The last uses of keys include those on this gateway that the
+// directory does not have yet.
+func (a *tenantAPI) tenantsNow() ([]tenants.Tenant, []tenants.Key) {
+	ts, ks := a.control.Snapshot().Identity.Tenants()
+	for i := range ks {
+		if at := a.control.Database.LastUsed.At(ks[i].ID); !ks[i].FromConfig && at.After(ks[i].LastUsedAt) {
+			ks[i].LastUsedAt = at.UTC()
+		}
+	}
+	return ts, ks
+}
+
 func (a *tenantAPI) key(id string) (tenants.Key, error) {
-	_, ks := a.control.Snapshot().Identity.Tenants()
+	_, ks := a.tenantsNow()
 	return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
 }
 

@@ -64,7 +64,7 @@ func (a *tenantAPI) listKeys(_ context.Context, in *struct {
 	if _, err := a.tenant(in.Name); err != nil {
 		return nil, err
 	}
-	_, ks := a.control.Snapshot().Identity.Tenants()
+	_, ks := a.tenantsNow()
 	var views []keyView
 	for _, k := range ks {
 		if k.Tenant == in.Name {

@@ -133,7 +133,7 @@ func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 	Today  bool   `query:"today" doc:"Also return the requests of the current UTC day, which the database counts."`
 }) (*reply[page[tenantView]], error) {
 	now := time.Now()
-	ts, ks := a.control.Snapshot().Identity.Tenants()
+	ts, ks := a.tenantsNow()
 	name := func(t *tenants.Tenant) string { return t.Name }
 	selected := paged(ts, PageQuery{in.Limit, in.Cursor, in.Search}, name, name)
 	keys, today := map[string][]tenants.Key{}, map[string]store.UsageRow(nil)
@@ -173,7 +173,7 @@ func (a *tenantAPI) getTenant(_ context.Context, in *TenantPath) (*tagged[tenant
 	if err != nil {
 		return nil, err
 	}
-	_, ks := a.control.Snapshot().Identity.Tenants()
+	_, ks := a.tenantsNow()
 	now := time.Now()
 	v := showTenant(t, keysOf(ks, t.Name), now)
 	v.Now = a.usedNow(t.Name, "", t.Limits, now)
@@ -236,7 +236,7 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
 	}
-	_, ks := a.control.Snapshot().Identity.Tenants()
+	_, ks := a.tenantsNow()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version),
 		Body: tenantAnswer{Tenant: showTenant(made, keysOf(ks, made.Name), time.Now()),
 			Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
