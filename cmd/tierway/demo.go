@@ -83,7 +83,7 @@ func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, key
 	}
 	logs := openLogs(c.ErrOrStderr(), nil, "warn")
 	defer logs.close()
-	o := options(file, logs.log, withoutDemoLoad{logs.program})
+	o := options(file, logs.log, demoLogFilter{logs.program})
 	telemetry.Observe(o.Metrics, logs.dropped)
 	source := newConfigSource(from.reloadConfig)
 	o.Source, o.Path = source.load, path
@@ -94,14 +94,14 @@ func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, key
 	if err := s.Listen(); err != nil {
 		return err
 	}
-	r, err := newReady(s, path, keys, f.load)
+	greeting, err := newDemoGreeting(s, path, keys, f.load)
 	if err != nil {
 		return err
 	}
-	if err := r.print(c.OutOrStdout(), f.json); err != nil {
+	if err := greeting.print(c.OutOrStdout(), f.json); err != nil {
 		return err
 	}
-	load := startDemoLoad(ctx, demoLoad{url: r.BaseURL, rate: f.load, keys: keys.load})
+	load := startDemoLoad(ctx, demoLoad{url: greeting.BaseURL, rate: f.load, keys: keys.load})
 	defer load.stop()
 	return follower{reloadable: s, log: logs.log, source: source, path: path, loaded: file.Hash()}.run(ctx)
 }

@@ -97,7 +97,7 @@ func (f *demoFile) create(path string, settings demoSettings) error {
 		return err
 	}
 	f.name = file.Name()
-	if err := errors.Join(fill(file, demoConfig, settings), file.Close()); err != nil {
+	if err := errors.Join(executeTemplate(file, demoConfig, settings), file.Close()); err != nil {
 		return fmt.Errorf("writing the demo's configuration: %w: choose another file with --config", err)
 	}
 	return nil

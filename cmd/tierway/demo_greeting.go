@@ -10,8 +10,8 @@ import (
 	"tierway/server"
 )
 
-// ready is the data that a demo prints when it is ready.
-type ready struct {
+// demoGreeting is the data that a demo prints when it is ready.
+type demoGreeting struct {
 	BaseURL    string  `json:"base_url"`
 	UIURL      string  `json:"ui_url"` // logs in, once
 	AdminURL   string  `json:"admin_url"`
@@ -21,14 +21,14 @@ type ready struct {
 	Load       float64 `json:"load"` // background load, in requests per second
 }
 
-// newReady returns the data of a gateway that listens.
-func newReady(s *server.Server, path string, keys demoKeys, load float64) (ready, error) {
+// newDemoGreeting returns the data of a gateway that listens.
+func newDemoGreeting(s *server.Server, path string, keys demoKeys, load float64) (demoGreeting, error) {
 	admin := "http://" + s.Addr("admin")
 	code, err := s.LoginCode(keys.admin)
 	if err != nil {
-		return ready{}, fmt.Errorf("making a login link: %w", err)
+		return demoGreeting{}, fmt.Errorf("making a login link: %w", err)
 	}
-	return ready{
+	return demoGreeting{
 		BaseURL:    "http://" + s.Addr("data") + "/v1",
 		UIURL:      loginURL(admin, code),
 		AdminURL:   admin,
@@ -43,8 +43,8 @@ func newReady(s *server.Server, path string, keys demoKeys, load float64) (ready
 // which browsers do not send and servers do not log.
 func loginURL(admin, code string) string { return admin + "/#/login?code=" + url.QueryEscape(code) }
 
-// greeting shows first requests that can be copied unchanged.
-const greeting = `Tierway demo: three tiers of simulated engines behind one gateway.
+// greetingText shows first requests that can be copied unchanged.
+const greetingText = `Tierway demo: three tiers of simulated engines behind one gateway.
 
   base URL   {{.BaseURL}}
   UI         {{.UIURL}}
@@ -81,15 +81,15 @@ Press Ctrl-C to stop. One log line per request follows, except for the backgroun
 {{- end}}
 `
 
-func (r ready) print(w io.Writer, asJSON bool) error {
+func (g demoGreeting) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(w).Encode(r)
+		return json.NewEncoder(w).Encode(g)
 	}
-	return fill(w, greeting, r)
+	return executeTemplate(w, greetingText, g)
 }
 
-// fill executes a template of this file.
-func fill(w io.Writer, text string, values any) error {
+// executeTemplate executes a template of this file.
+func executeTemplate(w io.Writer, text string, values any) error {
 	t, err := template.New("").Parse(text)
 	if err != nil {
 		return err

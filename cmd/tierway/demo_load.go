@@ -101,17 +101,17 @@ func (l demoLoad) send(ctx context.Context, client *http.Client, r demoRequest) 
 	_, _ = io.Copy(io.Discard, answer.Body)
 }
 
-// withoutDemoLoad writes the access log lines of all tenants except those of the background load: a
+// demoLogFilter writes the access log lines of all tenants except those of the background load: a
 // user looks for the line of a request that was just sent.
-type withoutDemoLoad struct{ to io.Writer }
+type demoLogFilter struct{ to io.Writer }
 
 // Write drops or writes one line. Values in a line have escaped quotes, so no value can contain the
 // text that is searched.
-func (w withoutDemoLoad) Write(line []byte) (int, error) {
+func (f demoLogFilter) Write(line []byte) (int, error) {
 	for _, tenant := range []string{chatApp, nightlyBatch} {
 		if bytes.Contains(line, []byte(`"tenant":"`+tenant+`"`)) {
 			return len(line), nil
 		}
 	}
-	return w.to.Write(line)
+	return f.to.Write(line)
 }

@@ -114,7 +114,7 @@ func TestTheDemoTrafficIsEqualForEqualSeeds(t *testing.T) {
 
 func TestTheDemoLogOmitsOnlyTheLoad(t *testing.T) {
 	var out bytes.Buffer
-	log := withoutDemoLoad{&out}
+	log := demoLogFilter{&out}
 	for _, line := range []string{`{"tenant":"chat-app"}`, `{"tenant":"nightly-batch","key":"k"}`} {
 		if n, err := log.Write([]byte(line)); n != len(line) || err != nil {
 			t.Errorf("%s: %d, %v", line, n, err)

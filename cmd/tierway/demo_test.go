@@ -46,7 +46,7 @@ func TestDemoErrorsNameFlagsAndNotAConfigurationFile(t *testing.T) {
 
 // A user of a demo has no config.yaml: the greeting names the file that the demo has written.
 func TestDemoGreetingNamesOnlyItsOwnConfigurationFile(t *testing.T) {
-	text := greetingOf(t, ready{BaseURL: "http://127.0.0.1:8080/v1", ConfigFile: "/tmp/tierway-demo-1.yaml"})
+	text := greetingOf(t, demoGreeting{BaseURL: "http://127.0.0.1:8080/v1", ConfigFile: "/tmp/tierway-demo-1.yaml"})
 	if !strings.Contains(text, "/tmp/tierway-demo-1.yaml\n") {
 		t.Errorf("the greeting does not name the file:\n%s", text)
 	}
@@ -58,7 +58,7 @@ func TestDemoGreetingNamesOnlyItsOwnConfigurationFile(t *testing.T) {
 }
 
 func TestDemoGreetingHasALoginLinkAndTheLoad(t *testing.T) {
-	r := ready{UIURL: loginURL("http://127.0.0.1:8081", "a+b"), Load: 0.5}
+	r := demoGreeting{UIURL: loginURL("http://127.0.0.1:8081", "a+b"), Load: 0.5}
 	text := greetingOf(t, r)
 	for _, want := range []string{"http://127.0.0.1:8081/#/login?code=a%2Bb\n", "link works once",
 		"0.5 requests per second", "except for the background load"} {
@@ -73,10 +73,10 @@ func TestDemoGreetingHasALoginLinkAndTheLoad(t *testing.T) {
 	}
 }
 
-func greetingOf(t *testing.T, r ready) string {
+func greetingOf(t *testing.T, g demoGreeting) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := r.print(&out, false); err != nil {
+	if err := g.print(&out, false); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -150,7 +150,7 @@ func TestAnEditedDemoConfigurationIsReloaded(t *testing.T) {
 
 // runningDemo is a demo in this process.
 type runningDemo struct {
-	ready
+	demoGreeting
 	messages bytes.Buffer // of the demo; read them after stop only
 	cancel   context.CancelFunc
 	ended    chan error
@@ -171,7 +171,7 @@ func startDemo(t *testing.T, args ...string) *runningDemo {
 		d.ended <- err
 		close(d.ended)
 	}()
-	if err := json.NewDecoder(greeting).Decode(&d.ready); err != nil {
+	if err := json.NewDecoder(greeting).Decode(&d.demoGreeting); err != nil {
 		t.Fatal(err)
 	}
 	return d
