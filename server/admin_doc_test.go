@@ -185,14 +185,15 @@ When a number in ` + "`versions`" + ` changes, fetch its lists again.
 - **Without a database** (` + "`store.sql: \"\"`" + `), there is no audit log. Weights and drains are written to the
   log only, and end with the gateway.
 - **If the database is unavailable or rejects writes** (a full disk), reads are answered from memory.
-  Changes get 503 with ` + "`Retry-After`" + `. Logins work, and only the log has them.
+  Changes get 503 with ` + "`Retry-After`" + `. Logins succeed, but are written to the log only.
 
 ## Sessions
 
 ` + "`POST /admin/session`" + ` with ` + "`{\"key\": \"tw-adm-…\"}`" + ` logs a browser in. Its answer sets the cookie
-` + "`tierway_session`" + `, or ` + "`__Host-tierway_session`" + ` on an address with TLS. Scripts of the page cannot read
-it, and pages of other sites cannot send it. ` + "`GET /admin/session`" + ` shows the admin and the end of the
-session; ` + "`DELETE /admin/session`" + ` ends it.
+` + "`tierway_session_PORT`" + `, or ` + "`__Host-tierway_session_PORT`" + ` on an address with TLS. Scripts of the page
+cannot read it, and pages of other sites cannot send it. Behind a proxy that terminates TLS and sends
+` + "`X-Forwarded-Proto: https`" + `, browsers send it over TLS only. ` + "`GET /admin/session`" + ` shows the admin and the
+end of the session; ` + "`DELETE /admin/session`" + ` ends it.
 
 - **Rights.** A session has the role of its key. It ends when the key is deleted or expires.
 - **Time.** A session ends after 30 minutes without a request, and 12 hours after its login. Open streams
@@ -201,7 +202,8 @@ session; ` + "`DELETE /admin/session`" + ` ends it.
   reject their cookies.
 - **Precedence.** If a request has a key and a cookie, the key applies.
 - **Failures.** Invalid keys at login count like invalid keys of other requests: after 20 in a minute,
-  the address gets 429 with ` + "`Retry-After`" + `. A valid key still logs in.
+  the address gets 429 with ` + "`Retry-After`" + `. A valid key still logs in: keys have 160 random bits, so the
+  limit saves work and guards no secret.
 `
 
 // adminExamples are run by TestAdminDocExamplesWork.

@@ -92,7 +92,7 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 	}
 	if len(op.roles) == 0 {
 		o.actor.Via = "ui" // a login
-		o.sessionID = sessionID(c.Request, usesTLS(g.control))
+		o.sessionID = sessionID(c.Request, g.control.Snapshot().File)
 		if op.id == "bootstrap" {
 			o.actor.Via, o.actor.Name = "bootstrap", "bootstrap"
 		}
@@ -124,7 +124,7 @@ func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 	known = known && sent
 	// A proxy in front may ask for a password, which browsers send as Basic.
 	basic := strings.HasPrefix(c.GetHeader("Authorization"), "Basic ")
-	if id := sessionID(c.Request, usesTLS(g.control)); !sent && (key == "" || basic) && id != "" {
+	if id := sessionID(c.Request, g.control.Snapshot().File); !sent && (key == "" || basic) && id != "" {
 		active := c.GetHeader(backgroundHeader) == "" && !op.endless // a browser reconnects a stream by itself
 		found, open := g.sessions.findSession(id, active, now)
 		if admin, known = identity.AdminWith(found.admin, now); open && known {

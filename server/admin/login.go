@@ -4,41 +4,39 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tierway/server/control"
+	"tierway/config"
 	"tierway/store"
 	"tierway/tenants"
 )
 
 const (
-	// sessionCookie is the name of the session's cookie. On addresses with TLS the prefix __Host- is added:
-	// browsers then accept the cookie from this host over TLS only.
-	sessionCookie = "tierway_session"
+	// sessionCookie is the beginning of the name of the session's cookie.
+	sessionCookie = "tierway_session_"
 	// backgroundHeader marks a request that a page sends by itself. It does not keep a session alive.
 	backgroundHeader = "X-Tierway-Background"
 )
 
-// cookieName returns the name of the session's cookie.
-func cookieName(tls bool) string {
-	if tls {
-		return "__Host-" + sessionCookie
+// cookieName returns the name of the session's cookie, and whether the gateway's own TLS protects it. The name ends
+// with the port, because a browser sends a cookie to all ports of a host. With TLS it begins with __Host-: a browser
+// then accepts the cookie from this host over TLS only.
+func cookieName(f *config.File) (name string, tls bool) {
+	name = sessionCookie + f.Admin.Listen[strings.LastIndex(f.Admin.Listen, ":")+1:]
+	if f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() {
+		return "__Host-" + name, true
 	}
-	return sessionCookie
+	return name, false
 }
 
-// usesTLS reports whether browsers reach the admin plane over TLS of the gateway itself.
-func usesTLS(ctl *control.Control) bool {
-	f := ctl.Snapshot().File
-	return f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On()
-}
-
-// cookie returns the session's cookie with an id. An empty id removes the cookie.
-func (a *gateway) cookie(id string) *http.Cookie {
-	tls := usesTLS(a.control)
-	c := &http.Cookie{Name: cookieName(tls), Value: id, Path: "/", HttpOnly: true, Secure: tls,
+// cookie returns the session's cookie with an id. An empty id removes the cookie. proto is the header
+// X-Forwarded-Proto of a proxy that terminates TLS.
+func (a *gateway) cookie(id, proto string) http.Cookie {
+	name, tls := cookieName(a.control.Snapshot().File)
+	c := http.Cookie{Name: name, Value: id, Path: "/", HttpOnly: true, Secure: tls || proto == "https",
 		SameSite: http.SameSiteStrictMode}
 	if id == "" {
 		c.MaxAge = -1
@@ -47,12 +45,18 @@ func (a *gateway) cookie(id string) *http.Cookie {
 }
 
 // sessionID returns the id in the session's cookie, or "".
-func sessionID(r *http.Request, tls bool) string {
-	c, err := r.Cookie(cookieName(tls))
+func sessionID(r *http.Request, f *config.File) string {
+	name, _ := cookieName(f)
+	c, err := r.Cookie(name)
 	if err != nil {
 		return ""
 	}
 	return c.Value
+}
+
+// Forwarded has the headers of a proxy.
+type Forwarded struct {
+	Proto string `header:"X-Forwarded-Proto" doc:"https: a proxy in front terminates TLS, and the cookie is sent over TLS only."`
 }
 
 type loginRequest struct {
@@ -78,7 +82,10 @@ type loginAPI struct {
 	guard *guard
 }
 
-func (a *loginAPI) createSession(ctx context.Context, in *struct{ Body loginRequest }) (*sessionAnswer, error) {
+func (a *loginAPI) createSession(ctx context.Context, in *struct {
+	Forwarded
+	Body loginRequest
+}) (*sessionAnswer, error) {
 	if (in.Body.Key == "") == (in.Body.Code == "") {
 		return nil, invalid("body", "send either key or code", nil)
 	}
@@ -96,7 +103,7 @@ func (a *loginAPI) createSession(ctx context.Context, in *struct{ Body loginRequ
 	}
 	actor.Name, actor.Role, actor.Via = admin.Name, admin.Role, "ui"
 	a.guard.audit(ctx, actor, "session.create")
-	return &sessionAnswer{SetCookie: *a.cookie(id), Body: viewOf(admin, &opened)}, nil
+	return &sessionAnswer{SetCookie: a.cookie(id, in.Proto), Body: viewOf(admin, &opened)}, nil
 }
 
 // authenticateLogin returns the admin of a login.
@@ -136,7 +143,7 @@ func (a *loginAPI) getSession(ctx context.Context, _ *struct{}) (*reply[SessionV
 	return &reply[SessionView]{Body: viewOf(o.Admin, o.session)}, nil
 }
 
-func (a *loginAPI) deleteSession(ctx context.Context, _ *struct{}) (*struct {
+func (a *loginAPI) deleteSession(ctx context.Context, in *Forwarded) (*struct {
 	SetCookie http.Cookie `header:"Set-Cookie"`
 }, error) {
 	o, _ := ctx.Value(operatorKey{}).(operator)
@@ -146,7 +153,7 @@ func (a *loginAPI) deleteSession(ctx context.Context, _ *struct{}) (*struct {
 	}
 	return &struct {
 		SetCookie http.Cookie `header:"Set-Cookie"`
-	}{*a.cookie("")}, nil
+	}{a.cookie("", in.Proto)}, nil
 }
 
 func viewOf(admin store.Admin, s *session) SessionView {

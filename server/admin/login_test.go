@@ -36,7 +36,7 @@ func (r *planeRig) askIn(c *http.Cookie, method, path, body string, headers ...s
 func TestALoginSetsACookieThatScriptsCannotRead(t *testing.T) {
 	r := newPlaneRig(t)
 	c := r.login("ops")
-	if c.Name != sessionCookie || !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
+	if c.Name != "tierway_session_8081" || !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
 		c.Domain != "" || c.MaxAge != 0 || strings.Contains(c.Value, "ops") {
 		t.Errorf("the cookie is %+v", c)
 	}
@@ -59,11 +59,22 @@ func TestTLSAddsSecureAndTheHostPrefix(t *testing.T) {
 	r := newPlaneRig(t)
 	r.plane.control.Snapshot().File.Admin.TLS = config.TLS{Cert: "c", Key: "k"}
 	c := r.login("ops")
-	if c.Name != "__Host-"+sessionCookie || !c.Secure || c.Domain != "" || c.Path != "/" {
+	if c.Name != "__Host-tierway_session_8081" || !c.Secure || c.Domain != "" || c.Path != "/" {
 		t.Errorf("the cookie is %+v", c)
 	}
 	if got := r.askIn(c, http.MethodGet, "/admin/tenants", ""); got.Code != http.StatusOK {
 		t.Errorf("a request with it is %d", got.Code)
+	}
+}
+
+// TestProxyThatTerminatesTLSAddsSecure to the cookie, whose name stays the same.
+func TestProxyThatTerminatesTLSAddsSecure(t *testing.T) {
+	r := newPlaneRig(t)
+	for proto, secure := range map[string]bool{"": false, "http": false, "https": true} {
+		got := r.ask("", http.MethodPost, "/admin/session", `{"key":"ops"}`, "X-Forwarded-Proto", proto)
+		if all := got.Result().Cookies(); len(all) != 1 || all[0].Secure != secure || all[0].Name != "tierway_session_8081" {
+			t.Errorf("by %q: %v", proto, all)
+		}
 	}
 }
 
