@@ -42,8 +42,9 @@ func (t *traffic) add(s trafficSample) {
 	t.samples = slices.DeleteFunc(append(t.samples, s), func(old trafficSample) bool {
 		return s.at.Sub(old.at) > ttftWindow
 	})
+	ok := slices.Index(control.Outcomes, string(decisions.OK))
 	for _, c := range s.tiers {
-		t.answered = t.answered || c.results[slices.Index(control.Outcomes, string(decisions.OK))] > 0
+		t.answered = t.answered || len(c.results) > ok && c.results[ok] > 0
 	}
 }
 
