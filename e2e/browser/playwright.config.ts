@@ -9,7 +9,8 @@ export default defineConfig({
   workers: 1, // the test cases of a file share one gateway
   retries: 0,
   forbidOnly: true,
-  timeout: 30_000,
+  timeout: 120_000, // failures wait; a machine under load is slow
+  expect: { timeout: 20_000 },
   use: {
     baseURL: process.env.ADMIN_URL,
     viewport: { width: 1280, height: 800 },

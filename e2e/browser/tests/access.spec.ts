@@ -12,7 +12,7 @@ test("a key opens a session that no script can read, and the logout ends it on t
   await expect(page.getByRole("heading", { level: 1, name: "Overview" })).toBeVisible();
   await assertSecretAbsent(page, env.adminKey);
   const [cookie] = await context.cookies();
-  expect(cookie).toMatchObject({ name: `tierway_session_${new URL(env.url).port}`, httpOnly: true, sameSite: "Strict", path: "/" });
+  expect(cookie).toMatchObject({ name: `tierway_session_${new URL(env.adminURL).port}`, httpOnly: true, sameSite: "Strict", path: "/" });
   expect(await page.evaluate(() => document.cookie)).toBe("");
   expect(await gateway.log()).not.toContain(env.adminKey);
 
