@@ -15,7 +15,7 @@ const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSorted
 export interface Column<T> {
   id: string;
   header: ReactNode;
-  /** Text of the column for screen readers if the header is no text. */
+  /** Name of the column for screen readers if the header is no text. */
   label?: string;
   /** Value to sort by; a column without one cannot be sorted. */
   value?: (row: T) => string | number | undefined;
@@ -96,6 +96,7 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
                   key={c.id}
                   scope="col"
                   className={c.numeric ? "num" : undefined}
+                  aria-label={c.label}
                   aria-sort={direction ? (direction.desc ? "descending" : "ascending") : undefined}
                 >
                   {c.value && onSort ? (
