@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import type { AuditView, MetricsView } from "../../api/schema";
-import { stackedValues } from "../../ui/Chart";
 import { charts, linesOf, marksOf } from "./charts";
 
 const view = {
@@ -21,18 +20,6 @@ test("a chart shows its series and omits those without a value", () => {
     { name: "small p95", values: [20, 30] },
   ]);
   expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!)).toEqual([{ name: "all", values: [0.5, 0.25] }]);
-});
-
-test("a gap stays a gap when lines are stacked", () => {
-  expect(
-    stackedValues([
-      { name: "a", values: [1, null, null] },
-      { name: "b", values: [2, 3, null] },
-    ]),
-  ).toEqual([
-    [1, null, null],
-    [3, 3, null],
-  ]);
 });
 
 test("only successful changes of workers and configuration are marked", () => {

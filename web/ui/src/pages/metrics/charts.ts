@@ -1,7 +1,8 @@
 import type { AuditView, MetricsView } from "../../api/schema";
 import { overrideText, targetText } from "../../lib/audit";
 import { bytes, count, millis, percent, rate, seconds } from "../../lib/format";
-import type { Line, Mark } from "../../ui/Chart";
+import type { Mark } from "../../ui/Chart";
+import type { Line } from "../../ui/lines";
 
 /** ChartOf describes one chart: the series that it shows, and how. */
 export interface ChartOf {
