@@ -2,6 +2,7 @@ import { useEffect, useId, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { clock } from "../lib/format";
+import "./chart.css";
 import { stackedValues, withOthers, type Line } from "./lines";
 
 /** Mark is an event that a chart shows as a vertical line. */

@@ -5,7 +5,7 @@ import type { AuditView } from "../../api/schema";
 import { overrideText, targetText } from "../../lib/audit";
 import { differences } from "../../lib/diff";
 import { download } from "../../lib/download";
-import { clock, count } from "../../lib/format";
+import { clock, count, resultText } from "../../lib/format";
 import { PageTitle } from "../../shell/Shell";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Dialog } from "../../ui/Dialog";
@@ -131,7 +131,7 @@ const columns: Column<AuditView>[] = [
     id: "outcome",
     header: "Result",
     value: (e) => e.outcome,
-    cell: (e) => <Badge tone={e.outcome === "ok" ? "ok" : "err"}>{e.outcome}</Badge>,
+    cell: (e) => <Badge tone={e.outcome === "ok" ? "ok" : "err"}>{resultText(e.outcome)}</Badge>,
   },
 ];
 
@@ -166,7 +166,7 @@ function Details({ entry, onClose }: { entry: AuditView; onClose: () => void }) 
         <dt>Request</dt>
         <dd>{entry.request_id || "–"}</dd>
         <dt>Result</dt>
-        <dd>{entry.outcome}</dd>
+        <dd>{resultText(entry.outcome)}</dd>
         <dt>Hash</dt>
         <dd>
           <code>{entry.hash}</code> <CopyButton text={entry.hash} />
