@@ -9,7 +9,7 @@ import { Empty, Panel, Problem } from "../../ui/Panel";
 import { ChangeButton, Curl } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
 import { Problems } from "./Problems";
-import { withLines } from "./problems";
+import { withLines } from "./errorLines";
 import { previewQuery, reload } from "./queries";
 
 /** Reload shows what the file on disk would change, and applies exactly that. */

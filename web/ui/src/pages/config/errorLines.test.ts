@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 globalThis.document = { baseURI: "http://h/" } as Document;
 globalThis.addEventListener = () => {};
 const { ApiError } = await import("../../api/client");
-const { withLines } = await import("./problems");
+const { withLines } = await import("./errorLines");
 
 test("errors of the file begin with their line", () => {
   const e = new ApiError(422, "t", "d", [
