@@ -39,13 +39,13 @@ interface DataTableProps<T> {
 }
 
 /** sortingOf parses a sort parameter such as -load. */
-export function sortingOf(sort: string | undefined): SortingState {
+function sortingOf(sort: string | undefined): SortingState {
   if (!sort) return [];
   return [sort.startsWith("-") ? { id: sort.slice(1), desc: true } : { id: sort, desc: false }];
 }
 
 /** stableOrder returns keys in the order of before; keys that are new stand at the end. */
-export function stableOrder(before: string[], now: string[]): string[] {
+function stableOrder(before: string[], now: string[]): string[] {
   const present = new Set(now);
   const kept = before.filter((k) => present.has(k));
   const old = new Set(kept);

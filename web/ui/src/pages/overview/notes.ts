@@ -2,7 +2,7 @@ import type { WorkerState } from "../../api/schema";
 import { clock } from "../../lib/format";
 
 /** Note is why a worker takes no new requests by the will of an operator. */
-export interface Note {
+interface Note {
   worker: string;
   text: string;
 }
