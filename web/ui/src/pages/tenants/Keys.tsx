@@ -53,17 +53,17 @@ function keyColumns(onIssued: OnIssued): Column<KeyView>[] {
 }
 
 function KeyActions({ of: k, onIssued }: { of: KeyView; onIssued: OnIssued }) {
-  const [asking, ask] = useState<"rotate" | "revoke">();
+  const [asking, setAsking] = useState<"rotate" | "revoke">();
   if (k.from_config) return <small className="muted">config.yaml</small>;
   if (k.state === "revoked" || k.state === "expired") return null;
   return (
     <span className="row">
-      <ChangeButton onClick={() => ask("rotate")}>Rotate</ChangeButton>
-      <ChangeButton className="danger" onClick={() => ask("revoke")}>
+      <ChangeButton onClick={() => setAsking("rotate")}>Rotate</ChangeButton>
+      <ChangeButton className="danger" onClick={() => setAsking("revoke")}>
         Revoke
       </ChangeButton>
-      {asking === "rotate" && <Rotate of={k} onIssued={onIssued} onClose={() => ask(undefined)} />}
-      {asking === "revoke" && <Revoke of={k} onClose={() => ask(undefined)} />}
+      {asking === "rotate" && <Rotate of={k} onIssued={onIssued} onClose={() => setAsking(undefined)} />}
+      {asking === "revoke" && <Revoke of={k} onClose={() => setAsking(undefined)} />}
     </span>
   );
 }
@@ -72,7 +72,7 @@ function KeyActions({ of: k, onIssued }: { of: KeyView; onIssued: OnIssued }) {
 const graces = [0, 300, 3600, 86_400, 3 * 86_400, 7 * 86_400];
 
 function Rotate({ of: k, onIssued, onClose }: { of: KeyView; onIssued: OnIssued; onClose: () => void }) {
-  const [choice, choose] = useState(3);
+  const [choice, setChoice] = useState(3);
   const grace = graces[choice] ?? 0;
   const rotate = useMutation({
     // The answer has the secret, so the mutation does not return it: nothing may keep it.
@@ -107,7 +107,7 @@ function Rotate({ of: k, onIssued, onClose }: { of: KeyView; onIssued: OnIssued;
           max={graces.length - 1}
           value={choice}
           aria-valuetext={grace === 0 ? "at once" : seconds(grace)}
-          onChange={(e) => choose(Number(e.target.value))}
+          onChange={(e) => setChoice(Number(e.target.value))}
         />
       </Field>
       {rotate.error && <Problem error={rotate.error} />}

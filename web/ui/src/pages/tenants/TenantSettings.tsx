@@ -85,7 +85,7 @@ function loadedOf(t: TenantView) {
 }
 
 function Delete({ tenant, onDeleted }: { tenant: TenantView; onDeleted: () => void }) {
-  const [asking, ask] = useState(false);
+  const [asking, setAsking] = useState(false);
   const remove = useMutation({
     mutationFn: () => result(api.DELETE("/admin/tenants/{name}", { params: { path: { name: tenant.name }, query: { confirm: tenant.name } } })),
     onSuccess: () => {
@@ -96,7 +96,7 @@ function Delete({ tenant, onDeleted }: { tenant: TenantView; onDeleted: () => vo
   });
   return (
     <>
-      <ChangeButton className="danger" disabled={tenant.from_config} onClick={() => ask(true)}>
+      <ChangeButton className="danger" disabled={tenant.from_config} onClick={() => setAsking(true)}>
         Delete tenant
       </ChangeButton>
       {asking && (
@@ -107,7 +107,7 @@ function Delete({ tenant, onDeleted }: { tenant: TenantView; onDeleted: () => vo
           typed={tenant.name}
           pending={remove.isPending}
           onConfirm={() => remove.mutate()}
-          onClose={() => ask(false)}
+          onClose={() => setAsking(false)}
         >
           <p>Its keys stop working at once. Its recorded usage stays.</p>
           {remove.error && <Problem error={remove.error} />}

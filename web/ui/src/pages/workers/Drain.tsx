@@ -27,7 +27,7 @@ export function Drain({ worker: w }: { worker: WorkerState }) {
 
 /** DrainButton opens the dialog that drains a worker, or ends its drain. */
 export function DrainButton({ worker: w }: { worker: WorkerState }) {
-  const [asking, ask] = useState(false);
+  const [asking, setAsking] = useState(false);
   const end = useMutation({
     mutationFn: () => undrain(w.name),
     onSuccess: () => {
@@ -43,11 +43,11 @@ export function DrainButton({ worker: w }: { worker: WorkerState }) {
           Undrain
         </ChangeButton>
       ) : (
-        <ChangeButton aria-label={`Drain… ${w.name}`} onClick={() => ask(true)}>
+        <ChangeButton aria-label={`Drain… ${w.name}`} onClick={() => setAsking(true)}>
           Drain…
         </ChangeButton>
       )}
-      {asking && <DrainDialog worker={w} onClose={() => ask(false)} />}
+      {asking && <DrainDialog worker={w} onClose={() => setAsking(false)} />}
     </>
   );
 }
