@@ -87,7 +87,7 @@ function optionsOf(box: HTMLElement, p: ChartProps, now: () => ChartProps): uPlo
     scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
     axes: [
       { ...axis, values: "{HH}:{mm}" },
-      { ...axis, size: 64, values: (_u, ticks) => ticks.map((v) => p.format(v)) },
+      { ...axis, size: 72, values: (_u, ticks) => ticks.map((v) => p.format(v)) },
     ],
     series: [
       { value: (_u, _v, _series, at) => timeText(now().times[shown(at)]) },
