@@ -8,7 +8,7 @@ test("a reload applies what its preview showed", async ({ page }) => {
   await expect(change).toContainText("100000");
   await expect(change).toContainText("90000");
   await expect(change).toContainText("at once");
-  await page.getByRole("button", { name: "Reload this configuration" }).click();
+  await page.getByRole("button", { name: "Apply 1 change", exact: true }).click();
   await expect(page.getByText(/^Reloaded: 1 change/)).toBeVisible();
   await expect(page.getByText("No changes.")).toBeVisible();
   const tenants = await admin("GET", "/admin/tenants");
@@ -27,12 +27,30 @@ test("a removed worker and the affinity that moves are shown before the reload",
   expect((await send(4, "Say hello", { model: "demo-medium-32b" })).every((a) => a.status === 200)).toBe(true);
 });
 
-test("an invalid file changes nothing and shows its line", async ({ page, journal }) => {
+test("an invalid file changes nothing, and shows its lines instead of an older preview", async ({ page, journal }) => {
   journal.permit(/422/);
-  writeConfig(readConfig().replace("max_inflight: 16", "max_inflite: 16"));
+  const text = readConfig();
+  writeConfig(text.replace("rpm: 100000", "rpm: 90000"));
   await login(page, env.adminKey, "/config?tab=reload");
-  await expect(page.getByText(/max_inflite/).first()).toBeVisible();
-  await expect(page.getByRole("button", { name: "Reload this configuration" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Apply 1 change" })).toBeVisible();
+  writeConfig(text.replace("max_inflight: 16", "max_inflite: 16"));
+  await page.getByRole("button", { name: "Read the file again" }).click();
+  const line = text.split("\n").findIndex((l) => l.includes("max_inflight: 16")) + 1;
+  await expect(page.getByRole("listitem").filter({ hasText: /max_inflite/ }).first()).toHaveText(new RegExp(`^\\s*line ${line}: `));
+  await expect(page.getByRole("button", { name: /^Apply/ })).toHaveCount(0);
+  await expect(page.getByRole("row", { name: /limits\.rpm/ })).toHaveCount(0);
+});
+
+test("weights can be written into the file, and drains cannot", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/small-0", { weight: 3 });
+  await admin("POST", "/admin/workers/small-1/drain", {});
+  await login(page, env.adminKey, "/config?tab=overrides");
+  await expect(page.getByLabel("Weights as YAML")).toHaveText('- { name: "small-0", weight: 3 }');
+  await expect(page.getByText("A drain has no place in the file.")).toBeVisible();
+  await page.getByRole("button", { name: "Undrain" }).click();
+  await expect(page.getByText("A drain has no place in the file.")).toHaveCount(0);
+  await page.getByRole("button", { name: "Reset to file" }).click();
+  await expect(page.getByText("No overrides.")).toBeVisible();
 });
 
 test("a pasted configuration is validated with marked lines", async ({ page }) => {

@@ -51,3 +51,18 @@ test("the overview shows traffic, trouble and its end", async ({ page }) => {
   await admin("POST", "/admin/workers/large-1/undrain");
   await expect(page.getByRole("row", { name: /^large / })).not.toContainText("drained");
 });
+
+test("the overview notes drains and weights of 0, and links to rejected requests", async ({ page }) => {
+  await login(page);
+  await admin("POST", "/admin/workers/small-0/drain", {});
+  await admin("PATCH", "/admin/workers/small-1", { weight: 0 });
+  const notes = page.locator(".attention li");
+  await expect(notes.filter({ hasText: "small-0" })).toContainText(/Drain since .* by ops: no new requests/);
+  await expect(notes.filter({ hasText: "small-1" })).toContainText(/Weight 0 since .* by ops: no new requests/);
+  await admin("DELETE", "/admin/overrides/small-0");
+  await admin("DELETE", "/admin/overrides/small-1");
+  await expect(notes).toHaveCount(0);
+  await page.getByRole("link", { name: /^rejected/ }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "Decisions" })).toBeVisible();
+  await expect(page.getByRole("combobox", { name: "Outcome" })).toHaveValue("refused");
+});

@@ -40,6 +40,27 @@ test("the whole page works under a path prefix", async ({ page, journal }) => {
   expect(outside).toEqual([]);
 });
 
+test("in a narrow window, a menu opens the pages by keyboard", async ({ page }) => {
+  await page.setViewportSize({ width: 360, height: 740 });
+  await login(page);
+  const menu = page.getByRole("button", { name: "Menu" });
+  const link = page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Workers" });
+  await expect(menu).toHaveAttribute("aria-expanded", "false");
+  await expect(link).toBeHidden();
+  await menu.focus();
+  await page.keyboard.press("Enter");
+  await expect(link).toBeVisible();
+  await expectAccessible(page);
+  await page.keyboard.press("Escape");
+  await expect(link).toBeHidden();
+  await expect(menu).toBeFocused();
+  await page.keyboard.press("Enter");
+  await link.focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { level: 1, name: "Workers" })).toBeVisible();
+  await expect(menu).toHaveAttribute("aria-expanded", "false");
+});
+
 test("pages are opened and left by keyboard", async ({ page }) => {
   await login(page);
   await expect(page.getByRole("heading", { level: 1, name: "Overview" })).toBeVisible();

@@ -34,7 +34,11 @@ test("a tenant is created, and its key works, rotates with overlap and is revoke
   await page.getByRole("button", { name: "Create", exact: true }).click();
   const first = await secretOf(page);
   await expectAccessible(page, "dialog[open]");
+  await expect(page.getByRole("button", { name: "Copy key" })).toBeVisible();
+  await expect(page.getByRole("button", { name: "Copy command" })).toBeVisible();
+  await expect(page.getByText("Waiting for the first request of this key…")).toBeVisible();
   await expect.poll(() => status(first)).toBe(200);
+  await expect(page.getByText(/^First request: \d\d:\d\d:\d\d$/)).toBeVisible();
   await page.keyboard.press("Escape");
   await expect(page.getByTestId("secret")).toBeVisible(); // not stored yet
   await closeSecret(page);
@@ -92,6 +96,8 @@ test("wrong input is shown beside its field", async ({ page, journal }) => {
   await dialog.getByRole("button", { name: "Create", exact: true }).click();
   await expect(dialog.getByText(/exists/).first()).toBeVisible();
   await dialog.getByText("Limits, permissions and behaviour").click();
+  await dialog.getByText("Same with curl").click();
+  expect(await dialog.evaluate((d) => d.scrollWidth - d.clientWidth)).toBe(0);
   await dialog.getByLabel("Requests per minute").fill("many");
   await expect(dialog.getByText(/enter a whole number/)).toBeVisible();
   await dialog.getByLabel("Requests per minute").fill("10k");

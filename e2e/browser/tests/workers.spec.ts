@@ -133,7 +133,7 @@ test("a weight of 0 takes the worker out, with the share of real requests", asyn
   const now = await shares(60);
   expect(now["small-1"] ?? 0).toBe(0);
   expect((now["small-0"] ?? 0) + (now["small-2"] ?? 0)).toBe(1);
-  await row(page, "small-1").getByRole("button", { name: "small-1" }).click();
+  await row(page, "small-1").getByRole("button", { name: "small-1", exact: true }).click();
   await expectAccessible(page, "dialog[open]");
   await page.getByRole("button", { name: "Reset to file" }).click();
   await expect.poll(async () => (await admin("GET", "/admin/workers/small-1")).weights.effective).toBe(1);
@@ -186,6 +186,22 @@ test("a drain shows its real progress, and fails no request", async ({ page }) =
   await expect(drawer).toContainText("Drained.");
   await drawer.getByRole("button", { name: "Undrain" }).click();
   await expect(drawer).not.toContainText("Drained.");
+});
+
+test("a row drains its worker after the warnings, and ends the drain", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/large-0", { weight: 0 });
+  await login(page, env.adminKey, "/workers?pool=large");
+  await row(page, "large-1").getByRole("button", { name: "Drain…" }).click();
+  const dialog = page.getByRole("dialog", { name: "Drain large-1" });
+  await expect(dialog).toContainText("no worker of large takes requests");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await admin("DELETE", "/admin/overrides/large-0");
+  await row(page, "large-1").getByRole("button", { name: "Drain…" }).click();
+  await expect(dialog).toContainText("New requests go to the other workers; requests in flight finish here.");
+  await dialog.getByRole("button", { name: "Drain", exact: true }).click();
+  await expect(row(page, "large-1")).toContainText("drained");
+  await row(page, "large-1").getByRole("button", { name: "Undrain" }).click();
+  await expect(row(page, "large-1")).not.toContainText("drained");
 });
 
 test("an open breaker is shown with its cause", async ({ page }) => {

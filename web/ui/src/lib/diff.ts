@@ -1,5 +1,5 @@
 /** Difference is one value that differs between two JSON values. */
-export interface Difference {
+interface Difference {
   path: string;
   before: string | undefined;
   after: string | undefined;

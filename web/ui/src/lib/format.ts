@@ -98,3 +98,8 @@ export function ago(at: Maybe<string | number | Date>, now = Date.now()): string
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
+
+/** resultText shows how a request or a change ended. The API says refused for rejected. */
+export function resultText(result: string): string {
+  return result === "refused" ? "rejected" : result.replace("_", " ");
+}

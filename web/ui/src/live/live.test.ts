@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { DecisionView } from "../api/schema";
 import { append, emptyFeed, keptRows, type Feed } from "./decisions";
-import { liveness, outdated, staleAfter } from "./liveness";
+import { liveness, staleLists, staleAfter } from "./liveness";
 
 test("data is stale two and a half seconds after the last event", () => {
   expect(liveness(0, 5000).state).toBe("connecting");
@@ -13,12 +13,12 @@ test("data is stale two and a half seconds after the last event", () => {
   expect(liveness(10_000, 99_000).text).toBe(liveness(10_000, 12_501).text);
 });
 
-test("a new version outdates exactly its lists", () => {
+test("a new version makes exactly its lists stale", () => {
   const before = { config: 1, overrides: 2, directory: 3, audit: 4 };
-  expect(outdated(undefined, before)).toEqual([]);
-  expect(outdated(before, before)).toEqual([]);
-  expect(outdated(before, { ...before, directory: 5 })).toEqual(["tenants", "admins"]);
-  expect(outdated(before, { ...before, audit: 5 })).toEqual(["audit"]);
+  expect(staleLists(undefined, before)).toEqual([]);
+  expect(staleLists(before, before)).toEqual([]);
+  expect(staleLists(before, { ...before, directory: 5 })).toEqual(["tenants", "admins"]);
+  expect(staleLists(before, { ...before, audit: 5 })).toEqual(["audit"]);
 });
 
 const row = (seq: number) => ({ seq }) as DecisionView;

@@ -5,7 +5,7 @@ import { queries } from "../api/queries";
 import type { OverviewView } from "../api/schema";
 import { Connection, type Message, type Topic } from "./connection";
 import { append, emptyFeed, type Feed } from "./decisions";
-import { liveness, outdated, type Liveness } from "./liveness";
+import { liveness, staleLists, type Liveness } from "./liveness";
 import type { Wish } from "./stream.worker";
 
 const aliveEvery = 20_000;
@@ -104,7 +104,7 @@ class Live {
   #overview(now: OverviewView): void {
     const before = queries.getQueryData<OverviewView>(["overview"]);
     queries.setQueryData(["overview"], now);
-    for (const key of outdated(before?.versions as never, now.versions as never)) {
+    for (const key of staleLists(before?.versions as never, now.versions as never)) {
       void queries.invalidateQueries({ queryKey: [key] });
     }
   }

@@ -25,8 +25,8 @@ const listsOf: Record<string, string[]> = {
   audit: ["audit"],
 };
 
-/** outdated returns the query keys of the lists that changed between two overviews. */
-export function outdated(before: Versions | undefined, after: Versions): string[] {
+/** staleLists returns the query keys of the lists that changed between two overviews. */
+export function staleLists(before: Versions | undefined, after: Versions): string[] {
   if (!before) return [];
   const changed = Object.keys(after).filter((name) => before[name] !== after[name]);
   return [...new Set(changed.flatMap((name) => listsOf[name] ?? []))];

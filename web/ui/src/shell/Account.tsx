@@ -51,7 +51,9 @@ export function Account() {
         }}
       >
         {themes.map((t) => (
-          <option key={t}>{t}</option>
+          <option key={t} value={t}>
+            {t} theme
+          </option>
         ))}
       </select>
       <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>

@@ -51,7 +51,6 @@ export function Shell() {
       <TopBar />
       <Navigation />
       <Main />
-      <Shortcuts pages={pages} />
     </div>
   );
 }
@@ -90,19 +89,33 @@ function TopBar() {
         </Link>
       )}
       <span className="grow" />
+      <Shortcuts pages={pages} />
       <Account />
     </header>
   );
 }
 
+/** Navigation links to all pages. In a narrow window, a button opens the list. */
 function Navigation() {
+  const [open, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const close = (e: React.KeyboardEvent) => {
+    if (e.key !== "Escape" || !open) return;
+    setOpen(false);
+    button.current?.focus();
+  };
   return (
-    <nav aria-label="Pages">
-      {pages.map((p) => (
-        <Link key={p.to} to={p.to} activeOptions={{ exact: p.to === "/", includeSearch: false }}>
-          {p.label}
-        </Link>
-      ))}
+    <nav aria-label="Pages" onKeyDown={close}>
+      <button ref={button} type="button" className="menu" aria-expanded={open} aria-controls="pages" onClick={() => setOpen(!open)}>
+        <span aria-hidden="true">☰</span> Menu
+      </button>
+      <div id="pages" className={open ? "pages open" : "pages"} onClick={() => setOpen(false)}>
+        {pages.map((p) => (
+          <Link key={p.to} to={p.to} activeOptions={{ exact: p.to === "/", includeSearch: false }}>
+            {p.label}
+          </Link>
+        ))}
+      </div>
     </nav>
   );
 }

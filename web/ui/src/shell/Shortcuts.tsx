@@ -11,7 +11,7 @@ function typing(e: KeyboardEvent): boolean {
   return at !== null && (at.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName));
 }
 
-/** Shortcuts handles the keys of the whole page: / focuses the filter, g and a letter opens a page. */
+/** Shortcuts handles the keys of the whole page: / focuses the filter, g and a letter opens a page. Its button shows them. */
 export function Shortcuts({ pages }: { pages: readonly PageLink[] }) {
   const navigate = useNavigate();
   const [help, setHelp] = useState(false);
@@ -41,7 +41,7 @@ export function Shortcuts({ pages }: { pages: readonly PageLink[] }) {
   }, [navigate, pages]);
   return (
     <>
-      <button type="button" className="help quiet" aria-label="Keyboard shortcuts" onClick={() => setHelp(true)}>
+      <button type="button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" onClick={() => setHelp(true)}>
         ?
       </button>
       {help && (

@@ -1,12 +1,9 @@
-import { useEffect, useId, useRef, useState } from "react";
+import { useEffect, useId, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-
-/** Line is one series of a chart. null is a gap. */
-export interface Line {
-  name: string;
-  values: (number | null)[];
-}
+import { clock } from "../lib/format";
+import "./chart.css";
+import { stackedValues, withOthers, type Line } from "./lines";
 
 /** Mark is an event that a chart shows as a vertical line. */
 export interface Mark {
@@ -24,7 +21,7 @@ interface ChartProps {
   marks?: Mark[];
   /** Charts with the same key share their cursor. */
   sync?: string;
-  /** Lines are summed and filled. */
+  /** Lines are summed and filled. If there are more of them than colours, the smallest become one line. */
   stacked?: boolean;
   /** Lines that are always 0 are left out, so that a chart without lines is 0. */
   zero?: boolean;
@@ -32,21 +29,17 @@ interface ChartProps {
 
 const height = 170;
 
-/** Colours with a contrast of at least 3 to both backgrounds; lines also differ by their dashes. */
-const colours = ["#2f7ed8", "#d9650b", "#2e9e57", "#9a5bd0", "#c0392b", "#0f9aa8", "#a07d00", "#d1478d"];
-const dashes = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
+/** Colours with a contrast of at least 3 to both backgrounds. Further lines differ by their dashes. */
+const colours = ["#2f7ed8", "#d9650b", "#2e9e57", "#9a5bd0", "#c0392b", "#0f9aa8", "#a07d00", "#d1478d", "#7d8590"];
+const dashes = [
+  { canvas: [], legend: "solid" },
+  { canvas: [6, 3], legend: "dashed" },
+  { canvas: [2, 3], legend: "dotted" },
+  { canvas: [10, 3, 2, 3], legend: "double" },
+];
 
-/** stackedValues returns each line plus the lines before it; a gap counts as zero unless all are gaps. */
-export function stackedValues(lines: Line[]): (number | null)[][] {
-  const sums: (number | null)[] = [];
-  return lines.map((l) =>
-    l.values.map((v, i) => {
-      const below = sums[i] ?? null;
-      sums[i] = v === null ? below : (below ?? 0) + v;
-      return sums[i] ?? null;
-    }),
-  );
-}
+const strokeOf = (line: number) => colours[line % colours.length]!;
+const dashOf = (line: number) => dashes[Math.floor(line / colours.length) % dashes.length]!;
 
 function dataOf(times: number[], lines: Line[], stacked: boolean | undefined): uPlot.AlignedData {
   return [times, ...(stacked ? stackedValues(lines) : lines.map((l) => l.values))];
@@ -84,48 +77,46 @@ function drawMarks(u: uPlot, marks: Mark[], stroke: string): void {
 function optionsOf(box: HTMLElement, p: ChartProps, now: () => ChartProps): uPlot.Options {
   const [text, grid, mark] = [colour(box, "--mut"), colour(box, "--line"), colour(box, "--warn")];
   const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+  // Without a cursor, the legend shows the newest values.
+  const shown = (at: number | null) => at ?? now().times.length - 1;
   return {
     width: Math.max(box.clientWidth, 200),
     height,
     cursor: { sync: { key: p.sync ?? "" }, points: { size: 5 } },
-    legend: { live: true },
+    legend: { live: true, markers: { dash: (_u, series) => dashOf(series - 1).legend } },
     scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
     axes: [
       { ...axis, values: "{HH}:{mm}" },
-      { ...axis, size: 64, values: (_u, ticks) => ticks.map((v) => p.format(v)) },
+      { ...axis, size: 72, values: (_u, ticks) => ticks.map((v) => p.format(v)) },
     ],
     series: [
-      { value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
-      ...p.lines.map((l, i): uPlot.Series => {
-        const stroke = colours[i % colours.length]!;
-        return {
+      { value: (_u, _v, _series, at) => timeText(now().times[shown(at)]) },
+      ...p.lines.map(
+        (l, i): uPlot.Series => ({
           label: l.name,
-          stroke,
+          stroke: strokeOf(i),
           width: 1.5,
-          dash: dashes[Math.floor(i / colours.length) % dashes.length],
-          fill: p.stacked ? `${stroke}1f` : undefined,
+          dash: dashOf(i).canvas,
+          fill: p.stacked ? `${strokeOf(i)}59` : undefined,
           spanGaps: false,
           points: { show: false },
-          value: (_u, _v, series, at) => (at === null ? "" : p.format(now().lines[series - 1]?.values[at] ?? null)),
-        };
-      }),
+          value: (_u, _v, series, at) => p.format(now().lines[series - 1]?.values[shown(at)] ?? null),
+        }),
+      ),
     ],
+    // An area ends at the line below it, so that its colour is that of the legend.
+    bands: p.stacked ? p.lines.slice(1).map((_, i) => ({ series: [i + 2, i + 1] })) : [],
     hooks: { draw: [(u) => drawMarks(u, now().marks ?? [], mark)] },
   };
 }
 
-/** Chart draws lines over time. The same values are available as a table. */
-export function Chart(props: ChartProps) {
-  const { title, times, lines, marks = [], stacked, zero } = props;
-  const box = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot>(undefined);
-  const latest = useRef(props);
-  latest.current = props;
-  const [table, setTable] = useState(false);
-  const [theme, setTheme] = useState(0);
-  const id = useId();
-  const names = lines.map((l) => l.name).join("\n");
+function timeText(t: number | undefined): string {
+  return t === undefined ? "" : clock(t * 1000);
+}
 
+/** useTheme returns a number that changes with the theme. */
+function useTheme(): number {
+  const [theme, setTheme] = useState(0);
   useEffect(() => {
     const changed = () => setTheme((n) => n + 1);
     const system = matchMedia("(prefers-color-scheme: dark)");
@@ -136,27 +127,15 @@ export function Chart(props: ChartProps) {
       system.removeEventListener("change", changed);
     };
   }, []);
+  return theme;
+}
 
-  // A chart is made again for other lines or another theme; new values only replace the old ones.
-  useEffect(() => {
-    const element = box.current;
-    if (!element || table) return;
-    const p = latest.current;
-    const made = new uPlot(optionsOf(element, p, () => latest.current), dataOf(p.times, p.lines, p.stacked), element);
-    plot.current = made;
-    const resize = new ResizeObserver(() => made.setSize({ width: Math.max(element.clientWidth, 200), height }));
-    resize.observe(element);
-    return () => {
-      resize.disconnect();
-      made.destroy();
-      plot.current = undefined;
-    };
-  }, [names, theme, table]);
-
-  useEffect(() => {
-    plot.current?.setData(dataOf(times, lines, stacked));
-  }, [times, lines, stacked]);
-
+/** Chart draws lines over time. The values of all lines are available as a table. */
+export function Chart(props: ChartProps) {
+  const { title, lines, marks = [], stacked, zero } = props;
+  const drawn = useMemo(() => (stacked ? withOthers(lines, colours.length) : lines), [lines, stacked]);
+  const [table, setTable] = useState(false);
+  const id = useId();
   return (
     <section className="panel chart" aria-labelledby={id}>
       <header>
@@ -168,12 +147,44 @@ export function Chart(props: ChartProps) {
         </div>
       </header>
       {lines.length === 0 && <p className="empty">{zero ? "0 in the whole period." : "No values in this period."}</p>}
-      {lines.length === 0 ? null : table ? <Values {...props} /> : <div ref={box} className="plot" role="img" aria-label={`${title}, as a chart`} />}
+      {lines.length > 0 && (table ? <Values {...props} /> : <Plot {...props} lines={drawn} />)}
       {marks.length > 0 && !table && lines.length > 0 && (
         <p className="marks muted small">Dashed lines: {[...new Set(marks.map((m) => m.text))].slice(-4).join("; ")}</p>
       )}
     </section>
   );
+}
+
+function Plot(props: ChartProps) {
+  const { title, times, lines, stacked } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>(undefined);
+  const latest = useRef(props);
+  latest.current = props;
+  const theme = useTheme();
+  const names = lines.map((l) => l.name).join("\n");
+
+  // A chart is made again for other lines or another theme; new values only replace the old ones.
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const p = latest.current;
+    const made = new uPlot(optionsOf(element, p, () => latest.current), dataOf(p.times, p.lines, p.stacked), element);
+    plot.current = made;
+    const resize = new ResizeObserver(() => made.setSize({ width: Math.max(element.clientWidth, 200), height }));
+    resize.observe(element);
+    return () => {
+      resize.disconnect();
+      made.destroy();
+      plot.current = undefined;
+    };
+  }, [names, theme]);
+
+  useEffect(() => {
+    plot.current?.setData(dataOf(times, lines, stacked));
+  }, [times, lines, stacked]);
+
+  return <div ref={box} className="plot" role="img" aria-label={`${title}, as a chart`} />;
 }
 
 /** A table of more rows is not read; the newest ones count. */

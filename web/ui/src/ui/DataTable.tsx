@@ -15,7 +15,7 @@ const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSorted
 export interface Column<T> {
   id: string;
   header: ReactNode;
-  /** Text of the column for screen readers if the header is no text. */
+  /** Name of the column for screen readers if the header is no text. */
   label?: string;
   /** Value to sort by; a column without one cannot be sorted. */
   value?: (row: T) => string | number | undefined;
@@ -39,25 +39,21 @@ interface DataTableProps<T> {
 }
 
 /** sortingOf parses a sort parameter such as -load. */
-export function sortingOf(sort: string | undefined): SortingState {
+function sortingOf(sort: string | undefined): SortingState {
   if (!sort) return [];
   return [sort.startsWith("-") ? { id: sort.slice(1), desc: true } : { id: sort, desc: false }];
 }
 
 /** stableOrder returns keys in the order of before; keys that are new stand at the end. */
-export function stableOrder(before: string[], now: string[]): string[] {
+function stableOrder(before: string[], now: string[]): string[] {
   const present = new Set(now);
   const kept = before.filter((k) => present.has(k));
   const old = new Set(kept);
   return [...kept, ...now.filter((k) => !old.has(k))];
 }
 
-/**
- * DataTable is a table that sorts by its headers. While the pointer or the focus is in its body, new
- * values do not change the order of the rows, so that a click never hits another row.
- */
-export function DataTable<T extends object>(props: DataTableProps<T>) {
-  const { label, columns, rows, rowKey, sort, onSort, onOpen, rowClass } = props;
+/** useOrder returns the keys of the rows in their order. While the table is busy, rows stay where they are. */
+function useOrder<T extends object>({ columns, rows, rowKey, sort }: DataTableProps<T>) {
   const [busy, setBusy] = useState(false);
   const shown = useRef<string[]>([]);
   const defs = useMemo(
@@ -75,13 +71,22 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
   );
   const sorting = useMemo(() => sortingOf(sort), [sort]);
   const table = useTable({ features, columns: defs, data: rows, getRowId: rowKey, state: { sorting } });
-  const byKey = new Map(rows.map((r) => [rowKey(r), r]));
   const sorted = table.getRowModel().rows.map((r) => r.id);
   const order = busy ? stableOrder(shown.current, sorted) : sorted;
   shown.current = order;
-  const choose = (id: string) => {
-    shown.current = sorted; // a click on a header is a wish for another order
-    setBusy(false);
+  return { order, sorting, setBusy };
+}
+
+/**
+ * DataTable is a table that sorts by its headers. While the pointer or the focus is in its body, new
+ * values do not change the order of the rows, so that a click never hits another row.
+ */
+export function DataTable<T extends object>(props: DataTableProps<T>) {
+  const { label, columns, rows, rowKey, sort, onSort, onOpen, rowClass } = props;
+  const { order, sorting, setBusy } = useOrder(props);
+  const byKey = new Map(rows.map((r) => [rowKey(r), r]));
+  const sortBy = (id: string) => {
+    setBusy(false); // a click on a header is a wish for another order
     onSort?.(sort === id ? `-${id}` : id);
   };
   return (
@@ -89,26 +94,14 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
       <table aria-label={label}>
         <thead>
           <tr>
-            {columns.map((c) => {
-              const direction = sorting.find((s) => s.id === c.id);
-              return (
-                <th
-                  key={c.id}
-                  scope="col"
-                  className={c.numeric ? "num" : undefined}
-                  aria-sort={direction ? (direction.desc ? "descending" : "ascending") : undefined}
-                >
-                  {c.value && onSort ? (
-                    <button type="button" className="sort" onClick={() => choose(c.id)}>
-                      {c.header}
-                      <i aria-hidden="true">{direction ? (direction.desc ? "▾" : "▴") : ""}</i>
-                    </button>
-                  ) : (
-                    c.header
-                  )}
-                </th>
-              );
-            })}
+            {columns.map((c) => (
+              <Header
+                key={c.id}
+                column={c}
+                direction={sorting.find((s) => s.id === c.id)}
+                onSort={c.value && onSort && (() => sortBy(c.id))}
+              />
+            ))}
           </tr>
         </thead>
         <tbody
@@ -141,5 +134,31 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
         </tbody>
       </table>
     </div>
+  );
+}
+
+interface HeaderProps<T> {
+  column: Column<T>;
+  direction: SortingState[number] | undefined;
+  onSort: (() => void) | undefined;
+}
+
+function Header<T>({ column: c, direction, onSort }: HeaderProps<T>) {
+  return (
+    <th
+      scope="col"
+      className={c.numeric ? "num" : undefined}
+      aria-label={c.label}
+      aria-sort={direction ? (direction.desc ? "descending" : "ascending") : undefined}
+    >
+      {onSort ? (
+        <button type="button" className="sort" onClick={onSort}>
+          {c.header}
+          <i aria-hidden="true">{direction ? (direction.desc ? "▾" : "▴") : ""}</i>
+        </button>
+      ) : (
+        c.header
+      )}
+    </th>
   );
 }

@@ -71,7 +71,7 @@ interface PanelProps<T> {
   /** Returns what to show instead of the children if there are no items, else a falsy value. */
   empty?: (data: T) => ReactNode;
   rows?: number;
-  /** false: the data does not change, so it is never outdated. */
+  /** false: the data does not change, so it is never stale. */
   live?: boolean;
   children: (data: T) => ReactNode;
 }

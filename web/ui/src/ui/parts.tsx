@@ -87,13 +87,13 @@ async function copyText(text: string): Promise<boolean> {
 }
 
 /** Code shows a command or file that can be copied. */
-export function Code({ text, label }: { text: string; label?: string }) {
+export function Code({ text, label, copyLabel }: { text: string; label?: string; copyLabel?: string }) {
   return (
     <div className="code">
       <pre tabIndex={0} aria-label={label}>
         {text}
       </pre>
-      <CopyButton text={text} />
+      <CopyButton text={text} label={copyLabel} />
     </div>
   );
 }

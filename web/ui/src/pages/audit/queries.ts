@@ -2,7 +2,7 @@ import { infiniteQueryOptions } from "@tanstack/react-query";
 import { api, result } from "../../api/client";
 import type { AuditPage } from "../../api/schema";
 
-export interface AuditFilter {
+interface AuditFilter {
   actor?: string;
   action?: string;
   target?: string;

@@ -9,7 +9,7 @@ export interface Target {
 }
 
 /** Snippet is the setup of one client. Its key comes from the environment, never from the page. */
-export interface Snippet {
+interface Snippet {
   id: string;
   name: string;
   file: string;

@@ -10,12 +10,11 @@ import { Empty, Panel } from "../../ui/Panel";
 import { ChangeButton, Code } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
 import { configQuery } from "./queries";
-import { yamlOf } from "./yaml";
+import { overrideText, yamlOf } from "./yaml";
 
 /** Overrides lists the live weights and drains that differ from the file. */
 export function Overrides() {
   const config = useQuery(configQuery);
-  const all = config.data?.overrides ?? [];
   return (
     <Panel
       title="Live overrides"
@@ -32,13 +31,30 @@ export function Overrides() {
       {(c) => (
         <>
           <DataTable label="Live overrides" columns={columns} rows={c.overrides} rowKey={(o) => o.worker} />
-          <div className="body stack">
-            <p>To keep these weights, write them into the file:</p>
-            <Code text={yamlOf(all)} label="Weights as YAML" />
-          </div>
+          <ToFile overrides={c.overrides} />
         </>
       )}
     </Panel>
+  );
+}
+
+/** ToFile shows what becomes permanent in the file: weights, and no drains. */
+function ToFile({ overrides }: { overrides: Override[] }) {
+  const yaml = yamlOf(overrides);
+  return (
+    <div className="body stack">
+      {yaml && (
+        <>
+          <p>To keep these weights, write them into the file:</p>
+          <Code text={yaml} label="Weights as YAML" />
+        </>
+      )}
+      {overrides.some((o) => o.drain) && (
+        <p>
+          A drain has no place in the file. It ends by <em>Undrain</em>, here or under <Link to="/workers">Workers</Link>.
+        </p>
+      )}
+    </div>
   );
 }
 
@@ -52,29 +68,34 @@ const columns: Column<Override>[] = [
       </Link>
     ),
   },
-  { id: "value", header: "Override", cell: (o) => (o.drain ? "drain" : `weight ${o.weight}`) },
+  { id: "value", header: "Override", cell: overrideText },
   { id: "by", header: "By", cell: (o) => o.by },
   { id: "at", header: "Since", cell: (o) => clock(o.at) },
-  { id: "until", header: "Ends", cell: (o) => (o.until ? ago(o.until) : "when it is reset") },
-  { id: "reset", header: "", label: "Reset", cell: (o) => <Reset override={o} /> },
+  { id: "until", header: "Ends", cell: (o) => (o.until ? ago(o.until) : isDrain(o) ? "by Undrain" : "when it is reset") },
+  { id: "remove", header: "", label: "Remove", cell: (o) => <Remove override={o} /> },
 ];
 
-function Reset({ override: o }: { override: Override }) {
-  const reset = useMutation({
+/** isDrain reports whether an override is a drain alone. */
+function isDrain(o: Override): boolean {
+  return o.drain === true && o.weight === undefined;
+}
+
+function Remove({ override: o }: { override: Override }) {
+  const remove = useMutation({
     mutationFn: () => result(api.DELETE("/admin/overrides/{worker}", { params: { path: { worker: o.worker } } })),
     onSuccess: () => {
-      toast(`${o.worker} has the weight of the file again.`);
+      toast(isDrain(o) ? `${o.worker} takes new requests again.` : `${o.worker} has the weight of the file again.`);
       void queries.invalidateQueries({ queryKey: ["config"] });
     },
     onError: (e) => toast(`The override of ${o.worker} was not removed: ${e.message}`),
   });
   return (
     <ChangeButton
-      onClick={() => reset.mutate()}
-      disabled={reset.isPending}
+      onClick={() => remove.mutate()}
+      disabled={remove.isPending}
       title={adminCurl(base, "DELETE", `admin/overrides/${encodeURIComponent(o.worker)}`)}
     >
-      Reset to file
+      {isDrain(o) ? "Undrain" : "Reset to file"}
     </ChangeButton>
   );
 }

@@ -1,31 +1,25 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { base } from "../../api/client";
-import { queries, useMayChange } from "../../api/queries";
+import { queries } from "../../api/queries";
 import type { ReloadAnswer } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { percent, plural } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
-import { Empty, Panel } from "../../ui/Panel";
+import { Empty, Panel, Problem } from "../../ui/Panel";
 import { ChangeButton, Curl } from "../../ui/parts";
-import { Problem } from "../../ui/Panel";
 import { toast } from "../../ui/Toasts";
 import { Problems } from "./Problems";
+import { withLines } from "./errorLines";
 import { previewQuery, reload } from "./queries";
 
 /** Reload shows what the file on disk would change, and applies exactly that. */
 export function Reload() {
   const found = useQuery(previewQuery);
-  const apply = useMutation({
-    mutationFn: reload,
-    onSuccess: (r) => {
-      toast(`Reloaded: ${plural(r.changes.length, "change")}, generation ${r.generation}.`);
-      void queries.invalidateQueries();
-    },
-  });
   return (
     <Panel
       title="Preview of a reload"
-      query={found}
+      // A preview of an older file must not stay below the errors of the present one.
+      query={{ ...found, data: found.error ? undefined : found.data, error: withLines(found.error) }}
       actions={
         <button type="button" onClick={() => void found.refetch()} disabled={found.isFetching}>
           Read the file again
@@ -36,32 +30,44 @@ export function Reload() {
         <div className="stack">
           <Preview preview={p} />
           <Problems problems={p.problems} />
-          <div className="body stack">
-            <div className="row">
-              <ChangeButton className="primary" onClick={() => apply.mutate(p.to_hash)} disabled={apply.isPending}>
-                Reload this configuration
-              </ChangeButton>
-              <small className="muted">
-                Requests in flight keep the old configuration. A file with errors is rejected, and so is a file that changed
-                after this preview.
-              </small>
-            </div>
-            {apply.error && <Problem error={apply.error} retry={() => void found.refetch()} />}
-            <Curl text={`${adminCurl(base, "POST", "admin/reload")} -H 'If-Match: "${p.to_hash}"'`} />
-          </div>
+          {p.changes.length > 0 && <Apply preview={p} onRead={() => void found.refetch()} />}
         </div>
       )}
     </Panel>
   );
 }
 
+/** Apply reloads the file if it is still the one that was previewed. */
+function Apply({ preview: p, onRead }: { preview: ReloadAnswer; onRead: () => void }) {
+  const apply = useMutation({
+    mutationFn: reload,
+    onSuccess: (r) => {
+      toast(`Reloaded: ${plural(r.changes.length, "change")}, generation ${r.generation}.`);
+      void queries.invalidateQueries();
+    },
+  });
+  return (
+    <div className="body stack">
+      <div className="row">
+        <ChangeButton className="primary" onClick={() => apply.mutate(p.to_hash)} disabled={apply.isPending}>
+          Apply {plural(p.changes.length, "change")}
+        </ChangeButton>
+        <small className="muted">
+          Requests in flight keep the old configuration. A file with errors is rejected, and so is a file that changed after
+          this preview.
+        </small>
+      </div>
+      {apply.error && <Problem error={withLines(apply.error)} retry={onRead} />}
+      <Curl text={`${adminCurl(base, "POST", "admin/reload")} -H 'If-Match: "${p.to_hash}"'`} />
+    </div>
+  );
+}
+
 function Preview({ preview: p }: { preview: ReloadAnswer }) {
-  const may = useMayChange();
   if (p.changes.length === 0) {
     return (
       <Empty>
         <strong>No changes.</strong> The file on disk and the configuration in force are equivalent.
-        {may && " A reload would only read it again."}
       </Empty>
     );
   }

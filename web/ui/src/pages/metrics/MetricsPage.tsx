@@ -8,7 +8,6 @@ import { Panel } from "../../ui/Panel";
 import { Tabs } from "../../ui/Tabs";
 import { charts, linesOf, marksOf } from "./charts";
 import { metricsQuery, rangeOf, ranges, recentAuditQuery } from "./queries";
-import "./metrics.css";
 
 const route = getRouteApi("/shell/metrics");
 

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import type { AuditView, MetricsView } from "../../api/schema";
-import { stackedValues } from "../../ui/Chart";
 import { charts, linesOf, marksOf } from "./charts";
 
 const view = {
@@ -10,6 +9,8 @@ const view = {
     { name: "ttft_p50", labels: { tier: "small" }, unit: "ms", values: [10, null] },
     { name: "ttft_p95", labels: { tier: "small" }, unit: "ms", values: [20, 30] },
     { name: "ttft_p99", labels: { tier: "large" }, unit: "ms", values: [null, null] },
+    { name: "requests", labels: { tier: "small", result: "refused" }, unit: "1/s", values: [0, 2] },
+    { name: "requests", labels: { tier: "small", result: "client_gone" }, unit: "1/s", values: [1, null] },
     { name: "cpu", labels: {}, unit: "cores", values: [0.5, 0.25] },
   ],
 } as unknown as MetricsView;
@@ -20,19 +21,11 @@ test("a chart shows its series and omits those without a value", () => {
     { name: "small p50", values: [10, null] },
     { name: "small p95", values: [20, 30] },
   ]);
-  expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!)).toEqual([{ name: "all", values: [0.5, 0.25] }]);
-});
-
-test("a gap stays a gap when lines are stacked", () => {
-  expect(
-    stackedValues([
-      { name: "a", values: [1, null, null] },
-      { name: "b", values: [2, 3, null] },
-    ]),
-  ).toEqual([
-    [1, null, null],
-    [3, 3, null],
+  expect(linesOf(view, charts.find((c) => c.series.includes("requests"))!).map((l) => l.name)).toEqual([
+    "small rejected",
+    "small client gone",
   ]);
+  expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!)).toEqual([{ name: "all", values: [0.5, 0.25] }]);
 });
 
 test("only successful changes of workers and configuration are marked", () => {

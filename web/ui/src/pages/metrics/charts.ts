@@ -1,7 +1,8 @@
 import type { AuditView, MetricsView } from "../../api/schema";
 import { overrideText, targetText } from "../../lib/audit";
-import { bytes, count, millis, percent, rate, seconds } from "../../lib/format";
-import type { Line, Mark } from "../../ui/Chart";
+import { bytes, count, millis, percent, rate, resultText, seconds } from "../../lib/format";
+import type { Mark } from "../../ui/Chart";
+import type { Line } from "../../ui/lines";
 
 /** ChartOf describes one chart: the series that it shows, and how. */
 export interface ChartOf {
@@ -45,7 +46,9 @@ export function linesOf(metrics: MetricsView, chart: ChartOf): Line[] {
 const labelOrder = ["tenant", "worker", "tier", "class", "kind", "result"];
 
 function nameOf(labels: Record<string, string>, suffix: string): string {
-  const shown = labelOrder.filter((l) => labels[l] && !(l === "tier" && labels.worker)).map((l) => labels[l]);
+  const shown = labelOrder
+    .filter((l) => labels[l] && !(l === "tier" && labels.worker))
+    .map((l) => (l === "result" ? resultText(labels[l]!) : labels[l]));
   return [...shown, suffix].filter(Boolean).join(" ") || "all";
 }
 

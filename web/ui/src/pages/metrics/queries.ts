@@ -8,7 +8,7 @@ export const ranges = [
   { id: "24h", label: "24 hours" },
 ] as const;
 
-export type Range = (typeof ranges)[number]["id"];
+type Range = (typeof ranges)[number]["id"];
 
 /** rangeOf returns the period of a search parameter, 5 minutes by default. */
 export function rangeOf(text: string | undefined): Range {

@@ -6,7 +6,7 @@ import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Panel";
 import { Curl, Field } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
-import { NewKey } from "./NewKey";
+import { NewKey, type IssuedKey } from "./NewKey";
 import { refresh } from "./queries";
 import { emptyForm, errorsOf, newSettings } from "./settings";
 import { SettingsForm } from "./SettingsForm";
@@ -16,7 +16,7 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [form, setForm] = useState(emptyForm);
   const [issue, setIssue] = useState(true);
-  const [secret, setSecret] = useState<string>();
+  const [issued, setIssued] = useState<IssuedKey>();
   const body = { name: name.trim(), issue_key: issue, ...newSettings(form) };
   const create = useMutation({
     // The answer has the secret, so the mutation does not return it: nothing may keep it.
@@ -25,13 +25,11 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
       refresh();
       toast(`The tenant ${answer.tenant.name} was created.`);
       for (const w of answer.warnings ?? []) toast(w);
-      if (answer.secret) setSecret(answer.secret);
+      if (answer.key && answer.secret) setIssued({ id: answer.key.id, secret: answer.secret });
       else onClose();
     },
   });
-  if (secret !== undefined) {
-    return <NewKey tenant={body.name} secret={secret} onClose={onClose} />;
-  }
+  if (issued) return <NewKey tenant={body.name} issued={issued} onClose={onClose} />;
   const shown = create.error instanceof ApiError && create.error.fields.length > 0 ? create.error : null;
   return (
     <Dialog title="Create a tenant" onClose={onClose} closable={!create.isPending}>

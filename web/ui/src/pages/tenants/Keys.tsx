@@ -5,17 +5,18 @@ import type { KeyView, TenantView } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { ago, clock, seconds } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
-import { Confirm, Dialog } from "../../ui/Dialog";
+import { Confirm } from "../../ui/Dialog";
 import { Empty, Problem } from "../../ui/Panel";
 import { Badge, ChangeButton, Curl, Field, type Tone } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
-import { NewKey } from "./NewKey";
+import { CreateKey } from "./CreateKey";
+import { NewKey, type IssuedKey, type OnIssued } from "./NewKey";
 import { refresh } from "./queries";
 
 /** Keys lists the keys of a tenant, creates, rotates and revokes them. */
 export function Keys({ tenant }: { tenant: TenantView }) {
-  const [secret, setSecret] = useState<string>();
-  const columns = keyColumns(setSecret);
+  const [issued, setIssued] = useState<IssuedKey>();
+  const columns = keyColumns(setIssued);
   return (
     <div className="stack">
       {tenant.key_list.length === 0 ? (
@@ -25,17 +26,15 @@ export function Keys({ tenant }: { tenant: TenantView }) {
       ) : (
         <DataTable label="Keys" columns={columns} rows={tenant.key_list} rowKey={(k) => k.id} />
       )}
-      <CreateKey tenant={tenant.name} onSecret={setSecret} />
-      {secret !== undefined && (
-        <NewKey tenant={tenant.name} secret={secret} onClose={() => setSecret(undefined)} />
-      )}
+      <CreateKey tenant={tenant.name} onIssued={setIssued} />
+      {issued && <NewKey tenant={tenant.name} issued={issued} onClose={() => setIssued(undefined)} />}
     </div>
   );
 }
 
 const tones: Record<string, Tone> = { active: "ok", grace: "warn", expired: "off", revoked: "off" };
 
-function keyColumns(onSecret: (secret: string) => void): Column<KeyView>[] {
+function keyColumns(onIssued: OnIssued): Column<KeyView>[] {
   return [
     {
       id: "key",
@@ -49,22 +48,22 @@ function keyColumns(onSecret: (secret: string) => void): Column<KeyView>[] {
     { id: "state", header: "State", cell: (k) => <Badge tone={tones[k.state] ?? "off"}>{k.state}</Badge> },
     { id: "used", header: "Last used", cell: (k) => (k.from_config ? "–" : ago(k.last_used_at)) },
     { id: "ends", header: "Ends", cell: (k) => (k.expires_at ? clock(k.expires_at) : "never") },
-    { id: "actions", header: "", label: "Actions", cell: (k) => <KeyActions of={k} onSecret={onSecret} /> },
+    { id: "actions", header: "", label: "Actions", cell: (k) => <KeyActions of={k} onIssued={onIssued} /> },
   ];
 }
 
-function KeyActions({ of: k, onSecret }: { of: KeyView; onSecret: (secret: string) => void }) {
-  const [asking, ask] = useState<"rotate" | "revoke">();
+function KeyActions({ of: k, onIssued }: { of: KeyView; onIssued: OnIssued }) {
+  const [asking, setAsking] = useState<"rotate" | "revoke">();
   if (k.from_config) return <small className="muted">config.yaml</small>;
   if (k.state === "revoked" || k.state === "expired") return null;
   return (
     <span className="row">
-      <ChangeButton onClick={() => ask("rotate")}>Rotate</ChangeButton>
-      <ChangeButton className="danger" onClick={() => ask("revoke")}>
+      <ChangeButton onClick={() => setAsking("rotate")}>Rotate</ChangeButton>
+      <ChangeButton className="danger" onClick={() => setAsking("revoke")}>
         Revoke
       </ChangeButton>
-      {asking === "rotate" && <Rotate of={k} onSecret={onSecret} onClose={() => ask(undefined)} />}
-      {asking === "revoke" && <Revoke of={k} onClose={() => ask(undefined)} />}
+      {asking === "rotate" && <Rotate of={k} onIssued={onIssued} onClose={() => setAsking(undefined)} />}
+      {asking === "revoke" && <Revoke of={k} onClose={() => setAsking(undefined)} />}
     </span>
   );
 }
@@ -72,8 +71,8 @@ function KeyActions({ of: k, onSecret }: { of: KeyView; onSecret: (secret: strin
 /** The choices of the overlap of a rotation, in seconds; the API permits 7 days. */
 const graces = [0, 300, 3600, 86_400, 3 * 86_400, 7 * 86_400];
 
-function Rotate({ of: k, onSecret, onClose }: { of: KeyView; onSecret: (s: string) => void; onClose: () => void }) {
-  const [choice, choose] = useState(3);
+function Rotate({ of: k, onIssued, onClose }: { of: KeyView; onIssued: OnIssued; onClose: () => void }) {
+  const [choice, setChoice] = useState(3);
   const grace = graces[choice] ?? 0;
   const rotate = useMutation({
     // The answer has the secret, so the mutation does not return it: nothing may keep it.
@@ -82,7 +81,7 @@ function Rotate({ of: k, onSecret, onClose }: { of: KeyView; onSecret: (s: strin
       const answer = await result(api.POST("/admin/keys/{id}/rotate", request));
       refresh();
       onClose();
-      if (answer.secret) onSecret(answer.secret);
+      if (answer.secret) onIssued({ id: answer.key.id, secret: answer.secret });
     },
   });
   return (
@@ -108,7 +107,7 @@ function Rotate({ of: k, onSecret, onClose }: { of: KeyView; onSecret: (s: strin
           max={graces.length - 1}
           value={choice}
           aria-valuetext={grace === 0 ? "at once" : seconds(grace)}
-          onChange={(e) => choose(Number(e.target.value))}
+          onChange={(e) => setChoice(Number(e.target.value))}
         />
       </Field>
       {rotate.error && <Problem error={rotate.error} />}
@@ -139,60 +138,5 @@ function Revoke({ of: k, onClose }: { of: KeyView; onClose: () => void }) {
       <p>Requests with this key are rejected at once, and permanently. It was last used {ago(k.last_used_at)}.</p>
       {revoke.error && <Problem error={revoke.error} />}
     </Confirm>
-  );
-}
-
-function CreateKey({ tenant, onSecret }: { tenant: string; onSecret: (secret: string) => void }) {
-  const [open, setOpen] = useState(false);
-  const [name, setName] = useState("");
-  const [days, setDays] = useState("");
-  const expires_at = days ? new Date(Date.now() + Number(days) * 86_400_000).toISOString() : undefined;
-  const create = useMutation({
-    mutationFn: async () => {
-      const body = { ...(name && { name }), ...(expires_at && { expires_at }) };
-      const answer = await result(api.POST("/admin/tenants/{name}/keys", { params: { path: { name: tenant } }, body }));
-      refresh();
-      setOpen(false);
-      setName("");
-      if (answer.secret) onSecret(answer.secret);
-    },
-  });
-  return (
-    <div className="row">
-      <ChangeButton onClick={() => setOpen(true)}>Create key</ChangeButton>
-      {open && (
-        <Dialog title={`New key of ${tenant}`} onClose={() => setOpen(false)}>
-          <form
-            onSubmit={(e) => {
-              e.preventDefault();
-              create.mutate();
-            }}
-          >
-            <Field label="Name" hint="What uses the key; optional">
-              <input autoFocus maxLength={100} value={name} onChange={(e) => setName(e.target.value)} />
-            </Field>
-            <Field label="Ends">
-              <select value={days} onChange={(e) => setDays(e.target.value)}>
-                <option value="">never</option>
-                {[7, 30, 90, 365].map((d) => (
-                  <option key={d} value={d}>
-                    in {d} days
-                  </option>
-                ))}
-              </select>
-            </Field>
-            {create.error && <Problem error={create.error} />}
-            <footer>
-              <button type="button" onClick={() => setOpen(false)}>
-                Cancel
-              </button>
-              <button type="submit" className="primary" disabled={create.isPending}>
-                Create
-              </button>
-            </footer>
-          </form>
-        </Dialog>
-      )}
-    </div>
   );
 }

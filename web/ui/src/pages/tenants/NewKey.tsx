@@ -2,18 +2,30 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { statusQuery } from "../../api/queries";
 import { saveAs } from "../../lib/download";
+import { clock } from "../../lib/format";
+import { useFeed, useTopic } from "../../live/live";
 import { Dialog } from "../../ui/Dialog";
-import { Code, CopyButton } from "../../ui/parts";
+import { Badge, Code, CopyButton } from "../../ui/parts";
 import { dataOrigin, snippets } from "../clients/snippets";
+import { firstUseOf } from "./firstUse";
+import { listQuery } from "./queries";
+
+/** IssuedKey is a new key with its secret, which nothing but the dialog keeps. */
+export interface IssuedKey {
+  id: string;
+  secret: string;
+}
+
+export type OnIssued = (key: IssuedKey) => void;
 
 interface NewKeyProps {
   tenant: string;
-  secret: string;
+  issued: IssuedKey;
   onClose: () => void;
 }
 
 /** NewKey shows the secret of a new key once. Nothing keeps the secret after it is closed. */
-export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
+export function NewKey({ tenant, issued: { id, secret }, onClose }: NewKeyProps) {
   const [stored, setStored] = useState(false);
   const status = useQuery(statusQuery).data;
   const origin = status && dataOrigin(status.listen.data.address, status.listen.data.tls, new URL(location.href));
@@ -34,9 +46,11 @@ export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
             <Code
               text={snippets({ origin, model: "auto" })[0]!.text.replace("$OPENAI_API_KEY", secret)}
               label="First request with this key"
+              copyLabel="Copy command"
             />
           </>
         )}
+        <FirstUse of={id} />
         <label className="check">
           <input type="checkbox" checked={stored} onChange={(e) => setStored(e.target.checked)} /> I stored this key
         </label>
@@ -47,6 +61,17 @@ export function NewKey({ tenant, secret, onClose }: NewKeyProps) {
         </footer>
       </div>
     </Dialog>
+  );
+}
+
+/** FirstUse waits for the first request of a key. */
+function FirstUse({ of: key }: { of: string }) {
+  useTopic("decisions");
+  const at = firstUseOf(key, useFeed().rows, useQuery(listQuery).data?.items ?? []);
+  return (
+    <p role="status" className={at ? undefined : "muted"}>
+      {at ? <Badge tone="ok">First request: {clock(at)}</Badge> : "Waiting for the first request of this key…"}
+    </p>
   );
 }
 

@@ -31,6 +31,7 @@ export function TenantsPage() {
           <>
             <input
               type="search"
+              className="filter"
               placeholder="name, key, tier or model"
               aria-label="Filter tenants"
               value={search.q ?? ""}

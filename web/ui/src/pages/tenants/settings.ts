@@ -1,6 +1,6 @@
 import type { LimitSettings, TenantSettings, TenantView } from "../../api/schema";
 
-export type LimitName = keyof NonNullable<LimitSettings>;
+type LimitName = keyof NonNullable<LimitSettings>;
 
 /** limitFields are the limits in the order of the form. */
 export const limitFields: { name: LimitName; label: string; hint: string; money?: boolean }[] = [
@@ -17,7 +17,7 @@ export const limitFields: { name: LimitName; label: string; hint: string; money?
 ];
 
 export const classes = ["interactive", "background", "batch"] as const;
-export type ClassName = (typeof classes)[number];
+type ClassName = (typeof classes)[number];
 
 /** Form holds the settings of a tenant as text. */
 export interface Form {

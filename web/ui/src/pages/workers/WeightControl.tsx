@@ -90,16 +90,16 @@ interface SliderProps {
 /** Slider commits once when the pointer lets it go, and once after a series of key presses. */
 function Slider({ label, value, disabled, title, onEdit, onCommit, onCommitSoon, onCancel }: SliderProps) {
   const ref = useRef<HTMLInputElement>(null);
-  const held = useRef(false);
+  const dragged = useRef(false);
   const released = useRef({ onCommit, onCommitSoon });
   released.current = { onCommit, onCommitSoon };
   useEffect(() => {
     const slider = ref.current;
     // React's onChange is the browser's input event; change comes when the slider is let go, wherever the pointer is.
     const changed = () => {
-      if (held.current) released.current.onCommit();
+      if (dragged.current) released.current.onCommit();
       else released.current.onCommitSoon();
-      held.current = false;
+      dragged.current = false;
     };
     slider?.addEventListener("change", changed);
     return () => slider?.removeEventListener("change", changed);
@@ -116,13 +116,13 @@ function Slider({ label, value, disabled, title, onEdit, onCommit, onCommitSoon,
       aria-label={label}
       aria-valuetext={value === 0 ? "0, no new requests" : undefined}
       onChange={(e) => onEdit(e.target.value)}
-      onPointerDown={() => (held.current = true)}
+      onPointerDown={() => (dragged.current = true)}
       onPointerCancel={() => {
-        held.current = false;
+        dragged.current = false;
         onCancel();
       }}
       onKeyDown={(e) => {
-        held.current = false;
+        dragged.current = false;
         if (e.key === "Escape") onCancel();
       }}
       onBlur={onCommit}

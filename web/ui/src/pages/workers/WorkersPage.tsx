@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useCallback, useMemo, useState } from "react";
 import { useMayChange, workersQuery } from "../../api/queries";
-import type { PoolState, WorkerState } from "../../api/schema";
+import type { PoolState, WorkersView, WorkerState } from "../../api/schema";
 import { useTopic } from "../../live/live";
 import { count, rate } from "../../lib/format";
 import { PageTitle } from "../../shell/Shell";
@@ -50,34 +50,38 @@ export function WorkersPage() {
         <PoolChoice pools={[...new Set(all.map((w) => w.pool))]} pool={search.pool ?? ""} onPool={(pool) => set({ pool })} />
         <LifetimeChoice lifetime={lifetime} onLifetime={setLifetime} />
       </div>
-      {shown.size === 0 ? (
-        <Panel title="Workers" query={workers} empty={(d) => d.workers.length === 0 && <NoWorkers />}>
-          {() => (
-            <Empty>
-              <strong>No worker matches.</strong>{" "}
-              <button type="button" className="link" onClick={() => set({ q: "", pool: "" })}>
-                Show all workers
-              </button>
-            </Empty>
-          )}
-        </Panel>
-      ) : (
-        [...shown].map(([pool, members]) => (
-          <PoolPanel
-            key={pool}
-            pool={pool}
-            state={workers.data?.pools[pool]}
-            workers={members}
-            query={workers}
-            lifetime={lifetime}
-            sort={search.sort}
-            onSort={(sort) => set({ sort })}
-            onOpen={onOpen}
-          />
-        ))
-      )}
+      {shown.size === 0 && <NoMatch query={workers} onShowAll={() => set({ q: "", pool: "" })} />}
+      {[...shown].map(([pool, members]) => (
+        <PoolPanel
+          key={pool}
+          pool={pool}
+          state={workers.data?.pools[pool]}
+          workers={members}
+          query={workers}
+          lifetime={lifetime}
+          sort={search.sort}
+          onSort={(sort) => set({ sort })}
+          onOpen={onOpen}
+        />
+      ))}
       {open && <WorkerDrawer worker={open} onClose={() => set({ worker: undefined })} />}
     </>
+  );
+}
+
+/** NoMatch stands in place of the tables if no worker is shown. */
+function NoMatch({ query, onShowAll }: { query: PanelQuery<WorkersView>; onShowAll: () => void }) {
+  return (
+    <Panel title="Workers" query={query} empty={(d) => d.workers.length === 0 && <NoWorkers />}>
+      {() => (
+        <Empty>
+          <strong>No worker matches.</strong>{" "}
+          <button type="button" className="link" onClick={onShowAll}>
+            Show all workers
+          </button>
+        </Empty>
+      )}
+    </Panel>
   );
 }
 

@@ -23,8 +23,8 @@ export function withAnswers(workers: WorkerState[], answers: Answer[], now: numb
 }
 
 function withAnswer(workers: WorkerState[], { worker, expected, before }: Answer): WorkerState[] {
-  const outdated = workers.some((w) => w.name === worker.name && w.weights.version === before);
-  if (!outdated) return workers;
+  const stale = workers.some((w) => w.name === worker.name && w.weights.version === before);
+  if (!stale) return workers;
   return workers.map((w) => {
     const share = expected[w.name];
     const distribution = share === undefined ? w.distribution : { ...w.distribution, expected: share };

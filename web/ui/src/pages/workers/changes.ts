@@ -15,9 +15,9 @@ export function previewWeight(name: string, weight: number) {
   );
 }
 
-/** removalQuery is the preview of a pool without a worker, with the warnings about it. */
+/** removalQuery is the preview of a pool without a worker, with the warnings about it. Each dialog fetches its own. */
 export const removalQuery = (name: string) =>
-  queryOptions({ queryKey: ["worker-removal", name], queryFn: () => previewWeight(name, 0), staleTime: 0 });
+  queryOptions({ queryKey: ["worker-removal", name], queryFn: () => previewWeight(name, 0), gcTime: 0 });
 
 /** changeWeight changes the weight of a worker, if its override still has a version. */
 async function changeWeight(name: string, version: number, body: { weight: number | null; ttl_s?: number }) {

@@ -2,6 +2,7 @@ import type { WorkerState } from "../../api/schema";
 import { ago, clock, count, millis, percent } from "../../lib/format";
 import type { Column } from "../../ui/DataTable";
 import { Badge, Bar, toneOfWorker } from "../../ui/parts";
+import { DrainButton } from "./Drain";
 import type { Preview } from "./useWeightEdit";
 import { WeightControl } from "./WeightControl";
 import { ageText, breakerText, prefixHit, shareText, type Lifetime } from "./weights";
@@ -65,6 +66,7 @@ export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Co
       cell: (w) => <span className={w.totals.requests.error ? "bad" : undefined}>{count(w.totals.requests.error)}</span>,
       numeric: true,
     },
+    { id: "drain", header: "", label: "Drain", cell: (w) => <DrainButton worker={w} /> },
   ];
 }
 
