@@ -9,7 +9,7 @@ import { Empty, Panel } from "../../ui/Panel";
 import { toast } from "../../ui/Toasts";
 import { DecisionDrawer } from "./DecisionDrawer";
 import { DecisionTable } from "./DecisionTable";
-import { filterOf, matches, type Filter, type FilterName } from "./filter";
+import { conditionsOf, filterOf, matches, type Filter, type FilterName } from "./filter";
 import { Chips, Filters } from "./Filters";
 import { usePause, type Cause } from "./pause";
 import { decisionsQuery, exportDecisions } from "./queries";
@@ -24,7 +24,8 @@ export function DecisionsPage() {
   const navigate = route.useNavigate();
   useTopic("decisions");
   const current = useFeed();
-  const key = JSON.stringify(filterOf(search));
+  const shown = filterOf(search);
+  const key = JSON.stringify(conditionsOf(shown));
   const filter = useMemo(() => JSON.parse(key) as Filter, [key]);
   const pages = useInfiniteQuery(decisionsQuery(filter, current.restarts));
   useFirstEvent(current.rows[0]?.seq, pages.refetch);
@@ -69,8 +70,8 @@ export function DecisionsPage() {
       <PageTitle note="Every request with its tier, its workers and the reasons, newest first. Rejected requests are included.">
         Decisions
       </PageTitle>
-      <Filters filter={filter} rows={rows} onChange={filterBy} />
-      <Chips filter={filter} onChange={filterBy} />
+      <Filters filter={shown} rows={rows} onChange={filterBy} />
+      <Chips filter={shown} onChange={filterBy} />
       <Panel
         title="Requests"
         live

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from "react";
 import type { DecisionView } from "../../api/schema";
 import { classes } from "../tenants/settings";
 import type { SetFilter } from "./DecisionsPage";
-import { filterNames, outcomes, type Filter, type FilterName } from "./filter";
+import { conditionsOf, filterNames, outcomes, type Filter, type FilterName } from "./filter";
 import { distinct } from "./rows";
 
 const labels: Record<FilterName, string> = {
@@ -72,8 +72,8 @@ function SearchField({ value, onChange }: { value: string; onChange: (q: string)
     <input
       type="search"
       aria-label="Search requests"
-      placeholder="id, tenant, model, tier, worker or code"
-      size={34}
+      placeholder="id, tenant, model, tier, worker, code or status"
+      size={42}
       maxLength={100}
       value={text}
       onChange={(e) => setText(e.target.value)}
@@ -172,7 +172,7 @@ export function Chips({ filter, onChange }: Omit<FiltersProps, "rows">) {
     <ul className="chips" aria-label="Filters">
       {set.map((name) => (
         <li key={name} className="chip info">
-          {labels[name]}: <strong>{shown(name, filter[name]!)}</strong>
+          {labels[name]}: <strong>{shown(name, filter)}</strong>
           <button type="button" className="quiet" aria-label={`Remove the filter ${name}`} onClick={() => onChange({ [name]: "" })}>
             ×
           </button>
@@ -189,7 +189,9 @@ export function Chips({ filter, onChange }: Omit<FiltersProps, "rows">) {
   );
 }
 
-function shown(name: FilterName, value: string): string {
+function shown(name: FilterName, filter: Filter): string {
+  const value = filter[name]!;
+  if (name === "q" && conditionsOf(filter).status === value.trim()) return `status ${value.trim()}`;
   if (name !== "since" && name !== "until") return value;
   const t = new Date(value);
   return Number.isNaN(t.getTime()) ? value : t.toLocaleString("en-GB");

@@ -31,6 +31,15 @@ export function filterOf(search: Filter & { id?: string }): Filter {
   return f;
 }
 
+/**
+ * conditionsOf returns the filter in which a search for a status is the condition status: its digits also occur in
+ * ids. If the filter has that condition already, the search remains one for a text.
+ */
+export function conditionsOf(f: Filter): Filter {
+  const { q = "", ...others } = f;
+  return !f.status && /^\s*[1-5]\d\d\s*$/.test(q) ? { ...others, status: q.trim() } : f;
+}
+
 /** matches reports whether a filter selects a record, by the rules of decisions.Filter of the gateway. */
 export function matches(f: Filter, d: DecisionView): boolean {
   return (
