@@ -1,6 +1,7 @@
 import { memo, useEffect, useLayoutEffect, useRef, useState, type MouseEvent } from "react";
 import type { DecisionView } from "../../api/schema";
 import { millis, UNKNOWN } from "../../lib/format";
+import { codedText, reasonText } from "../../lib/reasons";
 import { Badge, type Tone } from "../../ui/parts";
 import type { SetFilter } from "./DecisionsPage";
 import type { FilterName } from "./filter";
@@ -144,12 +145,12 @@ const Row = memo(function Row({ row: d, index, onOpen }: RowProps) {
         <Chain row={d} />
       </td>
       <td>
-        <Value name={reason.filter} value={reason.value} />
+        <Value name={reason.filter} value={reason.value} title={reason.text} />
       </td>
       <td>
         <Badge tone={tones[d.outcome] ?? "err"}>
           <Value name="status" value={String(d.status)} />
-          {d.outcome !== "ok" && <Value name="outcome" value={d.outcome} second />}
+          {d.outcome !== "ok" && <Value name="outcome" value={d.outcome} text={reasonText("outcome", d.outcome)} second />}
         </Badge>
       </td>
       <td className="num">{d.queue_ms > 0 ? millis(d.queue_ms) : UNKNOWN}</td>
@@ -163,7 +164,7 @@ const Row = memo(function Row({ row: d, index, onOpen }: RowProps) {
 
 function chainText(d: DecisionView): string {
   return triesOf(d)
-    .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${t.text}`}`)
+    .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${codedText("attempt", t.text)}`}`)
     .join(" → ");
 }
 
@@ -185,13 +186,22 @@ function Chain({ row: d }: { row: DecisionView }) {
   ));
 }
 
+interface ValueProps {
+  name: FilterName;
+  value: string | undefined;
+  /** What is shown; the value if absent. */
+  text?: string;
+  title?: string;
+  second?: boolean;
+}
+
 // A click on a value filters by it. The keyboard has the same conditions in the form above, so a row is one
 // stop of the Tab key and not eight.
-function Value({ name, value, second }: { name: FilterName; value: string | undefined; second?: boolean }) {
+function Value({ name, value, text = value, title = text, second }: ValueProps) {
   if (!value) return <span className="muted">{UNKNOWN}</span>;
   return (
-    <button type="button" tabIndex={-1} className={second ? "value second" : "value"} data-name={name} data-value={value} title={value}>
-      {name === "outcome" ? value.replace("_", " ") : value}
+    <button type="button" tabIndex={-1} className={second ? "value second" : "value"} data-name={name} data-value={value} title={title}>
+      {text}
     </button>
   );
 }

@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from "react";
 import type { DecisionView } from "../../api/schema";
+import { reasonText, ruleText } from "../../lib/reasons";
 import { classes } from "../tenants/settings";
 import type { SetFilter } from "./DecisionsPage";
 import { conditionsOf, filterNames, outcomes, type Filter, type FilterName } from "./filter";
@@ -31,6 +32,13 @@ const suggested: Partial<Record<FilterName, (d: DecisionView) => string | undefi
   rule: (d) => d.rule,
   code: (d) => d.code,
   status: (d) => String(d.status),
+};
+
+/** Suggestions of these conditions are codes, which have words. */
+const words: Partial<Record<FilterName, (code: string) => string>> = {
+  reason: (code) => reasonText("worker", code),
+  rule: ruleText,
+  code: (code) => reasonText("error", code),
 };
 
 interface FiltersProps {
@@ -92,7 +100,7 @@ function Choice({ name, values, filter, onChange }: ChoiceProps) {
       <option value="">{name === "outcome" ? "all outcomes" : "all classes"}</option>
       {values.map((v) => (
         <option key={v} value={v}>
-          {v.replace("_", " ")}
+          {reasonText("outcome", v)}
         </option>
       ))}
     </select>
@@ -150,7 +158,7 @@ function TextField({ name, value, rows, onChange }: TextFieldProps) {
       />
       <datalist id={`values-${name}`}>
         {list.map((v) => (
-          <option key={v} value={v} />
+          <option key={v} value={v} label={words[name]?.(v)} />
         ))}
       </datalist>
     </label>
@@ -192,6 +200,7 @@ export function Chips({ filter, onChange }: Omit<FiltersProps, "rows">) {
 function shown(name: FilterName, filter: Filter): string {
   const value = filter[name]!;
   if (name === "q" && conditionsOf(filter).status === value.trim()) return `status ${value.trim()}`;
+  if (name === "outcome") return reasonText("outcome", value);
   if (name !== "since" && name !== "until") return value;
   const t = new Date(value);
   return Number.isNaN(t.getTime()) ? value : t.toLocaleString("en-GB");
