@@ -57,13 +57,13 @@ test("the last decisions are replayed under an edited configuration", async ({ p
   await send(20, "Say hello", { maxTokens: 1 });
   await login(page, env.adminKey, "/rules?tab=replay");
   await page.getByRole("button", { name: "Replay", exact: true }).click();
-  await expect(page.locator(".verdict", { hasText: /configuration in force explains/ })).toBeVisible();
+  await expect(page.locator(".verdict", { hasText: /configuration in force reproduces/ })).toBeVisible();
   await page.getByLabel("Compare with an edited configuration").check();
   const draft = page.getByRole("textbox", { name: "Edited configuration" });
   await expect(draft).toHaveValue(/tiers:/);
   await draft.fill(`${await draft.inputValue()}classifier: { default: large }\n`);
   await page.getByRole("button", { name: "Replay", exact: true }).click();
-  await expect(page.getByText(/requests would change tier/)).toBeVisible();
+  await expect(page.getByText(/would get another tier/)).toBeVisible();
   await expect(page.getByRole("row", { name: /small → large/ }).first()).toBeVisible();
 });
 

@@ -67,7 +67,7 @@ function Record({ of: d }: { of: DecisionView }) {
           />
         </section>
       )}
-      {d.tier && (
+      {d.tier && (d.attempts?.length || d.refused_choice) && (
         <p className="small muted">
           A record has the candidates of each selection. It does not have the workers of {d.tier} that were down, drained,
           ejected or in backoff: <Link to="/workers" search={{ pool: d.tier }}>their present state</Link>.
@@ -80,11 +80,11 @@ function Record({ of: d }: { of: DecisionView }) {
 }
 
 function sentenceOf(d: DecisionView): string {
-  const who = `${d.tenant ? `Tenant ${d.tenant}` : "No tenant"}${d.class ? `, class ${d.class}` : ""}`;
+  const caller = `${d.tenant ? `Tenant ${d.tenant}` : "No tenant"}${d.class ? `, class ${d.class}` : ""}`;
   const rule = d.rule ? `${d.rule} (${ruleText(d.rule)})` : UNKNOWN;
   const tier = d.tier ? `${d.requested_model || "no model"} → ${d.tier} by the rule ${rule}` : d.requested_model;
   const worker = d.worker ? `${d.worker} by ${d.policy || "no policy"}${d.reason ? ` (${codedText("worker", d.reason)})` : ""}` : "no worker";
-  return `${[who, tier, worker].filter(Boolean).join("; ")}.`;
+  return `${[caller, tier, worker].filter(Boolean).join("; ")}.`;
 }
 
 interface AttemptProps {
