@@ -19,8 +19,28 @@ export const filterNames = [
 
 export type FilterName = (typeof filterNames)[number];
 
+/** filterLabels are the names of the conditions on the page. */
+export const filterLabels: Record<FilterName, string> = {
+  q: "Search",
+  tenant: "Tenant",
+  tier: "Tier or pool",
+  model: "Model",
+  worker: "Worker",
+  outcome: "Outcome",
+  status: "Status",
+  reason: "Reason",
+  rule: "Rule",
+  code: "Error code",
+  class: "Class",
+  since: "From",
+  until: "Before",
+};
+
 /** Filter selects records that meet every condition. All values are texts, as in the address. */
 export type Filter = Partial<Record<FilterName, string>>;
+
+/** SetFilter changes conditions; an empty text removes one. */
+export type SetFilter = (change: Filter) => void;
 
 export const outcomes = ["ok", "refused", "failed", "truncated", "client_gone"] as const;
 
