@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "react";
 import type { Choice, Excluded, Explanation, RouteExplanation } from "../../api/schema";
 import { plural } from "../../lib/format";
-import { rejectionText } from "../../lib/reasons";
+import { reasonText, rejectionText, ruleText } from "../../lib/reasons";
 import { Badge, type Tone } from "../../ui/parts";
 import { Candidates } from "./Candidates";
 import { DraftReview } from "./DraftReview";
@@ -11,7 +11,9 @@ import { Steps } from "./Steps";
 /** Answer shows an explanation, beside that under a draft if there is one. A new one is scrolled into view. */
 export function Answer({ of: live }: { of: RouteExplanation }) {
   const top = useRef<HTMLDivElement>(null);
-  useEffect(() => top.current?.scrollIntoView({ block: "nearest" }), [live]);
+  useEffect(() => {
+    top.current?.scrollIntoView({ block: "nearest" }); // newer browsers return a promise, which is no cleanup
+  }, [live]);
   return (
     <div>
       <div ref={top} className="answer-top" />
@@ -82,6 +84,7 @@ const outcomes: Record<Explanation["outcome"], { tone: Tone; text: string }> = {
 
 function Verdict({ of: e }: { of: Explanation }) {
   const uses = (e.steps ?? []).flatMap((s) => s.limits ?? []);
+  const reasons = reasonsOf(e);
   const why = e.outcome === "reject" ? rejectionText({ ...e, outcome: "refused", uses }) : undefined;
   return (
     <>
@@ -102,8 +105,16 @@ function Verdict({ of: e }: { of: Explanation }) {
         </p>
       )}
       <p>{e.summary}</p>
+      {reasons && <p className="small muted">{reasons}</p>}
     </>
   );
+}
+
+/** reasonsOf returns the reasons for the tier and the worker in words. */
+function reasonsOf(e: Explanation): string {
+  const tier = e.tier && e.rule && `${e.tier}: ${ruleText(e.rule)}.`;
+  const worker = e.worker && e.reason && `${e.worker}: ${reasonText("worker", e.reason)}.`;
+  return [tier, worker].filter(Boolean).join(" ");
 }
 
 /** choiceOf returns the last selection of a worker. Its policy can be a fallback of the tier's policy. */

@@ -62,7 +62,7 @@ function Header({ names, meaning }: { names: string[]; meaning: ScoreMeaning | u
           </th>
         ))}
         <th scope="col" className="num" title="Tokens of the prompt in the worker's cache">
-          Cached{unit("tokens")}
+          Cached
         </th>
         <th scope="col" className="num" title="Requests in flight on the worker, and its max_inflight">
           In flight
