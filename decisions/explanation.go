@@ -147,7 +147,7 @@ func (e *Explanation) TierDetail() string {
 func (e *Explanation) Sentence(steps []Step) string {
 	last := steps[len(steps)-1]
 	if e.Outcome == WouldReject {
-		return strings.TrimSuffix("refused at "+last.Stage+": "+last.Detail, ".")
+		return strings.TrimSuffix("rejected at "+last.Stage+": "+last.Detail, ".")
 	}
 	text := fmt.Sprintf("%s by %s", e.Tier, e.Rule)
 	switch {

@@ -183,11 +183,11 @@ func TestPastRequestWithoutAWorkerIsExplained(t *testing.T) {
 		}, decisions.WasLeft, decisions.StageRequest, "the client left", 0},
 		"a limit": {func(d *decisions.Decision) {
 			d.Result, d.Status, d.Limit, d.Code = decisions.Refused, 429, "rpm", "rate_limit_exceeded"
-		}, decisions.WouldReject, decisions.StageLimits, "was refused at limits: rate_limit_exceeded", 429},
+		}, decisions.WouldReject, decisions.StageLimits, "was rejected at limits: rate_limit_exceeded", 429},
 		"shed": {func(d *decisions.Decision) { d.Result, d.Status, d.Shed = decisions.Failed, 503, "depth" },
-			decisions.WouldReject, decisions.StageQueue, "was refused at queue: depth", 503},
+			decisions.WouldReject, decisions.StageQueue, "was rejected at queue: depth", 503},
 		"nothing but a status": {func(d *decisions.Decision) { d.Result, d.Status = decisions.Failed, 500 },
-			decisions.WouldReject, decisions.StageQueue, "was refused at queue: answered 500", 500},
+			decisions.WouldReject, decisions.StageQueue, "was rejected at queue: answered 500", 500},
 	} {
 		d := known
 		c.change(&d)

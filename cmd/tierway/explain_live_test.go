@@ -47,7 +47,7 @@ const explained = `{"outcome":"route","summary":"small by default; w0","tier":"s
 func TestExplainCallsTheGateway(t *testing.T) {
 	address, asked := explaining(t, 200,
 		explained+
-			`"draft":{"outcome":"reject","summary":"refused at tier","status":404,"error":"{}"},"changed":["outcome"],"changes":[{"path":"tiers[small]","op":"add","old":"","new":"x","effect":"live"}]}`)
+			`"draft":{"outcome":"reject","summary":"rejected at tier","status":404,"error":"{}"},"changed":["outcome"],"changes":[{"path":"tiers[small]","op":"add","old":"","new":"x","effect":"live"}]}`)
 	dir := t.TempDir()
 	request, draft := filepath.Join(dir, "r.json"), filepath.Join(dir, "d.yaml")
 	for path, text := range map[string]string{request: `{"model":"auto","messages":[]}`,
@@ -90,8 +90,8 @@ func TestExplainExitStatusIsTheOutcome(t *testing.T) {
 	}{
 		{200, explained + `"x":0}`, 0, "route"},
 		{200, `{"outcome":"queue","summary":"it would wait"}`, 0, "queue"},
-		{200, `{"outcome":"reject","summary":"refused at tier","status":404}`, 1, "reject"},
-		{200, `{"outcome":"reject","summary":"was refused at queue","status":503,"code":"overloaded","shed":"depth"}`, 1,
+		{200, `{"outcome":"reject","summary":"rejected at tier","status":404}`, 1, "reject"},
+		{200, `{"outcome":"reject","summary":"was rejected at queue","status":503,"code":"overloaded","shed":"depth"}`, 1,
 			"refused  503 by depth overloaded\n"},
 		{404, `{"detail":"No decision"}`, 2, "No decision"},
 		{413, `{"detail":"too large"}`, 2, "--decision"},

@@ -189,7 +189,7 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 	if err != nil {
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
 		if errors.Is(err, replay.ErrNoWorker) {
-			st.OK, e.Summary = false, "was refused at worker: "+err.Error()
+			st.OK, e.Summary = false, "was rejected at worker: "+err.Error()
 			e.Worker, e.Reason, e.Outcome, e.Code = "", "", decisions.WouldReject, string(openai.CodeNoHealthyWorker)
 		}
 		return st
@@ -230,7 +230,7 @@ func pastSummary(e *decisions.Explanation) string {
 	last := e.Steps[len(e.Steps)-1]
 	switch e.Outcome {
 	case decisions.WouldReject:
-		return fmt.Sprintf("was refused at %s: %s", last.Stage, last.Detail)
+		return fmt.Sprintf("was rejected at %s: %s", last.Stage, last.Detail)
 	case decisions.WouldRoute:
 		return e.Sentence(e.Steps)
 	}

@@ -21,7 +21,7 @@ func TestDraftWithoutAWorkerForAPastRequestRejectsIt(t *testing.T) {
 	if e.Worker != "" || e.Outcome != decisions.WouldReject || e.Code != "no_healthy_worker" || st.OK {
 		t.Errorf("%s, %s, %q; the step is %+v", e.Outcome, e.Code, e.Worker, st)
 	}
-	if got := e.Summary; got != "was refused at worker: no worker of the draft can take the request" {
+	if got := e.Summary; got != "was rejected at worker: no worker of the draft can take the request" {
 		t.Error(got)
 	}
 }

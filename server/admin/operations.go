@@ -154,7 +154,7 @@ func (a *Plane) table() []operation {
 		{id: "replay-route", route: "POST /admin/route/replay", roles: allRoles, errors: deciding,
 			register: handle(a.route.replayRoute), summary: "Repeat the decisions of the last requests under a draft " +
 				"configuration: requests that change tier or worker, and estimates of hit rate, regret and cost. Without a " +
-				"draft: whether the configuration in force explains them"},
+				"draft: whether the configuration in force reproduces them"},
 		{id: "get-config", route: "GET /admin/config", roles: allRoles, register: handle(a.configs.getConfig),
 			summary: "Show the configuration in force, without secrets"},
 		{id: "get-config-file", route: "GET /admin/config/file", roles: allRoles, errors: deciding,

@@ -86,7 +86,7 @@ func (c tierChange) applyTo(e *decisions.Explanation, d *decisions.Decision) {
 	e.Status, e.Code, e.Limit, e.Shed = 0, "", "", ""
 	switch {
 	case c.to == "" && c.unknown == "":
-		e.Outcome, e.Summary, e.Steps = decisions.WouldReject, "refused at tier: "+c.String(), e.Steps[:tier+1]
+		e.Outcome, e.Summary, e.Steps = decisions.WouldReject, "rejected at tier: "+c.String(), e.Steps[:tier+1]
 	case c.to == "":
 		e.Outcome, e.Summary, e.Steps = decisions.Undetermined, c.String(), e.Steps[:tier+1]
 	case len(d.Attempts) == 0: // it ended in the queue

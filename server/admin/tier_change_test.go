@@ -42,7 +42,7 @@ func TestPastRequestIsExplainedUnderADraftWithoutItsTier(t *testing.T) {
 			[]string{"outcome", "tier", "worker"}},
 		"over-a-limit": {func(d *decisions.Decision) {
 			d.Attempts, d.Worker, d.Result, d.Status, d.Limit = nil, "", decisions.Refused, 429, "rpm"
-		}, draftAlias, decisions.WouldReject, "medium", decisions.StageLimits, "was refused at limits: rpm",
+		}, draftAlias, decisions.WouldReject, "medium", decisions.StageLimits, "was rejected at limits: rpm",
 			[]string{"tier"}},
 		"shed-by-the-queue": {func(d *decisions.Decision) {
 			d.Attempts, d.Worker, d.Result, d.Status, d.Shed = nil, "", decisions.Failed, 503, "depth"

@@ -28,6 +28,32 @@ test("the playground names the tier and worker that a real request then gets", a
   await expectAccessible(page);
 });
 
+test("the request and the draft stay when the page is left, and are stored nowhere", async ({ page }) => {
+  await login(page, env.adminKey, "/rules");
+  const pages = page.getByRole("navigation", { name: "Pages" });
+  await page.getByRole("textbox", { name: /^Prompt/ }).fill("A confidential prompt");
+  await page.getByLabel("Compare with an edited configuration").check();
+  const draft = page.getByRole("textbox", { name: "Edited configuration" });
+  await expect(draft).toHaveValue(/tiers:/);
+  await draft.fill(`${await draft.inputValue()}# edited\n`);
+  await pages.getByRole("link", { name: "Workers" }).click();
+  await expect(page.getByRole("heading", { level: 1, name: "Workers" })).toBeVisible();
+  await pages.getByRole("link", { name: "Tiers and rules" }).click();
+  await expect(page.getByRole("textbox", { name: /^Prompt/ })).toHaveValue("A confidential prompt");
+  await expect(draft).toHaveValue(/# edited/);
+  const stored = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, location.href]));
+  expect(stored).not.toContain("confidential");
+});
+
+test("the verdict is in view after Explain", async ({ page }) => {
+  await login(page, env.adminKey, "/rules");
+  await page.setViewportSize({ width: 1280, height: 500 });
+  await explain(page, "Say hello");
+  await page.getByRole("button", { name: /^Explain/ }).scrollIntoViewIfNeeded();
+  await explain(page, "Write a Python function that sorts a list");
+  await expect(answer(page).locator(".verdict")).toBeInViewport();
+});
+
 test("an edited configuration is compared, and nothing is applied", async ({ page }) => {
   const before = (await admin("GET", "/admin/config")).generation;
   await login(page, env.adminKey, "/rules");
@@ -57,13 +83,13 @@ test("the last decisions are replayed under an edited configuration", async ({ p
   await send(20, "Say hello", { maxTokens: 1 });
   await login(page, env.adminKey, "/rules?tab=replay");
   await page.getByRole("button", { name: "Replay", exact: true }).click();
-  await expect(page.locator(".verdict", { hasText: /configuration in force explains/ })).toBeVisible();
+  await expect(page.locator(".verdict", { hasText: /configuration in force reproduces/ })).toBeVisible();
   await page.getByLabel("Compare with an edited configuration").check();
   const draft = page.getByRole("textbox", { name: "Edited configuration" });
   await expect(draft).toHaveValue(/tiers:/);
   await draft.fill(`${await draft.inputValue()}classifier: { default: large }\n`);
   await page.getByRole("button", { name: "Replay", exact: true }).click();
-  await expect(page.getByText(/requests would change tier/)).toBeVisible();
+  await expect(page.getByText(/would get another tier/)).toBeVisible();
   await expect(page.getByRole("row", { name: /small → large/ }).first()).toBeVisible();
 });
 
@@ -108,6 +134,18 @@ test("rejected requests are rows, and filters are in the address", async ({ page
   await expect(page.getByRole("row", { name: /\b200\b/ })).toHaveCount(0);
   await page.getByRole("button", { name: "Remove the filter status" }).click();
   await expect(page.getByRole("row", { name: /\b200\b/ }).first()).toBeVisible();
+});
+
+test("a search for a status does not find ids", async ({ page }) => {
+  await send(1, "hello");
+  await send(1, "hello", { key: "tw-unknown" });
+  await login(page, env.adminKey, "/decisions");
+  await page.getByRole("searchbox", { name: "Search requests" }).fill("401");
+  await expect(page.getByText("status 401")).toBeVisible();
+  await expect(page.getByRole("row", { name: /401/ }).first()).toBeVisible();
+  await expect(page.getByRole("row", { name: /\b200\b/ })).toHaveCount(0);
+  await page.locator("tbody tr").first().getByRole("button").first().click();
+  await expect(page.getByRole("dialog", { name: "Request" })).toContainText("Rejected: the API key is missing, malformed or unknown.");
 });
 
 test("the list pauses under the pointer and offers what is new", async ({ page }) => {

@@ -2,15 +2,16 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Fragment, type ReactNode } from "react";
 import { base } from "../../api/client";
-import type { Attempt, DecisionView } from "../../api/schema";
+import type { Attempt, DecisionView, Excluded } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { count, millis, UNKNOWN } from "../../lib/format";
+import { codedText, reasonText, rejectionText, ruleText } from "../../lib/reasons";
 import { Dialog } from "../../ui/Dialog";
 import { Problem, Skeleton } from "../../ui/Panel";
 import { Badge, CopyButton, Curl } from "../../ui/parts";
 import { Candidates } from "../rules/Candidates";
 import { decisionQuery } from "./queries";
-import { prefixOf, tokensOf, triesOf } from "./rows";
+import { prefixOf, tokensOf, triedBefore, triesOf } from "./rows";
 import { Waterfall } from "./Waterfall";
 
 /** DecisionDrawer shows the whole record of a request. */
@@ -26,11 +27,12 @@ export function DecisionDrawer({ id, onClose }: { id: string; onClose: () => voi
 }
 
 function Record({ of: d }: { of: DecisionView }) {
+  const why = d.outcome === "ok" ? undefined : rejectionText(d);
   return (
     <div className="stack">
       <div className="row">
         <Badge tone={d.outcome === "ok" ? "ok" : d.outcome === "client_gone" ? "off" : "err"}>
-          {d.status} {d.outcome.replace("_", " ")}
+          {d.status} {reasonText("outcome", d.outcome)}
         </Badge>
         {d.code && <code>{d.code}</code>}
         <span className="grow" />
@@ -45,17 +47,31 @@ function Record({ of: d }: { of: DecisionView }) {
         <CopyButton text={d.request_id} label="Copy id" />
         <CopyButton text={JSON.stringify(d, null, 2)} label="Copy JSON" />
       </div>
+      {why && (
+        <p>
+          <strong>{why}</strong>
+        </p>
+      )}
       <p>{sentenceOf(d)}</p>
       {d.cause && <p className="note err cause">{d.cause}</p>}
       <Waterfall of={d} />
       {(d.attempts ?? []).map((a, i) => (
-        <AttemptView key={i} attempt={a} number={i + 1} good={triesOf(d)[i]!.good} />
+        <AttemptView key={i} attempt={a} number={i + 1} good={triesOf(d)[i]!.good} tried={triedBefore(d, i)} />
       ))}
       {d.refused_choice && (
         <section className="stack tight">
           <h3>Last selection, without a worker</h3>
-          <Candidates of={{ candidates: d.refused_choice.candidates, policy: d.refused_choice.policy }} />
+          <Candidates
+            of={{ candidates: d.refused_choice.candidates, policy: d.refused_choice.policy }}
+            others={triedBefore(d, (d.attempts ?? []).length)}
+          />
         </section>
+      )}
+      {d.tier && (d.attempts?.length || d.refused_choice) && (
+        <p className="small muted">
+          A record has the candidates of each selection. It does not have the workers of {d.tier} that were down, drained,
+          ejected or in backoff: <Link to="/workers" search={{ pool: d.tier }}>their present state</Link>.
+        </p>
       )}
       <Facts of={d} />
       <Curl text={adminCurl(base, "GET", `admin/decisions/${encodeURIComponent(d.request_id)}`)} />
@@ -64,13 +80,24 @@ function Record({ of: d }: { of: DecisionView }) {
 }
 
 function sentenceOf(d: DecisionView): string {
-  const who = `${d.tenant ? `Tenant ${d.tenant}` : "No tenant"}${d.class ? `, class ${d.class}` : ""}`;
-  const tier = d.tier ? `${d.requested_model || "no model"} → ${d.tier} by the rule ${d.rule || UNKNOWN}` : d.requested_model;
-  const worker = d.worker ? `${d.worker} by ${d.policy || "no policy"} (${d.reason})` : "no worker";
-  return `${[who, tier, worker].filter(Boolean).join("; ")}.`;
+  const caller = `${d.tenant ? `Tenant ${d.tenant}` : "No tenant"}${d.class ? `, class ${d.class}` : ""}`;
+  const rule = d.rule ? `${d.rule} (${ruleText(d.rule)})` : UNKNOWN;
+  const tier = d.tier ? `${d.requested_model || "no model"} → ${d.tier} by the rule ${rule}` : d.requested_model;
+  const worker = d.worker ? `${d.worker} by ${d.policy || "no policy"}${d.reason ? ` (${codedText("worker", d.reason)})` : ""}` : "no worker";
+  return `${[caller, tier, worker].filter(Boolean).join("; ")}.`;
 }
 
-function AttemptView({ attempt: a, number, good }: { attempt: Attempt; number: number; good: boolean }) {
+interface AttemptProps {
+  attempt: Attempt;
+  number: number;
+  good: boolean;
+  /** Workers that were tried before, and so were no candidates. */
+  tried: Excluded[];
+}
+
+function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
+  const choice = a.choice;
+  const kept = choice?.candidates?.length ?? 0;
   return (
     <section className="stack tight attempt">
       <h3>
@@ -86,10 +113,17 @@ function AttemptView({ attempt: a, number, good }: { attempt: Attempt; number: n
         {a.selection_us ? `, in ${Math.round(a.selection_us)} µs` : ""}; {count(a.predicted_cached_tokens)} cached tokens expected
         {a.usage && a.usage.prompt > 0 && `, ${count(a.usage.cached)} of ${count(a.usage.prompt)} reported`}.
       </p>
-      {a.choice?.candidates?.length ? (
-        <Candidates of={{ candidates: a.choice.candidates, worker: a.worker, policy: a.choice.policy, reason: a.reason }} />
+      {choice && kept > 0 ? (
+        <>
+          <Candidates of={{ candidates: choice.candidates, worker: a.worker, policy: choice.policy, reason: a.reason }} others={tried} />
+          {choice.seen > kept && (
+            <p className="small muted">
+              The record has {count(kept)} of {count(choice.seen)} candidates.
+            </p>
+          )}
+        </>
       ) : (
-        <p className="small">{a.reason}: the only possible worker, or its selection was not recorded.</p>
+        <p className="small">{codedText("worker", a.reason)}. The only possible worker, or its selection was not recorded.</p>
       )}
     </section>
   );
@@ -127,8 +161,9 @@ function factsOf(d: DecisionView): Fact[] {
     ["Requested tier", f.header],
     ["Rule", d.rule && `${d.rule}${d.rule_note ? `; ${d.rule_note}` : ""}`],
     ["Passed over", moves],
-    ["Limit", d.limit],
-    ["Queue", d.shed && `rejected: ${d.shed}`],
+    ["Limit", d.limit && codedText("limit", d.limit)],
+    ["Queue", d.shed && `rejected by ${codedText("shed", d.shed)}`],
+    ["Error", d.code && codedText("error", d.code)],
     ["Tokens", `${tokensOf(d)}${d.max_tokens ? `, max_tokens ${count(d.max_tokens)}` : ""}`],
     ["Cached prefix", prefixOf(d)],
     ["Classifier", classifierOf(d)],

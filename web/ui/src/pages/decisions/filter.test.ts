@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DecisionView } from "../../api/schema";
-import { filterOf, isBefore, matches, type Filter } from "./filter";
+import { conditionsOf, filterOf, isBefore, matches, type Filter } from "./filter";
 
 const record = {
   time: "2026-11-27T12:00:00.123456789Z",
@@ -50,6 +50,14 @@ test("worker and reason must belong to one attempt", () => {
 test("a search ignores case and covers ids, names and all workers", () => {
   for (const q of ["AB1", "acm", "K-1", "AUTO", "7b", "w03", "SMALL"]) expect(selects({ q }), q).toBe(true);
   expect(selects({ q: "prefix" })).toBe(false);
+});
+
+test("a search for a status does not find it in ids", () => {
+  expect(conditionsOf({ q: "429", tenant: "acme" })).toEqual({ status: "429", tenant: "acme" });
+  expect(conditionsOf({ q: " 500 " })).toEqual({ status: "500" });
+  expect(conditionsOf({ q: "429", status: "500" })).toEqual({ q: "429", status: "500" });
+  for (const q of ["42", "4290", "099", "600", "w429", "4 9"]) expect(conditionsOf({ q }), q).toEqual({ q });
+  expect(conditionsOf({ tier: "small" })).toEqual({ tier: "small" });
 });
 
 test("since is part of the period, and until is not, to the nanosecond", () => {

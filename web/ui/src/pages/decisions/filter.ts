@@ -19,8 +19,28 @@ export const filterNames = [
 
 export type FilterName = (typeof filterNames)[number];
 
+/** filterLabels are the names of the conditions on the page. */
+export const filterLabels: Record<FilterName, string> = {
+  q: "Search",
+  tenant: "Tenant",
+  tier: "Tier or pool",
+  model: "Model",
+  worker: "Worker",
+  outcome: "Outcome",
+  status: "Status",
+  reason: "Reason",
+  rule: "Rule",
+  code: "Error code",
+  class: "Class",
+  since: "From",
+  until: "Before",
+};
+
 /** Filter selects records that meet every condition. All values are texts, as in the address. */
 export type Filter = Partial<Record<FilterName, string>>;
+
+/** SetFilter changes conditions; an empty text removes one. */
+export type SetFilter = (change: Filter) => void;
 
 export const outcomes = ["ok", "refused", "failed", "truncated", "client_gone"] as const;
 
@@ -29,6 +49,15 @@ export function filterOf(search: Filter & { id?: string }): Filter {
   const f: Filter = {};
   for (const name of filterNames) if (search[name]) f[name] = search[name];
   return f;
+}
+
+/**
+ * conditionsOf returns the filter in which a search for a status is the condition status: its digits also occur in
+ * ids. If the filter has that condition already, the search remains one for a text.
+ */
+export function conditionsOf(f: Filter): Filter {
+  const { q = "", ...others } = f;
+  return !f.status && /^\s*[1-5]\d\d\s*$/.test(q) ? { ...others, status: q.trim() } : f;
 }
 
 /** matches reports whether a filter selects a record, by the rules of decisions.Filter of the gateway. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DecisionView } from "../../api/schema";
-import { distinct, endOf, merged, newerThan, prefixOf, reasonOf, timeOf, tokensOf, triesOf } from "./rows";
+import { distinct, endOf, merged, newerThan, prefixOf, reasonOf, timeOf, tokensOf, triedBefore, triesOf } from "./rows";
 
 const d = (seq: number, more: object = {}) => ({ seq, outcome: "ok", attempts: [], ...more }) as unknown as DecisionView;
 
@@ -26,9 +26,23 @@ test("the chain of attempts shows each failure", () => {
   expect(chain({ attempts: null })).toEqual([]);
 });
 
-test("a rejected request shows its code instead of a reason", () => {
-  expect(reasonOf(d(1, { reason: "prefix" }))).toEqual({ filter: "reason", value: "prefix" });
-  expect(reasonOf(d(1, { outcome: "refused", code: "rate_limit" }))).toEqual({ filter: "code", value: "rate_limit" });
+test("workers that were tried before are no candidates of a later attempt in the same tier", () => {
+  const choice = (...workers: string[]) => ({ candidates: workers.map((worker) => ({ worker })) });
+  const attempts = [{ worker: "w1", choice: choice("w1", "w2") }, { worker: "w2", choice: choice("w2") }, { worker: "w1", choice: choice("w1") }, { worker: "x", tier: "large" }];
+  const tried = (i: number, more: object = {}) => triedBefore(d(1, { attempts, ...more }), i);
+  expect(tried(0)).toEqual([]);
+  expect(tried(1)).toEqual([{ worker: "w1", why: "tried" }]);
+  expect(tried(2)).toEqual([{ worker: "w2", why: "tried" }]);
+  expect(tried(3)).toEqual([]);
+  expect(tried(4)).toEqual([{ worker: "x", why: "tried" }]);
+});
+
+test("a rejected request shows its code instead of a reason, each in words", () => {
+  expect(reasonOf(d(1, { reason: "prefix" }))).toEqual({ filter: "reason", value: "prefix", text: "prefix" });
+  expect(reasonOf(d(1, { reason: "random" }))).toEqual({ filter: "reason", value: "random", text: "random: drawn at random" });
+  const rejected = d(1, { outcome: "refused", code: "rate_limit_exceeded", limit: "rpm" });
+  expect(reasonOf(rejected)).toMatchObject({ filter: "code", value: "rate_limit_exceeded", text: expect.stringMatching(/^Rejected: .* requests per minute/) });
+  expect(reasonOf(d(1, { outcome: "refused", code: "new" })).text).toBe("new");
 });
 
 test("estimates are marked", () => {

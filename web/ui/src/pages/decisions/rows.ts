@@ -1,5 +1,6 @@
-import type { Attempt, DecisionView } from "../../api/schema";
+import type { Attempt, DecisionView, Excluded } from "../../api/schema";
 import { count, percent, UNKNOWN } from "../../lib/format";
+import { codedText, reasonText, rejectionText } from "../../lib/reasons";
 import { matches, type Filter } from "./filter";
 
 /**
@@ -38,13 +39,30 @@ function tryOf(a: Attempt, outcome: string): Try {
   if (outcome === "ok") return { worker: a.worker, good: true, text: "" };
   if (outcome === "client_gone") return { worker: a.worker, good: false, text: "client left" };
   const status = a.status && a.status >= 400 ? String(a.status) : "";
-  return { worker: a.worker, good: false, text: status || a.error_type || (outcome === "truncated" ? "cut" : outcome) };
+  return { worker: a.worker, good: false, text: status || a.error_type || (outcome === "truncated" ? "cut" : reasonText("outcome", outcome)) };
 }
 
-/** reasonOf returns the reason of the list and the filter that selects it. */
-export function reasonOf(d: DecisionView): { filter: "reason" | "code"; value: string } {
-  if (d.outcome !== "ok" && d.code) return { filter: "code", value: d.code };
-  return { filter: "reason", value: d.reason ?? "" };
+/** triedBefore returns the workers of earlier attempts that the selection of attempt i excluded, if it was in the same tier. */
+export function triedBefore(d: DecisionView, i: number): Excluded[] {
+  const all = d.attempts ?? [];
+  const { tier, choice } = all[i] ?? { tier: all.at(-1)?.tier, choice: d.refused_choice };
+  const candidates = new Set(choice?.candidates?.map((c) => c.worker));
+  const workers = all.slice(0, i).filter((a) => a.tier === tier && !candidates.has(a.worker)).map((a) => a.worker);
+  return [...new Set(workers)].map((worker) => ({ worker, why: "tried" }));
+}
+
+/** ShownReason is the reason of a row: its code, the filter that selects it, and its words. */
+export interface ShownReason {
+  filter: "reason" | "code";
+  value: string;
+  text: string;
+}
+
+/** reasonOf returns the reason for the worker, or the code of the error. */
+export function reasonOf(d: DecisionView): ShownReason {
+  if (d.outcome !== "ok" && d.code) return { filter: "code", value: d.code, text: rejectionText(d) ?? d.code };
+  const value = d.reason ?? "";
+  return { filter: "reason", value, text: codedText("worker", value) };
 }
 
 /** tokensOf shows prompt and output tokens. Without usage, the prompt is an estimate. */

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { DecisionView } from "../../api/schema";
 import { spansOf } from "./spans";
 
-const d = (more: object) => ({ overhead_ms: 1, queue_ms: 0, duration_ms: 100, ...more }) as DecisionView;
+const d = (more: object) => ({ stream: true, overhead_ms: 1, queue_ms: 0, duration_ms: 100, ...more }) as DecisionView;
 const text = (more: object) => spansOf(d(more)).map((s) => `${s.name} ${s.from}–${s.to}`);
 
 test("a request has the phases gateway, queue, wait and answer", () => {
@@ -18,4 +18,9 @@ test("failed attempts and requests without a worker have phases too", () => {
   expect(text({ attempts })).toEqual(["Gateway 0–1", "w1: failed 1–6", "w2: until the first token 6–26"]);
   expect(text({ queue_ms: 50 })).toEqual(["Gateway 0–1", "Queue 1–51"]);
   expect(text({})).toEqual(["Gateway 0–1"]);
+});
+
+test("a whole answer has no time of a first token", () => {
+  const attempts = [{ worker: "w1", at_ms: 1, duration_ms: 60, first_at_ms: 61, end_at_ms: 62 }];
+  expect(text({ stream: undefined, attempts })).toEqual(["Gateway 0–1", "w1: answer 1–62"]);
 });

@@ -23,6 +23,11 @@ export function spansOf(d: DecisionView): Span[] {
       add(`${a.worker}: failed`, "failed", a.at_ms, end);
       continue;
     }
+    if (!d.stream) {
+      // The engine sends the whole answer at once, so the time of its first token is unknown.
+      add(`${a.worker}: answer`, "answer", a.at_ms, end);
+      continue;
+    }
     const first = a.first_at_ms || header;
     add(`${a.worker}: until the first token`, "wait", a.at_ms, first);
     add(`${a.worker}: answer`, "answer", first, end);

@@ -1,45 +1,41 @@
-import type { Classification, Excluded, Explanation, RouteExplanation, Step } from "../../api/schema";
-import { count, millis, plural } from "../../lib/format";
+import { useEffect, useRef } from "react";
+import type { Choice, Excluded, Explanation, RouteExplanation } from "../../api/schema";
+import { plural } from "../../lib/format";
+import { reasonText, rejectionText, ruleText } from "../../lib/reasons";
 import { Badge, type Tone } from "../../ui/parts";
 import { Candidates } from "./Candidates";
+import { DraftReview } from "./DraftReview";
+import { Signals } from "./Signals";
+import { Steps } from "./Steps";
 
-const tones: Record<Explanation["outcome"], Tone> = {
-  route: "ok",
-  queue: "warn",
-  reject: "err",
-  answer: "ok",
-  abandoned: "off",
-  unknown: "off",
-};
-
-/** Answer shows an explanation, beside that under a draft if there is one. */
+/** Answer shows an explanation, beside that under a draft if there is one. A new one is scrolled into view. */
 export function Answer({ of: live }: { of: RouteExplanation }) {
-  if (!live.draft) return <One of={live} />;
-  const changed = live.changed ?? [];
+  const top = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    top.current?.scrollIntoView({ block: "nearest" }); // newer browsers return a promise, which is no cleanup
+  }, [live]);
   return (
     <div>
-      <p className="body padded" role="status">
-        <strong>
-          {changed.length === 0
-            ? "The edited configuration gives the same outcome, tier and worker."
-            : `The edited configuration changes ${changed.join(", ")}.`}
-        </strong>
-      </p>
-      {(live.changes ?? []).length > 0 && (
-        <ul className="body changes">
-          {live.changes!.map((c) => (
-            <li key={c.path + c.op}>
-              <code>{c.path}</code> {c.old ?? "unset"} → {c.new ?? "unset"}
-            </li>
-          ))}
-        </ul>
-      )}
-      {(live.warnings ?? []).map((w) => (
-        <p key={`${w.line} ${w.message}`} className="note warn warning">
-          {w.line > 0 && `Line ${w.line}: `}
-          {w.path} {w.message}
+      <div ref={top} className="answer-top" />
+      {live.draft ? <Comparison of={live} draft={live.draft} /> : <One of={live} />}
+    </div>
+  );
+}
+
+function Comparison({ of: live, draft }: { of: RouteExplanation; draft: Explanation }) {
+  const changed = live.changed ?? [];
+  return (
+    <>
+      <div className="stack body padded">
+        <p role="status">
+          <strong>
+            {changed.length === 0
+              ? "The edited configuration gives the same outcome, tier and worker."
+              : `The edited configuration changes ${changed.join(", ")}.`}
+          </strong>
         </p>
-      ))}
+        <DraftReview of={live} />
+      </div>
       <div className="compare">
         <section aria-label="In force">
           <h2>In force</h2>
@@ -47,18 +43,53 @@ export function Answer({ of: live }: { of: RouteExplanation }) {
         </section>
         <section aria-label="Edited">
           <h2>Edited</h2>
-          <One of={live.draft} />
+          <One of={draft} />
         </section>
       </div>
-    </div>
+    </>
   );
 }
 
 function One({ of: e }: { of: Explanation }) {
+  const choice = choiceOf(e);
   return (
     <div className="stack body padded">
+      <Verdict of={e} />
+      {e.error && <p className="note err">{e.error}</p>}
+      {notesOf(e).map((n) => (
+        <p key={n} className="note">
+          {n}
+        </p>
+      ))}
+      <Steps steps={e.steps ?? []} />
+      {e.classified && <Signals of={e.classified} />}
+      {(e.candidates ?? []).length > 0 && (
+        <Candidates of={{ candidates: e.candidates, worker: e.worker, policy: choice?.policy ?? e.policy, reason: e.reason }} others={othersOf(e)} />
+      )}
+      <p className="muted small">
+        About {plural(e.prompt_tokens_estimate, "prompt token")}, {plural(e.blocks, "block")}. No side effects.
+      </p>
+    </div>
+  );
+}
+
+const outcomes: Record<Explanation["outcome"], { tone: Tone; text: string }> = {
+  route: { tone: "ok", text: "routed" },
+  queue: { tone: "warn", text: "queued" },
+  reject: { tone: "err", text: "rejected" },
+  answer: { tone: "ok", text: "answered" },
+  abandoned: { tone: "off", text: "client left" },
+  unknown: { tone: "off", text: "unknown" },
+};
+
+function Verdict({ of: e }: { of: Explanation }) {
+  const uses = (e.steps ?? []).flatMap((s) => s.limits ?? []);
+  const reasons = reasonsOf(e);
+  const why = e.outcome === "reject" ? rejectionText({ ...e, outcome: "refused", uses }) : undefined;
+  return (
+    <>
       <p className="verdict">
-        <Badge tone={tones[e.outcome]}>{e.outcome}</Badge>
+        <Badge tone={outcomes[e.outcome].tone}>{outcomes[e.outcome].text}</Badge>
         {e.tier && <strong>{e.tier}</strong>}
         {e.worker && (
           <>
@@ -66,22 +97,29 @@ function One({ of: e }: { of: Explanation }) {
           </>
         )}
         {e.status && <code>{e.status}</code>}
+        {e.code && <code>{e.code}</code>}
       </p>
-      <p>{e.summary}</p>
-      {e.error && <p className="note err">{e.error}</p>}
-      {notesOf(e).map((n) => (
-        <p key={n} className="note">
-          {n}
+      {why && (
+        <p>
+          <strong>{why}</strong>
         </p>
-      ))}
-      <Ladder steps={e.steps ?? []} />
-      {e.classified && <Signals of={e.classified} />}
-      {(e.candidates ?? []).length > 0 && <Candidates of={e} others={othersOf(e)} />}
-      <p className="muted small">
-        About {plural(e.prompt_tokens_estimate, "prompt token")}, {plural(e.blocks, "block")}. No side effects.
-      </p>
-    </div>
+      )}
+      <p>{e.summary}</p>
+      {reasons && <p className="small muted">{reasons}</p>}
+    </>
   );
+}
+
+/** reasonsOf returns the reasons for the tier and the worker in words. */
+function reasonsOf(e: Explanation): string {
+  const tier = e.tier && e.rule && `${e.tier}: ${ruleText(e.rule)}.`;
+  const worker = e.worker && e.reason && `${e.worker}: ${reasonText("worker", e.reason)}.`;
+  return [tier, worker].filter(Boolean).join(" ");
+}
+
+/** choiceOf returns the last selection of a worker. Its policy can be a fallback of the tier's policy. */
+function choiceOf(e: Explanation): Choice | undefined {
+  return (e.steps ?? []).findLast((s) => s.worker?.choice)?.worker?.choice;
 }
 
 /** othersOf returns the workers that were no candidates. */
@@ -93,84 +131,4 @@ function othersOf(e: Explanation): Excluded[] {
 function notesOf(e: Explanation): string[] {
   const said = new Set((e.steps ?? []).map((s) => s.detail));
   return [...(e.notes ?? []), ...(e.note ? [e.note] : [])].filter((n) => !said.has(n));
-}
-
-const stages: Record<Step["stage"], string> = {
-  auth: "Tenant and key",
-  request: "Request",
-  tier: "Tier",
-  limits: "Limits",
-  queue: "Queue",
-  worker: "Worker",
-};
-
-function Ladder({ steps }: { steps: Step[] }) {
-  return (
-    <ol className="ladder">
-      {steps.map((s, i) => (
-        <li key={i}>
-          <Badge tone={s.ok ? "ok" : "err"}>{stages[s.stage]}</Badge>
-          <span>
-            {s.detail}
-            <Detail of={s} />
-          </span>
-        </li>
-      ))}
-    </ol>
-  );
-}
-
-/** Detail shows what a step has besides its sentence. */
-function Detail({ of: s }: { of: Step }) {
-  const lines = [
-    ...(s.tier?.moves ?? []).map((m) => `${m.tier} was passed over${m.why ? `: ${m.why}` : ""}`),
-    ...(s.limits ?? []).map((l) => `${l.scope} ${l.limit}: ${count(l.used)} of ${count(l.room)} used${l.would_use ? `, this request ${count(l.would_use)}` : ""}`),
-    ...(s.queue?.would === "wait" ? [`estimated wait ${millis(s.queue.estimated_wait_ms)}, up to ${count(s.queue.ahead)} requests ahead`] : []),
-  ];
-  return lines.map((text) => (
-    <small key={text} className="muted detail">
-      {text}
-    </small>
-  ));
-}
-
-/** Signals are the values that the classifier compared, in its order. */
-function Signals({ of: c }: { of: Classification }) {
-  return (
-    <details>
-      <summary>
-        Classifier: {c.tier} by the rule {c.rule}
-      </summary>
-      <div className="table">
-        <table aria-label="Signals of the classifier">
-          <thead>
-            <tr>
-              <th scope="col">Rule</th>
-              <th scope="col" className="num">
-                Value
-              </th>
-              <th scope="col" className="num">
-                Threshold
-              </th>
-              <th scope="col">Selects</th>
-              <th scope="col">Matched</th>
-            </tr>
-          </thead>
-          <tbody>
-            {(c.signals ?? []).map((s, i) => (
-              <tr key={`${s.rule}-${i}`}>
-                <td>{s.rule}</td>
-                <td className="num">{count(s.value)}</td>
-                <td className="num">{s.threshold === undefined ? "" : count(s.threshold)}</td>
-                <td>{s.tier ?? <span className="muted">nothing</span>}</td>
-                <td className="wrap">
-                  {(s.matched ?? []).join(", ")} {s.not_counted}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </details>
-  );
 }

@@ -71,18 +71,26 @@ export function Playground({ decision, form, onForm, draft, onDraft }: Playgroun
         </form>
       </section>
       <section className="panel" aria-label="Explanation" aria-live="polite">
-        {answer ? (
-          <div className={ask.isPending || error ? "stale" : undefined}>
-            <Answer of={answer} />
-          </div>
-        ) : (
-          <Empty>
-            <strong>No explanation yet.</strong> Write a prompt, or paste a JSON body or a curl command, then press Explain. The
-            gateway decides as for a real request, and sends nothing.
-          </Empty>
-        )}
+        <Result answer={answer} stale={ask.isPending || error !== null} />
       </section>
     </div>
+  );
+}
+
+/** Result is the last explanation; stale dims it while it is not that of the form. */
+function Result({ answer, stale }: { answer: RouteExplanation | undefined; stale: boolean }) {
+  if (answer) {
+    return (
+      <div className={stale ? "stale" : undefined}>
+        <Answer of={answer} />
+      </div>
+    );
+  }
+  return (
+    <Empty>
+      <strong>No explanation yet.</strong> Write a prompt, or paste a JSON body or a curl command, then press Explain. The
+      gateway decides as for a real request, and sends nothing.
+    </Empty>
   );
 }
 

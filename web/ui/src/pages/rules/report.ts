@@ -1,7 +1,8 @@
 import type { ReplayAnswer } from "../../api/schema";
-import { plural } from "../../lib/format";
+import { count, plural } from "../../lib/format";
+import { reasonText } from "../../lib/reasons";
 
-/** Matrix has the number of requests by recorded tier (rows) and tier under the draft (columns). "" is a refusal. */
+/** Matrix has the number of requests by recorded tier (rows) and tier under the draft (columns). "" is a rejection. */
 export interface Matrix {
   from: string[];
   to: string[];
@@ -21,6 +22,29 @@ export function matrixOf(r: Pick<ReplayAnswer, "tiers" | "changed_tier">): Matri
   };
 }
 
+/** reproducedText states how many recorded decisions the configuration in force reproduces. */
+export function reproducedText(r: ReplayAnswer): string {
+  const [tiers, workers] = [r.tiers_reproduced, r.reproduced];
+  if (tiers.n === tiers.of && workers.n === workers.of) return "The configuration in force reproduces all these decisions.";
+  const part = (p: { n: number; of: number }) => `${count(p.n)} of ${count(p.of)}`;
+  return `The configuration in force reproduces the tier of ${part(tiers)} requests and the worker of ${part(workers)} selections.`;
+}
+
+/** summaryOf returns the result of a replay in one sentence. A request with another tier also has another worker. */
+export function summaryOf(r: ReplayAnswer, drafted: boolean): string {
+  if (r.n === 0) return `None of ${plural(r.records, "record")} can be decided again.`;
+  if (!drafted) return reproducedText(r);
+  const moved = (to: (tier: string) => boolean) => r.changed_tier.reduce((sum, m) => sum + (to(m.to) ? m.n : 0), 0);
+  const all: [number, string][] = [
+    [moved((tier) => tier !== ""), "would get another tier, and with it another worker"],
+    [moved((tier) => tier === ""), "would be rejected"],
+    [r.changed_worker, "would get another worker in the same tier"],
+  ];
+  const changes = all.filter(([n]) => n > 0).map(([n, text]) => `${count(n)} ${text}`);
+  if (changes.length === 0) return `None of ${plural(r.n, "request")} would get another tier or worker.`;
+  return `Of ${plural(r.n, "request")}, ${changes.join("; ")}.`;
+}
+
 /** limitsOf says what the records lack, and how the replay decided without it. */
 export function limitsOf(r: ReplayAnswer): string[] {
   const u = r.unknown;
@@ -36,5 +60,5 @@ export function limitsOf(r: ReplayAnswer): string[] {
     texts.push(`Keyword groups that no record has: ${r.keyword_groups_not_recorded.join(", ")}. They match nothing here.`);
   }
   if (r.config_generations > 1) texts.push(`${r.config_generations} configurations made these records.`);
-  return [...r.skipped.map((s) => `${plural(s.n, "record")} left out: ${s.name}.`), ...texts];
+  return [...r.skipped.map((s) => `${plural(s.n, "record")} left out: ${reasonText("skip", s.name)}.`), ...texts];
 }

@@ -1,5 +1,6 @@
 import type { ExplainOrder } from "../../api/schema";
 import { shellQuote } from "../../lib/curl";
+import { shellWords } from "./shellWords";
 
 /** Form is the request of the playground. body is the whole body as JSON text; if it is set, the other parts of the body are ignored. */
 export interface Form {
@@ -65,49 +66,6 @@ function pretty(text: string): string {
   }
 }
 
-/** words splits a shell command into words. It knows quotes, escapes, $'…' and continued lines. */
-export function words(command: string): string[] {
-  const out: string[] = [];
-  let word: string | undefined;
-  let i = 0;
-  const add = (s: string) => (word = (word ?? "") + s);
-  while (i < command.length) {
-    const c = command[i]!;
-    if (c === "'" || (c === "$" && command[i + 1] === "'")) {
-      const escapes = c === "$";
-      const from = i + (escapes ? 2 : 1);
-      let end = from;
-      while (end < command.length && (command[end] !== "'" || (escapes && command[end - 1] === "\\"))) end++;
-      if (end >= command.length) throw new Error("A quote ' is not closed.");
-      const raw = command.slice(from, end);
-      add(escapes ? raw.replaceAll(/\\([nt'"\\])/g, (_, e: string) => ({ n: "\n", t: "\t" })[e] ?? e) : raw);
-      i = end + 1;
-    } else if (c === '"') {
-      let end = i + 1;
-      let part = "";
-      while (end < command.length && command[end] !== '"') {
-        if (command[end] === "\\" && /["\\$`]/.test(command[end + 1] ?? "")) end++;
-        part += command[end++];
-      }
-      if (end >= command.length) throw new Error('A quote " is not closed.');
-      add(part);
-      i = end + 1;
-    } else if (c === "\\") {
-      if (command[i + 1] !== "\n") add(command[i + 1] ?? "");
-      i += 2;
-    } else if (/\s/.test(c)) {
-      if (word !== undefined) out.push(word);
-      word = undefined;
-      i++;
-    } else {
-      add(c);
-      i++;
-    }
-  }
-  if (word !== undefined) out.push(word);
-  return out;
-}
-
 const dataFlags = new Set(["-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--json"]);
 const valueFlags = new Set(["-X", "--request", "-u", "--user", "-o", "--output", "-m", "--max-time", "-A", "--user-agent"]);
 
@@ -115,7 +73,7 @@ function parseCurl(command: string): Pasted {
   const form: Partial<Form> = {};
   const notes: string[] = [];
   const headers: string[] = [];
-  const all = words(command);
+  const all = shellWords(command);
   for (let i = 1; i < all.length; i++) {
     const word = all[i]!;
     if (dataFlags.has(word)) {
