@@ -1,11 +1,14 @@
-import { createHashHistory, createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { createHashHistory, createRootRoute, createRoute, createRouter } from "@tanstack/react-router";
 import { parseSearch, picked, stringifySearch } from "./lib/search";
 import { AuditPage } from "./pages/audit/AuditPage";
 import { ClientsPage } from "./pages/clients/ClientsPage";
+import { ConfigPage } from "./pages/config/ConfigPage";
 import { DecisionsPage } from "./pages/decisions/DecisionsPage";
 import { filterNames } from "./pages/decisions/filter";
 import { LoginPage } from "./pages/LoginPage";
+import { MetricsPage } from "./pages/metrics/MetricsPage";
 import { OverviewPage } from "./pages/overview/OverviewPage";
+import { RulesPage } from "./pages/rules/RulesPage";
 import { TenantsPage } from "./pages/tenants/TenantsPage";
 import { WorkersPage } from "./pages/workers/WorkersPage";
 import { NotFound, Root, Shell } from "./shell/Shell";
@@ -40,7 +43,7 @@ const workers = createRoute({
 const rules = createRoute({
   getParentRoute: () => shell,
   path: "/rules",
-  component: lazyRouteComponent(() => import("./pages/rules/RulesPage"), "RulesPage"),
+  component: RulesPage,
   validateSearch: picked("tab", "decision", "path", "model", "max_tokens", "tenant", "tier", "class", "headers"),
 });
 
@@ -54,14 +57,14 @@ const decisions = createRoute({
 const metrics = createRoute({
   getParentRoute: () => shell,
   path: "/metrics",
-  component: lazyRouteComponent(() => import("./pages/metrics/MetricsPage"), "MetricsPage"),
+  component: MetricsPage,
   validateSearch: picked("range", "view"),
 });
 
 const config = createRoute({
   getParentRoute: () => shell,
   path: "/config",
-  component: lazyRouteComponent(() => import("./pages/config/ConfigPage"), "ConfigPage"),
+  component: ConfigPage,
   validateSearch: picked("tab", "q"),
 });
 

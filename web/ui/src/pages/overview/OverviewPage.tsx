@@ -1,18 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
 import { overviewQuery } from "../../api/queries";
 import { PageTitle } from "../../shell/Shell";
-import { Empty, Panel, Skeleton } from "../../ui/Panel";
+import { Empty, Panel } from "../../ui/Panel";
 import { Attention } from "./Attention";
 import { Checklist } from "./Checklist";
 import { Gateway } from "./Gateway";
+import { RecentCharts } from "./RecentCharts";
 import { recentQuery } from "./recent";
 import { Tiers } from "./Tiers";
 import "./overview.css";
-
-// The page is complete before the library of the charts is loaded.
-const RecentCharts = lazy(() => import("./RecentCharts"));
 
 /** OverviewPage shows whether the gateway works, and what needs attention. */
 export function OverviewPage() {
@@ -32,11 +29,7 @@ export function OverviewPage() {
         {(o) => <Tiers tiers={o.tiers} recent={recent.data} />}
       </Panel>
       <Panel title="Last 5 minutes" query={recent} actions={<Link to="/metrics">All metrics</Link>}>
-        {(r) => (
-          <Suspense fallback={<Skeleton />}>
-            <RecentCharts recent={r} />
-          </Suspense>
-        )}
+        {(r) => <RecentCharts recent={r} />}
       </Panel>
     </>
   );

@@ -10,7 +10,7 @@ const charts: ChartOf[] = [
 ];
 
 /** RecentCharts shows the rates and latencies of the last five minutes. */
-export default function RecentCharts({ recent }: { recent: Recent }) {
+export function RecentCharts({ recent }: { recent: Recent }) {
   const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(recent, c) })), [recent]);
   return (
     <div className="charts">
