@@ -35,7 +35,7 @@ export function Lines({ text, marked }: { text: string; marked: number[] }) {
     void first.current?.scrollIntoView({ block: "center" });
   }, [line]);
   return (
-    <ol className="lines mono" tabIndex={0} aria-label="Text with line numbers">
+    <ol className="numbered mono" tabIndex={0} aria-label="Text with line numbers">
       {text.split("\n").map((t, i) => (
         <li
           key={i}
