@@ -68,7 +68,7 @@ func (w *WorkerStep) Detail(e *Explanation) string {
 	if e.Worker != "" {
 		where = e.Worker + ": " + e.Reason
 	}
-	return fmt.Sprintf("%s by %s, of %d candidates, %d others", where, policyOf(e.Policy, w.Choice), n, len(w.Others))
+	return fmt.Sprintf("%s by %s, candidates: %d, excluded: %d", where, policyOf(e.Policy, w.Choice), n, len(w.Others))
 }
 
 // policyOf returns the policy that made the choice, with its rule. configured is the policy of the tier or pool.

@@ -197,7 +197,7 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp,
 		decided.Candidates
 	st.Worker.Redecided, st.Worker.Choice = again, decided
-	st.Detail = fmt.Sprintf("%s: %s, of %d candidates", again.Worker, again.Reason, len(decided.Candidates))
+	st.Detail = fmt.Sprintf("%s: %s, candidates: %d", again.Worker, again.Reason, len(decided.Candidates))
 	if !again.Agrees {
 		st.Detail += "; the request used " + a.Worker + ": " + a.Reason
 	}

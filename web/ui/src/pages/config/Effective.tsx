@@ -53,11 +53,20 @@ function Tree({ config, q, onlySet }: { config: ConfigView; q: string; onlySet: 
     );
   }
   return (
-    <ul className="tree">
-      {shown.map((n) => (
-        <Branch key={n.path} node={n} origins={origins} open={q !== "" || onlySet} />
-      ))}
-    </ul>
+    <>
+      <p className="muted">
+        The default tier and the thresholds of the classifier are on{" "}
+        <Link to="/rules" search={{ tab: "rules" }}>
+          Tiers and rules
+        </Link>
+        .
+      </p>
+      <ul className="tree">
+        {shown.map((n) => (
+          <Branch key={n.path} node={n} origins={origins} open={q !== "" || onlySet} />
+        ))}
+      </ul>
+    </>
   );
 }
 

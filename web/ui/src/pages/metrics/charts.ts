@@ -16,7 +16,7 @@ export interface ChartOf {
 }
 
 const cores = (v: number | null) => (v === null ? "–" : v.toFixed(2));
-const breaker = (v: number | null) => (v === null ? "–" : (["closed", "half open", "open"][Math.round(v)] ?? "–"));
+const breaker = (v: number | null) => (v === null ? "–" : (["closed", "half open", "open"][v] ?? ""));
 
 /** charts are the charts of the page in their order. */
 export const charts: ChartOf[] = [
