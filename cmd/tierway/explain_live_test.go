@@ -92,7 +92,7 @@ func TestExplainExitStatusIsTheOutcome(t *testing.T) {
 		{200, `{"outcome":"queue","summary":"it would wait"}`, 0, "queue"},
 		{200, `{"outcome":"reject","summary":"rejected at tier","status":404}`, 1, "reject"},
 		{200, `{"outcome":"reject","summary":"was rejected at queue","status":503,"code":"overloaded","shed":"depth"}`, 1,
-			"refused  503 by depth overloaded\n"},
+			"rejected  503 by depth overloaded\n"},
 		{404, `{"detail":"No decision"}`, 2, "No decision"},
 		{413, `{"detail":"too large"}`, 2, "--decision"},
 	} {

@@ -47,7 +47,7 @@ func printLadder(w io.Writer, e *decisions.Explanation) error {
 		case e.Outcome == decisions.Undetermined:
 			mark = "unknown"
 		default:
-			mark = "refused"
+			mark = "rejected"
 		}
 		fmt.Fprintf(t, "%s\t%s: %s\n", st.Stage, mark, plain(st.Detail))
 		printTier(line, st.Tier)
@@ -60,14 +60,14 @@ func printLadder(w io.Writer, e *decisions.Explanation) error {
 		fmt.Fprintf(t, "note\t%s\n", plain(n))
 	}
 	if e.Status != 0 {
-		fmt.Fprintf(t, "refused\t%s\n", plain(refusalText(e)))
+		fmt.Fprintf(t, "rejected\t%s\n", plain(rejectionText(e)))
 	}
 	return t.Flush()
 }
 
-// refusalText returns the response to a rejected request: its status, the limit or queue bound
+// rejectionText returns the response to a rejected request: its status, the limit or queue bound
 // that applied, and the body; a past request has only the error code.
-func refusalText(e *decisions.Explanation) string {
+func rejectionText(e *decisions.Explanation) string {
 	text := fmt.Sprint(e.Status)
 	for _, by := range []string{e.Limit, e.Shed} {
 		if by != "" {
