@@ -64,5 +64,5 @@ test("the overview notes drains and weights of 0, and links to rejected requests
   await expect(notes).toHaveCount(0);
   await page.getByRole("link", { name: /^rejected/ }).click();
   await expect(page.getByRole("heading", { level: 1, name: "Decisions" })).toBeVisible();
-  await expect(page.getByRole("combobox", { name: "Outcome" })).toHaveValue("refused");
+  await expect(page.getByRole("combobox", { name: "Result" })).toHaveValue("refused");
 });

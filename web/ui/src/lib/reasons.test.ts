@@ -53,7 +53,7 @@ test("a rejection names the limit, with its amount if that is known", () => {
   expect(rejectionText({ ...r, uses })).toBe("Rejected: the key reached 12 requests per minute.");
   expect(rejectionText({ ...r, uses: uses.slice(0, 1) })).toBe("Rejected: the tenant reached 29 requests per minute.");
   expect(rejectionText({ ...r, limit: "day_money", uses: [{ scope: "tenant", limit: "day_money", used: 2, room: 2.5 }] })).toBe(
-    "Rejected: the tenant reached 2.50 spend per UTC day.",
+    "Rejected: the tenant reached 2.50 units of money per UTC day.",
   );
   expect(rejectionText({ ...r, limit: "token_burst" })).toMatch(/^Rejected: the request alone exceeds/);
 });

@@ -9,7 +9,7 @@ const texts = {
     refused: "rejected",
     failed: "failed",
     truncated: "truncated",
-    client_gone: "client left",
+    client_gone: "client disconnected",
   },
   /** Reason for the worker. */
   worker: {
@@ -72,7 +72,7 @@ const texts = {
     group: "a group with a lower priority number has a usable worker",
     saturated: "the engine's metrics show saturation",
     region: "a worker of a nearer region takes requests",
-    slow_start: "in slow start, and has its share",
+    slow_start: "in slow start, and already has its reduced share",
   },
   /** Why the queue rejected a request. */
   shed: {
@@ -80,7 +80,7 @@ const texts = {
     bytes: "the waiting bodies fill the queue",
     wait: "the wait limit, or the client's timeout, was reached",
     deadline: "the wait would exceed its limit, or the client's timeout",
-    displaced: "the queue is full, and another request took the place",
+    displaced: "another request displaced it from the full queue",
     engine: "no worker of the pool came up in time",
   },
   /** Limit of a tenant or key, as a noun after an amount. */
@@ -92,8 +92,8 @@ const texts = {
     concurrent: "requests in flight",
     day_tokens: "tokens per UTC day",
     month_tokens: "tokens per UTC month",
-    day_money: "spend per UTC day",
-    month_money: "spend per UTC month",
+    day_money: "units of money per UTC day",
+    month_money: "units of money per UTC month",
   },
   /** Why an attempt failed, if the worker sent no status. */
   attempt: {
@@ -102,7 +102,7 @@ const texts = {
     timeout: "no data for longer than the timeout",
     cut: "the connection broke off",
     protocol: "the answer violates the protocol",
-    client_gone: "the client left",
+    client_gone: "the client disconnected",
     shutdown: "the gateway shut down",
   },
   /** Code of a returned error. */
@@ -147,7 +147,7 @@ const texts = {
   },
   /** Why a replay leaves out a record. */
   skip: {
-    not_routed: "no tier is needed, or the client left before one was selected",
+    not_routed: "no tier is needed, or the client disconnected before one was selected",
     refused_before_tier: "rejected or failed before a tier was selected",
     keywords_not_recorded: "the tier depends on keyword groups that the edited configuration adds or changes",
     tier_not_reproduced: "the configuration in force does not reproduce the tier, and the edited one changes it",

@@ -10,8 +10,9 @@ import { Dialog } from "../../ui/Dialog";
 import { Problem, Skeleton } from "../../ui/Panel";
 import { Badge, CopyButton, Curl } from "../../ui/parts";
 import { Candidates } from "../rules/Candidates";
-import { decisionQuery } from "./queries";
-import { prefixOf, tokensOf, triedBefore, triesOf } from "./rows";
+import { limitUsesOf } from "./limitUses";
+import { decisionQuery, tenantQuery } from "./queries";
+import { prefixOf, tokensOf, toneOf, triedBefore, triesOf } from "./rows";
 import { Waterfall } from "./Waterfall";
 
 /** DecisionDrawer shows the whole record of a request. */
@@ -27,11 +28,13 @@ export function DecisionDrawer({ id, onClose }: { id: string; onClose: () => voi
 }
 
 function Record({ of: d }: { of: DecisionView }) {
-  const why = d.outcome === "ok" ? undefined : rejectionText(d);
+  const limited = Boolean(d.limit && d.tenant);
+  const tenant = useQuery({ ...tenantQuery(d.tenant ?? ""), enabled: limited });
+  const why = d.outcome === "ok" ? undefined : rejectionText({ ...d, uses: limitUsesOf(d, tenant.data) });
   return (
     <div className="stack">
       <div className="row">
-        <Badge tone={d.outcome === "ok" ? "ok" : d.outcome === "client_gone" ? "off" : "err"}>
+        <Badge tone={toneOf(d.outcome)}>
           {d.status} {reasonText("outcome", d.outcome)}
         </Badge>
         {d.code && <code>{d.code}</code>}
@@ -49,7 +52,12 @@ function Record({ of: d }: { of: DecisionView }) {
       </div>
       {why && (
         <p>
-          <strong>{why}</strong>
+          <strong>{why}</strong>{" "}
+          {limited && (
+            <Link to="/tenants" search={{ tenant: d.tenant }}>
+              Limits of {d.tenant}
+            </Link>
+          )}
         </p>
       )}
       <p>{sentenceOf(d)}</p>
@@ -123,7 +131,7 @@ function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
           )}
         </>
       ) : (
-        <p className="small">{codedText("worker", a.reason)}. The only possible worker, or its selection was not recorded.</p>
+        <p className="small">{codedText("worker", a.reason)}. The record has no candidates: the worker was the only one, or the gateway did not record its selection.</p>
       )}
     </section>
   );
@@ -163,7 +171,7 @@ function factsOf(d: DecisionView): Fact[] {
     ["Passed over", moves],
     ["Limit", d.limit && codedText("limit", d.limit)],
     ["Queue", d.shed && `rejected by ${codedText("shed", d.shed)}`],
-    ["Error", d.code && codedText("error", d.code)],
+    ["Error", d.code && (d.limit ? d.code : codedText("error", d.code))],
     ["Tokens", `${tokensOf(d)}${d.max_tokens ? `, max_tokens ${count(d.max_tokens)}` : ""}`],
     ["Cached prefix", prefixOf(d)],
     ["Classifier", classifierOf(d)],

@@ -2,11 +2,9 @@ import { memo } from "react";
 import type { DecisionView } from "../../api/schema";
 import { millis, UNKNOWN } from "../../lib/format";
 import { codedText, reasonText } from "../../lib/reasons";
-import { Badge, type Tone } from "../../ui/parts";
+import { Badge } from "../../ui/parts";
 import type { FilterName } from "./filter";
-import { endOf, prefixOf, reasonOf, timeOf, tokensOf, triesOf } from "./rows";
-
-const tones: Record<string, Tone> = { ok: "ok", refused: "warn", failed: "err", truncated: "err", client_gone: "off" };
+import { endOf, prefixOf, reasonOf, timeOf, tokensOf, toneOf, triesOf } from "./rows";
 
 interface DecisionRowProps {
   row: DecisionView;
@@ -45,7 +43,7 @@ export const DecisionRow = memo(function DecisionRow({ row: d, index, onOpen }: 
         <Value name={reason.filter} value={reason.value} title={reason.text} />
       </td>
       <td>
-        <Badge tone={tones[d.outcome] ?? "err"}>
+        <Badge tone={toneOf(d.outcome)}>
           <Value name="status" value={String(d.status)} />
           {d.outcome !== "ok" && <Value name="outcome" value={d.outcome} text={reasonText("outcome", d.outcome)} second />}
         </Badge>

@@ -17,7 +17,7 @@ interface DecisionTableProps {
 const columns: { id: string; header: string; numeric?: boolean; title?: string }[] = [
   { id: "time", header: "Ended", title: "Time when the request ended" },
   { id: "tenant", header: "Tenant" },
-  { id: "model", header: "Requested → served" },
+  { id: "model", header: "Requested → tier" },
   { id: "worker", header: "Workers" },
   { id: "reason", header: "Reason" },
   { id: "status", header: "Status" },

@@ -134,7 +134,7 @@ function NoRows({ filtered, kept }: { filtered: boolean; kept: number }) {
       {filtered ? (
         <>
           <strong>No record matches.</strong> Remove a filter; the gateway has {plural(kept, "record")}. Matching requests
-          appear here when they arrive.
+          appear here when they end.
         </>
       ) : (
         <>

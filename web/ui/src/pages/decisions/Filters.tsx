@@ -61,7 +61,7 @@ interface ChoiceProps extends Omit<FiltersProps, "rows"> {
 function Choice({ name, values, filter, onChange }: ChoiceProps) {
   return (
     <select aria-label={filterLabels[name]} value={filter[name] ?? ""} onChange={(e) => onChange({ [name]: e.target.value })}>
-      <option value="">{name === "outcome" ? "all outcomes" : "all classes"}</option>
+      <option value="">{name === "outcome" ? "all results" : "all classes"}</option>
       {values.map((v) => (
         <option key={v} value={v}>
           {reasonText("outcome", v)}

@@ -19,7 +19,7 @@ export function Losses({ feed, since, onReload }: LossesProps) {
     <p className="note warn losses row" role="status">
       <span>
         {dropped > 0 && `The list lacks ${plural(dropped, "record")}: at most 50 per second are sent to a page. `}
-        {missed > 0 && `${plural(missed, "record")} were evicted before this page received them. `}
+        {missed > 0 && `The gateway evicted ${plural(missed, "record")} before this page received ${missed === 1 ? "it" : "them"}. `}
       </span>
       {dropped > 0 && (
         <button type="button" onClick={onReload}>

@@ -10,9 +10,9 @@ interface PauseStateProps {
 
 const texts: [Cause, string][] = [
   ["button", "Paused"],
-  ["record", "Paused while a record is open"],
+  ["record", "Paused: a record is open"],
   ["scroll", "Paused: scrolled down"],
-  ["pointer", "Paused under the pointer"],
+  ["pointer", "Paused: the pointer is on the list"],
 ];
 
 /** PauseState shows why the list does not change, and pauses or resumes it. */

@@ -26,7 +26,7 @@ export const filterLabels: Record<FilterName, string> = {
   tier: "Tier or pool",
   model: "Model",
   worker: "Worker",
-  outcome: "Outcome",
+  outcome: "Result",
   status: "Status",
   reason: "Reason",
   rule: "Rule",

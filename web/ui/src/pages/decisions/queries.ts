@@ -47,3 +47,11 @@ export async function exportDecisions(filter: Filter): Promise<void> {
   for (const [name, value] of Object.entries(filter)) url.searchParams.set(name, value);
   await download(url, "application/x-ndjson", "decisions.jsonl");
 }
+
+/** tenantQuery returns a tenant with its present limits. */
+export function tenantQuery(name: string) {
+  return queryOptions({
+    queryKey: ["tenants", "one", name],
+    queryFn: () => result(api.GET("/admin/tenants/{name}", { params: { path: { name } } })),
+  });
+}

@@ -20,8 +20,8 @@ test("the chain of attempts shows each failure", () => {
   const first = { worker: "w03", status: 503, error: "status 503", error_type: "503" };
   expect(chain({ attempts: [first, { worker: "w07", status: 200 }] })).toEqual(["w03 503", "w07 ✓"]);
   expect(chain({ attempts: [{ worker: "w1", error_type: "connect" }, { worker: "w2" }], outcome: "failed" })).toEqual(["w1 connect", "w2 failed"]);
-  expect(chain({ attempts: [{ worker: "w1", status: 200 }], outcome: "truncated" })).toEqual(["w1 cut"]);
-  expect(chain({ attempts: [{ worker: "w1", status: 200 }], outcome: "client_gone" })).toEqual(["w1 client left"]);
+  expect(chain({ attempts: [{ worker: "w1", status: 200 }], outcome: "truncated" })).toEqual(["w1 truncated"]);
+  expect(chain({ attempts: [{ worker: "w1", status: 200 }], outcome: "client_gone" })).toEqual(["w1 client disconnected"]);
   expect(chain({ attempts: [{ worker: "w1", status: 400 }], outcome: "refused" })).toEqual(["w1 400"]);
   expect(chain({ attempts: null })).toEqual([]);
 });

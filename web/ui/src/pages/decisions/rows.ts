@@ -1,6 +1,7 @@
 import type { Attempt, DecisionView, Excluded } from "../../api/schema";
 import { count, percent, UNKNOWN } from "../../lib/format";
 import { codedText, reasonText, rejectionText } from "../../lib/reasons";
+import type { Tone } from "../../ui/parts";
 import { matches, type Filter } from "./filter";
 
 /**
@@ -37,9 +38,9 @@ export function triesOf(d: DecisionView): Try[] {
 // The end of the request decides about its last attempt: an answer can break off after its header.
 function tryOf(a: Attempt, outcome: string): Try {
   if (outcome === "ok") return { worker: a.worker, good: true, text: "" };
-  if (outcome === "client_gone") return { worker: a.worker, good: false, text: "client left" };
+  if (outcome === "client_gone") return { worker: a.worker, good: false, text: "client disconnected" };
   const status = a.status && a.status >= 400 ? String(a.status) : "";
-  return { worker: a.worker, good: false, text: status || a.error_type || (outcome === "truncated" ? "cut" : reasonText("outcome", outcome)) };
+  return { worker: a.worker, good: false, text: status || a.error_type || reasonText("outcome", outcome) };
 }
 
 /** triedBefore returns the workers of earlier attempts that the selection of attempt i excluded, if it was in the same tier. */
@@ -101,4 +102,11 @@ export function distinct(rows: DecisionView[], value: (d: DecisionView) => strin
     if (v) counts.set(v, (counts.get(v) ?? 0) + 1);
   }
   return [...counts].sort((a, b) => b[1] - a[1]).map(([v]) => v);
+}
+
+const tones: Record<string, Tone> = { ok: "ok", refused: "warn", client_gone: "off" };
+
+/** toneOf returns the tone of a result. */
+export function toneOf(outcome: string): Tone {
+  return tones[outcome] ?? "err";
 }
