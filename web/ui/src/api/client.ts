@@ -23,9 +23,9 @@ export class ApiError extends Error {
   }
 }
 
-// A session expires after 30 minutes without its person. Refetches of an abandoned tab must not
+// A session expires after 30 minutes without input. Refetches of an abandoned tab must not
 // prolong it, so requests without recent input carry this header.
-const personGone = 60_000;
+const inactiveAfter = 60_000;
 let lastInput = Date.now();
 for (const kind of ["pointerdown", "keydown", "wheel"]) {
   addEventListener(kind, () => (lastInput = Date.now()), { passive: true, capture: true });
@@ -41,7 +41,7 @@ export function onSignedOut(f: () => void): () => void {
 
 const session: Middleware = {
   onRequest({ request }) {
-    if (Date.now() - lastInput > personGone) request.headers.set("X-Tierway-Background", "1");
+    if (Date.now() - lastInput > inactiveAfter) request.headers.set("X-Tierway-Background", "1");
     return request;
   },
   onResponse({ response, schemaPath }) {
