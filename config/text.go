@@ -168,7 +168,7 @@ func (r *redactor) searchSection(n *yaml.Node, t reflect.Type) {
 			r.searchValue(value, k, t.Field(k.field).Type)
 		case n.Content[i].Tag == "!!merge":
 			r.searchValue(value, key{}, t)
-		case secretWords[strings.ToLower(name)]:
+		case namesSecret(name):
 			r.hideScalars(value)
 		default:
 			r.searchValue(n.Content[i], key{}, nil)
@@ -237,15 +237,12 @@ func (r *redactor) addSpan(n *yaml.Node, text string, hidden bool) {
 	if from.line >= len(r.lines) {
 		return
 	}
-	rest := string(r.lines[from.line][min(from.column, len(r.lines[from.line])):])
-	quote := map[yaml.Style]string{yaml.DoubleQuotedStyle: `"`, yaml.SingleQuotedStyle: `'`}[n.Style]
-	literal := quote + n.Value + quote
-	if (n.Style == 0 || quote != "") && n.Value != "" && strings.HasPrefix(rest, literal) {
-		to := position{from.line, from.column + len([]rune(literal))}
-		r.spans = append(r.spans, span{from, to, quote + text + quote, hidden})
+	if start, to, found := literalOf(n, r.lines); found {
+		quote := quoteOf(n)
+		r.spans = append(r.spans, span{start, to, quote + text + quote, hidden})
 		return
 	}
-	if !hidden { // shown as it is, but by its form elsewhere
+	if !hidden { // nothing to hide; replacedText still hides secrets by their form
 		return
 	}
 	to, after := position{len(r.lines), 0}, position{from.line, from.column + 1}
@@ -253,6 +250,22 @@ func (r *redactor) addSpan(n *yaml.Node, text string, hidden bool) {
 		to = r.order[at]
 	}
 	r.spans = append(r.spans, span{from, to, "***", true})
+}
+
+// quoteOf returns the quotation mark of a scalar; "" without one.
+func quoteOf(n *yaml.Node) string {
+	return map[yaml.Style]string{yaml.DoubleQuotedStyle: `"`, yaml.SingleQuotedStyle: `'`}[n.Style]
+}
+
+// literalOf returns the place of a scalar, with its quotes, that is written as its value on one line.
+func literalOf(n *yaml.Node, lines [][]rune) (from, to position, found bool) {
+	from = startOf(n)
+	if from.line >= len(lines) || n.Value == "" || n.Style != 0 && quoteOf(n) == "" {
+		return from, to, false
+	}
+	rest := string(lines[from.line][min(from.column, len(lines[from.line])):])
+	literal := quoteOf(n) + n.Value + quoteOf(n)
+	return from, position{from.line, from.column + len([]rune(literal))}, strings.HasPrefix(rest, literal)
 }
 
 // replacedText returns the text with all spans replaced, and the secrets between them hidden by their form.
@@ -314,11 +327,41 @@ var secretForms = []struct {
 	{regexp.MustCompile(`([0-9a-fA-F]{8})[0-9a-fA-F]{56,}`), "${1}…"},
 	{regexp.MustCompile(`\b(tw-|sk-)[A-Za-z0-9_-]{16,}`), "${1}***"},
 	{regexp.MustCompile(`(?i)\b(bearer\s+)[^\s"']+`), "${1}***"},
-	{regexp.MustCompile(`(?i)((?:^|\s)#.*?\b(?:` + secretNames + `)["']?\s*[:=]\s*).+`), "${1}***"},
+	{regexp.MustCompile(`(?i)((?:^|\s)#.*?(?:` + secretNames + `)["']?\s*[:=]\s*).+`), "${1}***"},
+	// Without a colon, a comment such as "the key of the worker" is prose. Only one word is hidden, and only if it
+	// has six characters or more and a digit, as few words of prose have.
+	{regexp.MustCompile(`(?i)((?:^|\s)#.*?(?:` + secretNames + `)["']?(?:\s+is)?\s+)(?:` + longWithDigit + `)`),
+		"${1}***"},
 }
 
-// secretNames are the names of keys with secrets, as alternatives of an expression.
-const secretNames = `sha256|api_?key|key|(?:bearer_|auth_)?token|password|secret|authorization|bearer`
+// secretNames are the names of keys with secrets, as alternatives of an expression. Any prefix belongs to a
+// name, such as db_ in db_password. The plain plural keys is the name of sections.
+const secretNames = `[\w-]*(?:sha256|api_?key|key|token|password|secret|authorization|bearer)|` +
+	`[\w-]*(?:token|password|secret)s|[\w-]+keys`
+
+// longWithDigit matches a word of at least six characters with a digit.
+const longWithDigit = `\d\S{5,}|\S\d\S{4,}|\S{2}\d\S{3,}|\S{3}\d\S{2,}|\S{4}\d\S+|\S{5,}\d\S*`
+
+// secretName matches a name of secretNames.
+var secretName = regexp.MustCompile(`(?i)^(?:` + secretNames + `)$`)
+
+// namesSecret reports whether the value of a key with this name may be a secret. Keys of the file that have no
+// secret, such as max_tokens, are exempt, except for one-word names, which may be misplaced.
+func namesSecret(name string) bool {
+	name = strings.ToLower(name)
+	return secretName.MatchString(name) && (secretWords[name] || !plainKeys[name])
+}
+
+// plainKeys are the names that no section has for a key with a secret.
+var plainKeys = func() map[string]bool { //nolint:gochecknoglobals // a table
+	plain := map[string]bool{}
+	for _, section := range sections {
+		for name := range section.keys {
+			plain[name] = secretKeyNamed(name).name == ""
+		}
+	}
+	return plain
+}()
 
 // redactForms hides the secrets of a text by their form, and returns their number.
 func redactForms(text string) (out string, hidden int) {
@@ -332,8 +375,18 @@ func redactForms(text string) (out string, hidden int) {
 	return text, hidden
 }
 
-// assignment matches a line up to the end of its first key with a secret.
-var assignment = regexp.MustCompile(`(?i)^.*?\b(?:` + secretNames + `|sql|redis|api_key_env)["']?\s*[:=]`)
+// assignment matches a key that may have a secret, up to the end of its colon. The first group is its name.
+var assignment = regexp.MustCompile(`(?i)(` + secretNames + `|\b(?:sql|redis|api_key_env))["']?\s*[:=]`)
+
+// upToSecret returns a line up to the end of its first key with a secret; "" without one.
+func upToSecret(line string) string {
+	for _, m := range assignment.FindAllStringSubmatchIndex(line, -1) {
+		if name := line[m[2]:m[3]]; namesSecret(name) || !secretName.MatchString(name) {
+			return line[:m[1]]
+		}
+	}
+	return ""
+}
 
 // redactLines hides the secrets of a text that is not valid YAML: everything after a key with a secret, up
 // to the next key that is not indented further.
@@ -345,7 +398,7 @@ func redactLines(lines []string) (text string, hidden int) {
 		if masking && looksLikeKey(line) && own <= indent {
 			masking = false
 		}
-		match := assignment.FindString(line)
+		match := upToSecret(line)
 		switch {
 		case masking:
 			out[i] = "***"

@@ -42,6 +42,9 @@ func secretPlaces() []string {
 		"other:\n    nested:\n      deeper: { token: %s }\ngateways: 2\n",
 		"x: [ { sha256: %s } ]\ngateways: 2\n",
 		"policy: { name: random }\npassword: %s\ngateways: 2\n",
+		"db_password: %s\ngateways: 2\n",
+		"client_secret: %s\ngateways: 2\n",
+		"other: { api_keys: [ %s ] }\ngateways: 2\n",
 		"gateways: 2\n---\nauth:\n  keys:\n  - sha256: %s\n",
 	}
 }
@@ -82,6 +85,11 @@ func TestTextHidesSecretsByTheirForm(t *testing.T) {
 	for _, src := range []string{
 		"# redis://:" + secret + "@h:6379\n", "a: b # postgres://u:pa ss\"}" + secret + "@h/d\n",
 		"# password: " + secret + "\n", "gateways: 2 # api_key = " + secret + "\n", "# Bearer " + secret + "\n",
+		"# password " + secret + "\n", "gateways: 2 # the DB_PASSWORD is " + secret + ", as before\n",
+		"# db_password: " + secret + "\n", "# client-secrets = " + secret + "\n",
+		"a: [\ndb_password: " + secret + "\n", "a: [\napi_keys: " + secret + "\n",
+		"a: [\nclient_secret: " + secret + "\n",
+		"a: [\nmax_tokens: 5\nx: { max_tokens: 5, db_password: " + secret + " }\n",
 		"region: http://u:" + secret + "@h\n", "region: tw-adm-" + secret + "\n", "# " + digest + "\n",
 		"a: [\nstore:\n  sql: >-\n    postgres://u:\n    " + secret + "@h\nb: c\n",
 		"a: [\npassword:\n  " + secret + "\nb: c\n", "# password: " + secret + ", token: x\n",
@@ -116,6 +124,21 @@ session_keys: [ "X-Session-ID" ]
 	want := strings.Replace(digests, digestA, digestA[:8]+"…", 1)
 	if shown, hidden := redactText([]byte(digests)); shown != want || hidden != 1 {
 		t.Errorf("%d hidden in %q", hidden, shown)
+	}
+}
+
+// TestTextShowsProse: a comment about a key is no secret, and a broken text shows its other keys.
+func TestTextShowsProse(t *testing.T) {
+	const src = `# the key of the worker; its password is in the vault
+# 40 tokens per second, a token costs 12 units
+a: [
+auth:
+  keys:
+    - { name: team-a, limits: { day_tokens: 5000 } }
+session_keys: [ "X-Session-ID" ]
+`
+	if shown, hidden := redactText([]byte(src)); shown != src || hidden != 0 {
+		t.Errorf("%d hidden in\n%s", hidden, shown)
 	}
 }
 

@@ -47,6 +47,9 @@ var historyPeriods = [...]struct {
 const (
 	// maxHistorySeries bounds the memory of a history to 3 MB: series of 64 workers and 30 tenants.
 	maxHistorySeries = 512
+	// historySetBack is the longest time, in seconds, by which the clock may be set back without a new beginning.
+	// A time service that corrects the clock stays below it.
+	historySetBack = 60
 	// historyPause is the longest gap between samples, in seconds. After a longer gap, counters start again.
 	historyPause = 5
 )
@@ -58,7 +61,8 @@ type History struct {
 	at      int64 // Unix time of the last samples; 0: none
 	series  map[string]*series
 	order   []*series
-	omitted int // last samples that had no room
+	omitted int  // last samples that had no room
+	behind  bool // the clock was set back and has not passed at
 }
 
 // series is the state of one series.
@@ -85,32 +89,57 @@ type openStep struct {
 // NewHistory returns an empty history.
 func NewHistory() *History { return &History{series: map[string]*series{}} }
 
-// Record adds the samples of one moment. Call it once per second; a call within the same second is ignored.
+// Record adds the samples of one moment. Call it once per second; a call within the same second is ignored. If the
+// clock was set back by a minute at most, the samples until its last time are ignored. Beyond that, the history
+// begins again.
 func (h *History) Record(now time.Time, samples []Sample) {
 	at := now.Unix()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if at == h.at {
+	switch {
+	case at == h.at && !h.behind:
 		return
-	}
-	if at < h.at { // the clock was set back
+	case at <= h.at && at >= h.at-historySetBack:
+		h.behind = true
+		h.skip(samples)
+		return
+	case at < h.at:
 		h.series, h.order, h.at = map[string]*series{}, nil, 0
 	}
+	h.behind = false
 	for _, s := range h.order {
 		s.finish(h.at, at)
+	}
+	// Where the samples of a moment ago were complete, a new counter has begun at 0 since then.
+	began := h.at
+	if h.omitted > 0 || at-h.at > historyPause {
+		began = 0
 	}
 	h.at = at
 	h.removeOld(at)
 	h.omitted = 0
 	for i := range samples {
-		if s := h.find(&samples[i]); s != nil {
-			s.add(at, samples[i])
+		s := h.series[keyOf(&samples[i])]
+		if s == nil {
+			if s = h.create(&samples[i], began); s == nil {
+				continue
+			}
+		}
+		s.add(at, samples[i])
+	}
+}
+
+// skip ignores samples, and also the growth of counters until them: their time has its values.
+func (h *History) skip(samples []Sample) {
+	for i := range samples {
+		if s := h.series[keyOf(&samples[i])]; s != nil {
+			s.before = samples[i]
 		}
 	}
 }
 
-// find returns the series of a sample, or nil if there is no room for another one.
-func (h *History) find(v *Sample) *series {
+// keyOf returns the key of the series of a sample.
+func keyOf(v *Sample) string {
 	key := v.Name
 	for _, l := range v.Labels {
 		key += "\x00" + l
@@ -118,23 +147,25 @@ func (h *History) find(v *Sample) *series {
 	if v.Kind == SampleQuantile {
 		key += "\x00" + strconv.FormatFloat(v.Value, 'g', -1, 64)
 	}
-	s := h.series[key]
-	if s != nil {
-		return s
-	}
+	return key
+}
+
+// create adds the series of a sample, or returns nil if there is no room for another one. A counter was 0 at the
+// time began; 0: its value was unknown.
+func (h *History) create(v *Sample, began int64) *series {
 	if len(h.order) >= maxHistorySeries {
 		h.omitted++
 		return nil
 	}
-	s = &series{HistorySeries: HistorySeries{Name: v.Name, Unit: v.Unit, Labels: v.Labels}, kind: v.Kind, bounds: v.Bounds,
-		q: v.Value}
+	s := &series{HistorySeries: HistorySeries{Name: v.Name, Unit: v.Unit, Labels: v.Labels}, kind: v.Kind, seen: began,
+		bounds: v.Bounds, q: v.Value}
 	for i, p := range historyPeriods {
 		s.finished[i] = make([]float32, p.length/p.step)
 		for k := range s.finished[i] {
 			s.finished[i][k] = float32(math.NaN())
 		}
 	}
-	h.series[key], h.order = s, append(h.order, s)
+	h.series[keyOf(v)], h.order = s, append(h.order, s)
 	return s
 }
 
@@ -186,7 +217,7 @@ func (s *series) value(o *openStep) float64 {
 	return o.sum / float64(o.seconds)
 }
 
-// add adds a sample to the open steps. The first sample of a counter has no growth.
+// add adds a sample to the open steps. The first sample of a counter has no growth if the value before is unknown.
 func (s *series) add(at int64, v Sample) {
 	passed, before := at-s.seen, s.before
 	known := s.seen > 0 && passed <= historyPause

@@ -134,11 +134,62 @@ func TestSeriesEndAndAreBounded(t *testing.T) {
 func TestAClockThatIsSetBackBeginsAgain(t *testing.T) {
 	h := NewHistory()
 	h.Record(at(100), []Sample{{Name: "n", Kind: SampleLast, Value: 1}})
-	h.Record(at(50), []Sample{{Name: "n", Kind: SampleLast, Value: 2}})
-	h.Record(at(55), []Sample{{Name: "n", Kind: SampleLast, Value: 3}})
+	h.Record(at(35), []Sample{{Name: "n", Kind: SampleLast, Value: 2}})
+	h.Record(at(40), []Sample{{Name: "n", Kind: SampleLast, Value: 3}})
 	values := valuesOf(t, h.View(time.Minute))
 	if got := values[len(values)-1]; got != 2 {
 		t.Errorf("the last value is %g, want 2", got)
+	}
+}
+
+// TestAClockThatIsSetBackBrieflyKeepsTheHistory, and no rate contains the repeated time.
+func TestAClockThatIsSetBackBrieflyKeepsTheHistory(t *testing.T) {
+	for _, back := range []int64{2, 30, historySetBack} {
+		h, total := NewHistory(), 0.0
+		record := func(second int64) {
+			total += 3
+			h.Record(at(second), []Sample{{Name: "n", Value: total}})
+		}
+		for second := int64(0); second < 100; second++ {
+			record(second)
+		}
+		for second := 99 - back; second < 120; second++ {
+			record(second)
+		}
+		known := 0
+		for _, x := range valuesOf(t, h.View(5*time.Minute)) {
+			if !math.IsNaN(float64(x)) {
+				if known++; x != 3 {
+					t.Errorf("after %d s the rate is %g, want 3", back, x)
+				}
+			}
+		}
+		if known < 23 {
+			t.Errorf("after %d s only %d steps are left", back, known)
+		}
+	}
+}
+
+// TestACounterThatBeginsLaterBeganAtZero: its first growth counts, but not that before the history.
+func TestACounterThatBeginsLaterBeganAtZero(t *testing.T) {
+	h := NewHistory()
+	begin := -at(0).Unix()%5 + 5 // the beginning of a step
+	for i := int64(0); i <= 10; i++ {
+		samples := []Sample{{Name: "old", Value: 1000}, {Name: "gauge", Kind: SampleLast, Value: 7}}
+		if i >= 2 {
+			samples = append(samples, Sample{Name: "new", Value: 20},
+				Sample{Name: "times", Kind: SampleQuantile, Value: 0.5, Bounds: []float64{1, 2}, Buckets: []uint64{0, 4, 0}})
+		}
+		h.Record(at(begin+i), samples)
+	}
+	v := h.View(5 * time.Minute)
+	first := map[string]float32{}
+	for _, s := range v.Series {
+		first[s.Name] = s.Values[len(s.Values)-2]
+	}
+	// The step from 0 to 5 s has the samples of the seconds 1 to 4; new has grown within 3 of its seconds.
+	if want := map[string]float32{"old": 0, "gauge": 7, "new": 20.0 / 3, "times": 1.5}; !maps.Equal(first, want) {
+		t.Errorf("the values are %v, want %v", first, want)
 	}
 }
 

@@ -125,12 +125,18 @@ func (m *Metrics) TenantRefused(tenant, limit string) {
 	}
 }
 
-// TenantRefusals returns the number of requests that limits rejected, by tenant with series of its own. It
-// takes the lock of the counts for a few microseconds, as each request does.
+// TenantRefusals returns the number of requests that limits rejected, by tenant with series of its own. All other
+// tenants are "other", once a limit has rejected one of their requests. It takes the lock of the counts for a few
+// microseconds, as each request does.
 func (m *Metrics) TenantRefusals() map[string]int64 {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()
-	all := make(map[string]int64, len(m.tenants.owners))
+	all := make(map[string]int64, len(m.tenants.owners)+1)
+	for _, n := range m.tenants.other[byLimit] {
+		if n > 0 {
+			all[other] += n
+		}
+	}
 	for one := range m.tenants.owners {
 		for _, n := range one.counts[byLimit] {
 			all[one.name] += n

@@ -82,6 +82,21 @@ func TestBusiestTenantsHaveSeries(t *testing.T) {
 	}
 }
 
+// TestRefusalsOfOtherTenantsAreCounted under "other", also those of a tenant with that name.
+func TestRefusalsOfOtherTenantsAreCounted(t *testing.T) {
+	m := newBusy(1)
+	m.TenantRefused("a", "rpm")
+	if diff := cmp.Diff(map[string]int64{"a": 1}, m.TenantRefusals()); diff != "" {
+		t.Error(diff)
+	}
+	for _, tenant := range []string{"a", "b", "c", "other"} {
+		m.TenantRefused(tenant, "tpm")
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 2, "other": 3}, m.TenantRefusals()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestSimilarTenantsDoNotSwap: a tenant keeps its series until another one is clearly busier.
 func TestSimilarTenantsDoNotSwap(t *testing.T) {
 	m := newBusy(1)

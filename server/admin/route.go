@@ -95,7 +95,7 @@ func (a *routeAPI) draft(text *string) (under *control.Snapshot, review DraftRev
 		return nil, review, nil
 	}
 	base := a.control.Snapshot().Base
-	f, err := base.Draft(config.RestoreDigests([]byte(*text), a.options.Path))
+	f, err := base.Draft(config.RestoreHidden([]byte(*text), a.options.Path))
 	if err != nil {
 		return nil, review, draftRejected(err)
 	}
