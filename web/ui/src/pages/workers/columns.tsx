@@ -129,7 +129,7 @@ function Share({ worker: w, preview, onOpen }: ShareProps) {
         <button
           type="button"
           className="chip info"
-          title={`set by ${o.by} ${ago(o.at)}. Show it, reset it or copy it as YAML.`}
+          title={`set by ${o.by} ${ago(o.at)}. Show it, reset it or keep it in the file.`}
           onClick={() => onOpen(w.name)}
         >
           override, file {w.weights.file}
