@@ -51,6 +51,12 @@ export function changeOf(r: Restore, now: number): { weight: number | null; ttl_
   return left < 1 ? { weight: null } : { weight: r.weight, ttl_s: left };
 }
 
+/** changeTo returns the request that sets a weight. The weight of config.yaml needs no override; a drain stays. */
+export function changeTo(w: Pick<WorkerState, "weights">, weight: number, ttl_s: number | undefined) {
+  if (weight === w.weights.file) return { weight: null };
+  return { weight, ...(ttl_s !== undefined && { ttl_s }) };
+}
+
 /** configuredWeight returns the weight that is set for a worker. A drain hides it, and does not change it. */
 export function configuredWeight(w: Pick<WorkerState, "weights">): number {
   return w.weights.override?.weight ?? w.weights.file;
