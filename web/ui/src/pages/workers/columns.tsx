@@ -50,7 +50,8 @@ export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Co
     },
     {
       id: "hits",
-      header: "Prefix hits",
+      header: <SinceStart>Prefix hits</SinceStart>,
+      title: sinceStart,
       value: (w) => prefixHit(w).share,
       cell: (w) => (
         <>
@@ -61,13 +62,24 @@ export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Co
     },
     {
       id: "errors",
-      header: "Failed",
+      header: <SinceStart>Failed</SinceStart>,
+      title: sinceStart,
       value: (w) => w.totals.requests.error,
-      cell: (w) => <span className={w.totals.requests.error ? "bad" : undefined}>{count(w.totals.requests.error)}</span>,
+      cell: (w) => count(w.totals.requests.error),
       numeric: true,
     },
     { id: "drain", header: "", label: "Drain", cell: (w) => <DrainButton worker={w} /> },
   ];
+}
+
+const sinceStart = "since the start of the gateway";
+
+function SinceStart({ children }: { children: string }) {
+  return (
+    <>
+      {children} <small>in total</small>
+    </>
+  );
 }
 
 function State({ worker: w }: { worker: WorkerState }) {
