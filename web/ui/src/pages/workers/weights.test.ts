@@ -5,8 +5,10 @@ import {
   changeOf,
   changeTo,
   configuredWeight,
+  ignoresWeights,
   prefixHit,
   restoreOf,
+  shareTitle,
   shareText,
   shownPools,
   Throttle,
@@ -87,4 +89,11 @@ test("the weight of the file is no override", () => {
   expect(changeTo(w, 2, 900)).toEqual({ weight: null });
   expect(changeTo(w, 3, 900)).toEqual({ weight: 3, ttl_s: 900 });
   expect(changeTo(w, 0, undefined)).toEqual({ weight: 0 });
+});
+
+test("a policy that ignores weights promises no share, and one of costs a nominal one", () => {
+  expect(["round_robin", "random", "weighted_round_robin", "kv_aware"].map(ignoresWeights)).toEqual([true, true, false, false]);
+  expect(shareTitle("round_robin")).not.toContain("Expected");
+  expect(shareTitle("kv_aware")).toContain("nominal");
+  expect(shareTitle("chwbl")).not.toContain("nominal");
 });
