@@ -141,3 +141,22 @@ test("a tenant is deleted after its name was typed", async ({ page }) => {
   await confirm.getByRole("button", { name: "Delete tenant" }).click();
   await expect.poll(() => status(secret)).toBe(401);
 });
+
+test("a tenant beyond the first page is found and opened by its name", async ({ page }) => {
+  const name = unique("beyond");
+  await admin("POST", "/admin/tenants", { name });
+  await page.route(/\/admin\/tenants\?/, async (route) => {
+    const answer = await route.fetch();
+    const list = await answer.json();
+    const searched = new URL(route.request().url()).searchParams.has("q");
+    if (!searched) list.items = list.items.filter((t: { name: string }) => t.name !== name);
+    await route.fulfill({ response: answer, json: list });
+  });
+  await login(page, env.adminKey, `/tenants?tenant=${name}`);
+  await expect(page.getByRole("dialog", { name })).toBeVisible();
+  await page.getByRole("button", { name: "Close" }).click();
+  await expect(page.getByText("search a name to see others")).toBeVisible();
+  await expect(page.getByRole("button", { name, exact: true })).toHaveCount(0);
+  await page.getByRole("searchbox").fill(name);
+  await expect(page.getByRole("button", { name, exact: true })).toBeVisible();
+});

@@ -1,8 +1,9 @@
 import { useEffect, useId, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { clock } from "../lib/format";
+import { clock, count } from "../lib/format";
 import "./chart.css";
+import { mostStacked, styleOf } from "./colours";
 import { stackedValues, withOthers, type Line } from "./lines";
 
 /** Mark is an event that a chart shows as a vertical line. */
@@ -29,8 +30,6 @@ interface ChartProps {
 
 const height = 170;
 
-/** Colours with a contrast of at least 3 to both backgrounds. Further lines differ by their dashes. */
-const colours = ["#2f7ed8", "#d9650b", "#2e9e57", "#9a5bd0", "#c0392b", "#0f9aa8", "#a07d00", "#d1478d", "#7d8590"];
 const dashes = [
   { canvas: [], legend: "solid" },
   { canvas: [6, 3], legend: "dashed" },
@@ -38,8 +37,10 @@ const dashes = [
   { canvas: [10, 3, 2, 3], legend: "double" },
 ];
 
-const strokeOf = (line: number) => colours[line % colours.length]!;
-const dashOf = (line: number) => dashes[Math.floor(line / colours.length) % dashes.length]!;
+/** Steps of an axis of counts: between 2 and 3 there is nothing to label. */
+const wholeSteps = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8].flatMap((n) => [n, 2 * n, 5 * n]);
+
+const lookOf = (chart: string, l: Line) => l.style ?? styleOf(chart, l.name);
 
 function dataOf(times: number[], lines: Line[], stacked: boolean | undefined): uPlot.AlignedData {
   return [times, ...(stacked ? stackedValues(lines) : lines.map((l) => l.values))];
@@ -78,26 +79,32 @@ function optionsOf(box: HTMLElement, p: ChartProps, now: () => ChartProps): uPlo
   const [text, grid, mark] = [colour(box, "--mut"), colour(box, "--line"), colour(box, "--warn")];
   const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
   // Without a cursor, the legend shows the newest values.
+  const looks = p.lines.map((l) => lookOf(p.title, l));
   const shown = (at: number | null) => at ?? now().times.length - 1;
   return {
     width: Math.max(box.clientWidth, 200),
     height,
     cursor: { sync: { key: p.sync ?? "" }, points: { size: 5 } },
-    legend: { live: true, markers: { dash: (_u, series) => dashOf(series - 1).legend } },
+    legend: { live: true, markers: { dash: (_u, series) => dashes[looks[series - 1]?.dash ?? 0]!.legend } },
     scales: { y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
     axes: [
       { ...axis, values: "{HH}:{mm}" },
-      { ...axis, size: 72, values: (_u, ticks) => ticks.map((v) => p.format(v)) },
+      {
+        ...axis,
+        size: 72,
+        values: (_u, ticks) => ticks.map((v) => p.format(v)),
+        ...(p.format === count && { incrs: wholeSteps }),
+      },
     ],
     series: [
       { value: (_u, _v, _series, at) => timeText(now().times[shown(at)]) },
       ...p.lines.map(
         (l, i): uPlot.Series => ({
           label: l.name,
-          stroke: strokeOf(i),
+          stroke: looks[i]!.colour,
           width: 1.5,
-          dash: dashOf(i).canvas,
-          fill: p.stacked ? `${strokeOf(i)}59` : undefined,
+          dash: dashes[looks[i]!.dash]!.canvas,
+          fill: p.stacked ? `${looks[i]!.colour}59` : undefined,
           spanGaps: false,
           points: { show: false },
           value: (_u, _v, series, at) => p.format(now().lines[series - 1]?.values[shown(at)] ?? null),
@@ -132,8 +139,8 @@ function useTheme(): number {
 
 /** Chart draws lines over time. The values of all lines are available as a table. */
 export function Chart(props: ChartProps) {
-  const { title, lines, marks = [], stacked, zero } = props;
-  const drawn = useMemo(() => (stacked ? withOthers(lines, colours.length) : lines), [lines, stacked]);
+  const { title, lines, stacked, zero } = props;
+  const drawn = useMemo(() => (stacked ? withOthers(lines, mostStacked) : lines), [lines, stacked]);
   const [table, setTable] = useState(false);
   const id = useId();
   return (
@@ -148,9 +155,6 @@ export function Chart(props: ChartProps) {
       </header>
       {lines.length === 0 && <p className="empty">{zero ? "0 in the whole period." : "No values in this period."}</p>}
       {lines.length > 0 && (table ? <Values {...props} /> : <Plot {...props} lines={drawn} />)}
-      {marks.length > 0 && !table && lines.length > 0 && (
-        <p className="marks muted small">Dashed lines: {[...new Set(marks.map((m) => m.text))].slice(-4).join("; ")}</p>
-      )}
     </section>
   );
 }
@@ -162,7 +166,7 @@ function Plot(props: ChartProps) {
   const latest = useRef(props);
   latest.current = props;
   const theme = useTheme();
-  const names = lines.map((l) => l.name).join("\n");
+  const names = lines.map((l) => [l.name, ...Object.values(lookOf(title, l))].join()).join("\n");
 
   // A chart is made again for other lines or another theme; new values only replace the old ones.
   useEffect(() => {

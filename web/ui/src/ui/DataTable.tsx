@@ -17,6 +17,8 @@ export interface Column<T> {
   header: ReactNode;
   /** Name of the column for screen readers if the header is no text. */
   label?: string;
+  /** What the column shows, as the header's tooltip. */
+  title?: string;
   /** Value to sort by; a column without one cannot be sorted. */
   value?: (row: T) => string | number | undefined;
   cell: (row: T) => ReactNode;
@@ -149,6 +151,7 @@ function Header<T>({ column: c, direction, onSort }: HeaderProps<T>) {
       scope="col"
       className={c.numeric ? "num" : undefined}
       aria-label={c.label}
+      title={c.title}
       aria-sort={direction ? (direction.desc ? "descending" : "ascending") : undefined}
     >
       {onSort ? (

@@ -21,5 +21,5 @@ test("the largest lines keep their order, and the others are summed", () => {
     { name: "d", values: [9, 9, 9] },
   ];
   expect(withOthers(lines, 4)).toBe(lines);
-  expect(withOthers(lines, 3)).toEqual([lines[1], lines[3], { name: "others (2)", values: [1, 2, null] }]);
+  expect(withOthers(lines, 3)).toMatchObject([lines[1], lines[3], { name: "others (2)", values: [1, 2, null] }]);
 });

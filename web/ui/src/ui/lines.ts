@@ -1,6 +1,10 @@
+import { othersStyle, type Style } from "./colours";
+
 /** Line is one series of a chart. null is a gap. */
 export interface Line {
   name: string;
+  /** Absent: it follows from the name. */
+  style?: Style;
   values: (number | null)[];
 }
 
@@ -21,7 +25,7 @@ export function withOthers(lines: Line[], most: number): Line[] {
   const bySize = [...lines].sort((a, b) => total(b) - total(a));
   const largest = new Set(bySize.slice(0, most - 1));
   const others = lines.filter((l) => !largest.has(l));
-  return [...lines.filter((l) => largest.has(l)), { name: `others (${others.length})`, values: sumOf(others) }];
+  return [...lines.filter((l) => largest.has(l)), { name: `others (${others.length})`, style: othersStyle, values: sumOf(others) }];
 }
 
 /** sumOf returns the sum of lines; null where all have a gap. */

@@ -1,16 +1,18 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, base, result } from "../../api/client";
-import { queries } from "../../api/queries";
+import { queries, workersQuery } from "../../api/queries";
 import type { Override } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { ago, clock } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Empty, Panel } from "../../ui/Panel";
-import { ChangeButton, Code } from "../../ui/parts";
+import { ChangeButton } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
+import { reasonOf, refresh, resetWeight, undrain } from "../workers/changes";
+import { KeepWeights } from "./KeepWeights";
 import { configQuery } from "./queries";
-import { overrideText, yamlOf } from "./yaml";
+import { overridden, overrideText } from "./override";
 
 /** Overrides lists the live weights and drains that differ from the file. */
 export function Overrides() {
@@ -38,17 +40,11 @@ export function Overrides() {
   );
 }
 
-/** ToFile shows what becomes permanent in the file: weights, and no drains. */
+/** ToFile says how weights become permanent in the file, which drains cannot. */
 function ToFile({ overrides }: { overrides: Override[] }) {
-  const yaml = yamlOf(overrides);
   return (
-    <div className="body stack">
-      {yaml && (
-        <>
-          <p>To keep these weights, write them into the file:</p>
-          <Code text={yaml} label="Weights as YAML" />
-        </>
-      )}
+    <div className="body padded stack">
+      <KeepWeights overrides={overrides} />
       {overrides.some((o) => o.drain) && (
         <p>
           A drain has no place in the file. It ends by <em>Undrain</em>, here or under <Link to="/workers">Workers</Link>.
@@ -80,22 +76,71 @@ function isDrain(o: Override): boolean {
   return o.drain === true && o.weight === undefined;
 }
 
+/** Remove ends the weight and the drain of an override, each by its own button. */
 function Remove({ override: o }: { override: Override }) {
-  const remove = useMutation({
-    mutationFn: () => result(api.DELETE("/admin/overrides/{worker}", { params: { path: { worker: o.worker } } })),
-    onSuccess: () => {
-      toast(isDrain(o) ? `${o.worker} takes new requests again.` : `${o.worker} has the weight of the file again.`);
+  const workers = useQuery(workersQuery).data?.workers;
+  const gone = workers !== undefined && !workers.some((w) => w.name === o.worker);
+  const worker = `admin/workers/${encodeURIComponent(o.worker)}`;
+  if (gone) {
+    return (
+      <End
+        label="Remove"
+        of={o}
+        end={() => result(api.DELETE("/admin/overrides/{worker}", { params: { path: { worker: o.worker } } }))}
+        done={`The override of ${o.worker} was removed.`}
+        curl={adminCurl(base, "DELETE", `admin/overrides/${encodeURIComponent(o.worker)}`)}
+      />
+    );
+  }
+  return (
+    <span className="row">
+      {o.weight !== undefined && (
+        <End
+          label="Reset to file"
+          of={o}
+          end={async () => {
+            const fresh = await queries.fetchQuery({ ...workersQuery, staleTime: 0 });
+            return resetWeight(overridden(o, fresh.workers));
+          }}
+          done={`${o.worker} has the weight of the file again${o.drain ? "; its drain continues" : ""}.`}
+          curl={adminCurl(base, "PATCH", worker, { weight: null })}
+        />
+      )}
+      {o.drain && (
+        <End
+          label="Undrain"
+          of={o}
+          end={() => undrain(o.worker)}
+          done={`${o.worker} takes new requests again.`}
+          curl={adminCurl(base, "POST", `${worker}/undrain`)}
+        />
+      )}
+    </span>
+  );
+}
+
+interface EndProps {
+  label: string;
+  of: Override;
+  end: () => Promise<unknown>;
+  done: string;
+  curl: string;
+}
+
+/** End is a button that ends a part of an override. */
+function End({ label, of, end, done, curl }: EndProps) {
+  const call = useMutation({
+    mutationFn: end,
+    onSuccess: () => toast(done),
+    onError: (e) => toast(`The override of ${of.worker} stays. ${reasonOf(e)}`),
+    onSettled: () => {
+      refresh();
       void queries.invalidateQueries({ queryKey: ["config"] });
     },
-    onError: (e) => toast(`The override of ${o.worker} was not removed: ${e.message}`),
   });
   return (
-    <ChangeButton
-      onClick={() => remove.mutate()}
-      disabled={remove.isPending}
-      title={adminCurl(base, "DELETE", `admin/overrides/${encodeURIComponent(o.worker)}`)}
-    >
-      {isDrain(o) ? "Undrain" : "Reset to file"}
+    <ChangeButton onClick={() => call.mutate()} disabled={call.isPending} title={curl}>
+      {label}
     </ChangeButton>
   );
 }

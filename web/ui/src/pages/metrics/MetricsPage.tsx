@@ -2,12 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { MetricsView } from "../../api/schema";
+import { clock, plural } from "../../lib/format";
 import { PageTitle } from "../../shell/Shell";
 import { Chart, type Mark } from "../../ui/Chart";
 import { Panel } from "../../ui/Panel";
 import { Tabs } from "../../ui/Tabs";
 import { charts, linesOf, marksOf } from "./charts";
-import { metricsQuery, rangeOf, ranges, recentAuditQuery } from "./queries";
+import { metricsQuery, useTierNames, rangeOf, ranges, recentAuditQuery } from "./queries";
 
 const route = getRouteApi("/shell/metrics");
 
@@ -32,13 +33,20 @@ export function MetricsPage() {
 }
 
 function Charts({ metrics, marks }: { metrics: MetricsView; marks: Mark[] }) {
-  const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(metrics, c) })), [metrics]);
+  const tiers = useTierNames();
+  const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(metrics, c, tiers) })), [metrics, tiers]);
   return (
     <div className="charts">
       {metrics.omitted > 0 && (
         <p className="note warn">
           {metrics.omitted} series are left out: the history has no room for so many workers and tenants. Use Prometheus.
         </p>
+      )}
+      {marks.length > 0 && (
+        <details className="marks muted small" open={marks.length <= 6}>
+          <summary>Dashed lines: {plural(marks.length, "change")}</summary>
+          {marks.map((m) => `${clock(m.at * 1000)} ${m.text}`).join("; ")}
+        </details>
       )}
       {all.map((c) => (
         <Chart

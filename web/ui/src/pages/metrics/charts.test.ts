@@ -11,21 +11,23 @@ const view = {
     { name: "ttft_p99", labels: { tier: "large" }, unit: "ms", values: [null, null] },
     { name: "requests", labels: { tier: "small", result: "refused" }, unit: "1/s", values: [0, 2] },
     { name: "requests", labels: { tier: "small", result: "client_gone" }, unit: "1/s", values: [1, null] },
+    { name: "requests", labels: { tier: "none", result: "refused" }, unit: "1/s", values: [0, 1] },
     { name: "cpu", labels: {}, unit: "cores", values: [0.5, 0.25] },
   ],
 } as unknown as MetricsView;
 
 test("a chart shows its series and omits those without a value", () => {
   const ttft = charts.find((c) => c.series.includes("ttft_p50"))!;
-  expect(linesOf(view, ttft)).toEqual([
+  expect(linesOf(view, ttft, [])).toEqual([
     { name: "small p50", values: [10, null] },
     { name: "small p95", values: [20, 30] },
   ]);
-  expect(linesOf(view, charts.find((c) => c.series.includes("requests"))!).map((l) => l.name)).toEqual([
+  expect(linesOf(view, charts.find((c) => c.series.includes("requests"))!, ["small"]).map((l) => l.name)).toEqual([
     "small rejected",
     "small client gone",
+    "no tier, rejected",
   ]);
-  expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!)).toEqual([{ name: "all", values: [0.5, 0.25] }]);
+  expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!, [])).toEqual([{ name: "all", values: [0.5, 0.25] }]);
 });
 
 test("only successful changes of workers and configuration are marked", () => {

@@ -2,6 +2,7 @@ import type { AuditView, MetricsView } from "../../api/schema";
 import { overrideText, targetText } from "../../lib/audit";
 import { bytes, count, millis, percent, rate, resultText, seconds } from "../../lib/format";
 import type { Mark } from "../../ui/Chart";
+import { resultStyle } from "../../ui/colours";
 import type { Line } from "../../ui/lines";
 
 /** ChartOf describes one chart: the series that it shows, and how. */
@@ -34,22 +35,32 @@ export const charts: ChartOf[] = [
   { title: "Memory", series: ["memory"], format: bytes },
 ];
 
-/** linesOf returns the lines of a chart; series without any value, and counts that are always 0, are omitted. */
-export function linesOf(metrics: MetricsView, chart: ChartOf): Line[] {
+/**
+ * linesOf returns the lines of a chart; series without any value, and counts that are always 0, are omitted. tiers: names
+ * of the tiers in their order, by which they have their colours.
+ */
+export function linesOf(metrics: MetricsView, chart: ChartOf, tiers: string[]): Line[] {
   const several = chart.series.length > 1;
   return metrics.series
     .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null && (!(chart.stacked || chart.whole) || v !== 0)))
-    .map((s) => ({ name: nameOf(s.labels, several ? (s.name.split("_").at(-1) ?? "") : ""), values: s.values }));
+    .map((s) => ({
+      name: nameOf(s.labels, several ? (s.name.split("_").at(-1) ?? "") : ""),
+      values: s.values,
+      ...(s.name === "requests" && { style: resultStyle(tiers.indexOf(s.labels.tier ?? ""), s.labels.result ?? "") }),
+    }));
 }
 
 /** A worker's name says its tier in most fleets, so that a line has only the more specific name. */
 const labelOrder = ["tenant", "worker", "tier", "class", "kind", "result"];
 
 function nameOf(labels: Record<string, string>, suffix: string): string {
-  const shown = labelOrder
-    .filter((l) => labels[l] && !(l === "tier" && labels.worker))
-    .map((l) => (l === "result" ? resultText(labels[l]!) : labels[l]));
+  const shown = labelOrder.filter((l) => labels[l] && !(l === "tier" && labels.worker)).map((l) => labelText(l, labels[l]!));
   return [...shown, suffix].filter(Boolean).join(" ") || "all";
+}
+
+function labelText(label: string, value: string): string {
+  if (label === "result") return resultText(value);
+  return label === "tier" && value === "none" ? "no tier," : value;
 }
 
 const marked = /^(config\.reload|worker\.)/;

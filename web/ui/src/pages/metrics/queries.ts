@@ -1,5 +1,7 @@
-import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { api, ApiError, result } from "../../api/client";
+import { overviewQuery } from "../../api/queries";
 import type { AuditPage } from "../../api/schema";
 
 export const ranges = [
@@ -26,6 +28,12 @@ export function metricsQuery(range: Range) {
     refetchInterval: refetchEvery[range],
     placeholderData: keepPreviousData,
   });
+}
+
+/** useTierNames returns the names of all tiers and pools in their order. */
+export function useTierNames(): string[] {
+  const names = (useQuery(overviewQuery).data?.tiers ?? []).map((t) => t.name).join("\n");
+  return useMemo(() => names.split("\n"), [names]);
 }
 
 /** recentAuditQuery returns the latest changes, which charts mark; none without a database. */

@@ -2,6 +2,7 @@ import { useMemo } from "react";
 import { Chart } from "../../ui/Chart";
 import { millis, rate } from "../../lib/format";
 import { linesOf, type ChartOf } from "../metrics/charts";
+import { useTierNames } from "../metrics/queries";
 import type { Recent } from "./recent";
 
 const charts: ChartOf[] = [
@@ -11,7 +12,8 @@ const charts: ChartOf[] = [
 
 /** RecentCharts shows the rates and latencies of the last five minutes. */
 export function RecentCharts({ recent }: { recent: Recent }) {
-  const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(recent, c) })), [recent]);
+  const tiers = useTierNames();
+  const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(recent, c, tiers) })), [recent, tiers]);
   return (
     <div className="charts">
       {all.map((c) => (

@@ -3,7 +3,7 @@ import { tiersQuery } from "../../api/queries";
 import type { ReplayFilter } from "../../api/schema";
 import { Field } from "../../ui/parts";
 import { classes } from "../tenants/settings";
-import { tenantNamesQuery } from "./queries";
+import { TenantField } from "./TenantField";
 
 interface ReplaySelectionProps {
   last: string;
@@ -15,9 +15,7 @@ interface ReplaySelectionProps {
 /** ReplaySelection selects the records to replay. */
 export function ReplaySelection({ last, onLast, filter, onFilter }: ReplaySelectionProps) {
   const tiers = (useQuery(tiersQuery).data?.items ?? []).map((t) => t.name);
-  const tenants = useQuery(tenantNamesQuery).data ?? [];
   const choices = [
-    { name: "tenant", label: "Tenant", values: tenants },
     { name: "tier", label: "Tier or pool", values: tiers },
     { name: "class", label: "Priority", values: [...classes] },
   ] as const;
@@ -26,6 +24,7 @@ export function ReplaySelection({ last, onLast, filter, onFilter }: ReplaySelect
       <Field label="Last requests">
         <input inputMode="numeric" pattern="[1-9][0-9]{0,4}" title="A number up to 99999" value={last} onChange={(e) => onLast(e.target.value)} />
       </Field>
+      <TenantField none="all" value={filter.tenant ?? ""} onChange={(tenant) => onFilter({ ...filter, tenant })} />
       {choices.map((c) => (
         <Field key={c.name} label={c.label}>
           <select value={filter[c.name] ?? ""} onChange={(e) => onFilter({ ...filter, [c.name]: e.target.value })}>

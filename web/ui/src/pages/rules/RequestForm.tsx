@@ -4,8 +4,8 @@ import { statusQuery, tiersQuery } from "../../api/queries";
 import { CopyButton, Field } from "../../ui/parts";
 import { dataOrigin } from "../clients/snippets";
 import { classes } from "../tenants/settings";
-import { tenantNamesQuery } from "./queries";
 import { curlOf, parsePasted, paths, type Form } from "./request";
+import { TenantField } from "./TenantField";
 
 /** RequestForm edits the request of the playground. */
 export function RequestForm({ form, onChange }: { form: Form; onChange: (f: Form) => void }) {
@@ -54,19 +54,11 @@ function Prompt({ form, set }: PartProps) {
 }
 
 function Caller({ form, set }: PartProps) {
-  const tenants = useQuery(tenantNamesQuery).data ?? [];
   const tiers = useQuery(tiersQuery).data?.items ?? [];
   return (
     <>
       <div className="fields">
-        <Field label="Tenant">
-          <select value={form.tenant} onChange={(e) => set({ tenant: e.target.value })}>
-            <option value="">without limits</option>
-            {tenants.map((t) => (
-              <option key={t}>{t}</option>
-            ))}
-          </select>
-        </Field>
+        <TenantField none="without limits" value={form.tenant} onChange={(tenant) => set({ tenant })} />
         <Field label="X-Model-Tier">
           <select value={form.tier} onChange={(e) => set({ tier: e.target.value })}>
             <option value="">absent</option>

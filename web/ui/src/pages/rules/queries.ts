@@ -1,4 +1,4 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, ApiError, result } from "../../api/client";
 import type { ExplainOrder, ReplayOrder } from "../../api/schema";
 
@@ -7,12 +7,18 @@ export const rulesQuery = queryOptions({
   queryFn: () => result(api.GET("/admin/rules")),
 });
 
-/** tenantNamesQuery returns the names of the tenants that the playground can act as. */
-export const tenantNamesQuery = queryOptions({
-  queryKey: ["tenants", "names"],
-  queryFn: async () =>
-    (await result(api.GET("/admin/tenants", { params: { query: { limit: 1000 } } }))).items.map((t) => t.name),
-});
+/** tenantNamesQuery returns the first names of tenants that contain q, and the number of all such names. */
+export function tenantNamesQuery(q = "") {
+  return queryOptions({
+    queryKey: ["tenants", "names", q],
+    queryFn: async ({ signal }) => {
+      const query = { limit: 1000, ...(q && { q }) };
+      const page = await result(api.GET("/admin/tenants", { params: { query }, signal }));
+      return { names: page.items.map((t) => t.name), total: page.total };
+    },
+    placeholderData: keepPreviousData,
+  });
+}
 
 /** draftQuery returns the text of the configuration file, from which drafts begin; "" without a file. */
 export const draftQuery = queryOptions({

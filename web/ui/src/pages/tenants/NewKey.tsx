@@ -67,7 +67,7 @@ export function NewKey({ tenant, issued: { id, secret }, onClose }: NewKeyProps)
 /** FirstUse waits for the first request of a key. */
 function FirstUse({ of: key }: { of: string }) {
   useTopic("decisions");
-  const at = firstUseOf(key, useFeed().rows, useQuery(listQuery).data?.items ?? []);
+  const at = firstUseOf(key, useFeed().rows, useQuery(listQuery()).data?.items ?? []);
   return (
     <p role="status" className={at ? undefined : "muted"}>
       {at ? <Badge tone="ok">First request: {clock(at)}</Badge> : "Waiting for the first request of this key…"}

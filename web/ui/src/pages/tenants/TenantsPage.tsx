@@ -8,7 +8,7 @@ import { Empty, Panel } from "../../ui/Panel";
 import { Badge, ChangeButton } from "../../ui/parts";
 import { CreateTenant } from "./CreateTenant";
 import { LimitBars } from "./LimitBars";
-import { listQuery } from "./queries";
+import { listQuery, tenantQuery } from "./queries";
 import { TenantDrawer } from "./TenantDrawer";
 import "./tenants.css";
 
@@ -19,8 +19,10 @@ export function TenantsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const set = (change: Partial<typeof search>) => void navigate({ search: (s) => ({ ...s, ...change }), replace: true });
-  const tenants = useQuery(listQuery);
-  const open = tenants.data?.items.find((t) => t.name === search.tenant);
+  const { tenants, rows, partial } = useTenants(search.q ?? "");
+  const listed = rows.find((t) => t.name === search.tenant) ?? tenants.data?.items.find((t) => t.name === search.tenant);
+  const other = useQuery({ ...tenantQuery(search.tenant ?? ""), enabled: partial && search.tenant !== undefined && !listed });
+  const open = listed ?? (search.tenant === undefined ? undefined : other.data);
   return (
     <>
       <PageTitle note="Teams and applications with their keys, limits and usage.">Tenants</PageTitle>
@@ -52,22 +54,43 @@ export function TenantsPage() {
         }
       >
         {(page) => (
-          <DataTable
-            label="Tenants"
-            columns={columns}
-            rows={page.items.filter((t) => matches(t, search.q ?? ""))}
-            rowKey={(t) => t.name}
-            sort={search.sort ?? "name"}
-            onSort={(sort) => set({ sort })}
-            onOpen={(t) => set({ tenant: t.name, tab: undefined })}
-            rowClass={(t) => (t.disabled ? "muted" : undefined)}
-          />
+          <>
+            {partial && (
+              <p className="body muted" role="status">
+                {count(page.items.length)} of {count(page.total)} tenants: search a name to see others.
+              </p>
+            )}
+            <DataTable
+              label="Tenants"
+              columns={columns}
+              rows={rows}
+              rowKey={(t) => t.name}
+              sort={search.sort ?? "name"}
+              onSort={(sort) => set({ sort })}
+              onOpen={(t) => set({ tenant: t.name, tab: undefined })}
+              rowClass={(t) => (t.disabled ? "muted" : undefined)}
+            />
+          </>
         )}
       </Panel>
       {search.tab === "create" && <CreateTenant onClose={() => set({ tab: undefined })} />}
       {open && <TenantDrawer tenant={open} onClose={() => set({ tenant: undefined, tab: undefined })} />}
     </>
   );
+}
+
+/**
+ * useTenants returns the first tenants, and the rows that match q. partial: there are more tenants than one answer has,
+ * so the server searches the names as well.
+ */
+function useTenants(q: string) {
+  const tenants = useQuery(listQuery());
+  const first = tenants.data;
+  const partial = first !== undefined && first.total > first.items.length;
+  const found = useQuery({ ...listQuery(q.trim()), enabled: partial && q.trim() !== "" }).data;
+  const all = partial && q.trim() ? [...first.items, ...(found?.items ?? [])] : (first?.items ?? []);
+  const byName = new Map(all.filter((t) => matches(t, q)).map((t) => [t.name, t]));
+  return { tenants, rows: [...byName.values()], partial };
 }
 
 /** matches reports whether a tenant has a text in its name, keys, tiers or models. */
@@ -104,7 +127,7 @@ const columns: Column<TenantView>[] = [
   { id: "limits", header: "Usage against limits", cell: (t) => <LimitBars now={t.now} /> },
   {
     id: "today",
-    header: "Today",
+    header: "Requests today",
     value: (t) => t.today?.requests,
     cell: (t) => count(t.today?.requests),
     numeric: true,

@@ -1,14 +1,29 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, result } from "../../api/client";
 import { queries } from "../../api/queries";
 import type { UsageView } from "../../api/schema";
 
-/** listQuery returns all tenants with their keys, limits and usage in one request. */
-export const listQuery = queryOptions({
-  queryKey: ["tenants", "list"],
-  queryFn: () => result(api.GET("/admin/tenants", { params: { query: { limit: 1000, today: true } } })),
-  refetchInterval: 10_000, // usage has no event of its own
-});
+const pageSize = 1000;
+
+/** listQuery returns the tenants with their keys, limits and usage: the first ones with q in their names. */
+export function listQuery(q = "") {
+  return queryOptions({
+    queryKey: ["tenants", "list", q],
+    queryFn: ({ signal }) =>
+      result(api.GET("/admin/tenants", { params: { query: { limit: pageSize, today: true, ...(q && { q }) } }, signal })),
+    refetchInterval: 10_000, // usage has no event of its own
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** tenantQuery returns one tenant. */
+export function tenantQuery(name: string) {
+  return queryOptions({
+    queryKey: ["tenants", "one", name],
+    queryFn: () => result(api.GET("/admin/tenants/{name}", { params: { path: { name } } })),
+    refetchInterval: 10_000,
+  });
+}
 
 export type GroupBy = "tier" | "model" | "key" | "outcome";
 

@@ -4,6 +4,7 @@ import { bodyOf, emptyForm, errorsOf, formOf, namesOf, newSettings, numberOf, pa
 
 test("limits are read with their suffixes", () => {
   expect([numberOf(""), numberOf(" 1,000 "), numberOf("10k"), numberOf("2.5M"), numberOf("0")]).toEqual([null, 1000, 10_000, 2_500_000, 0]);
+  expect([numberOf("4.1M"), numberOf("8.2M"), numberOf("0.3k"), numberOf("0.25")]).toEqual([4_100_000, 8_200_000, 300, 0.25]);
   for (const bad of ["-1", "ten", "1e3", "1.2.3", "k"]) expect(numberOf(bad), bad).toBeUndefined();
 });
 

@@ -73,8 +73,8 @@ export function numberOf(text: string): number | null | undefined {
   if (clean === "") return null;
   const m = /^(\d+(?:\.\d+)?)([kKmMgG]?)$/.exec(clean);
   if (!m) return undefined;
-  const factor = { "": 1, k: 1e3, m: 1e6, g: 1e9 }[m[2]!.toLowerCase()] ?? 1;
-  return Number(m[1]) * factor;
+  const exponent = { "": 0, k: 3, m: 6, g: 9 }[m[2]!.toLowerCase()] ?? 0;
+  return Number(`${m[1]}e${exponent}`); // a product such as 4.1 * 1e6 would not be whole
 }
 
 /** namesOf parses names that are separated by commas or spaces. None means that all are permitted. */

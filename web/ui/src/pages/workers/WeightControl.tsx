@@ -5,7 +5,7 @@ import { Confirm } from "../../ui/Dialog";
 import { viewerReason } from "../../ui/parts";
 import { shownText } from "./edit";
 import { useWeightEdit, type Preview } from "./useWeightEdit";
-import { maxWeight, weightOf, type Lifetime } from "./weights";
+import { configuredWeight, maxWeight, weightOf, type Lifetime } from "./weights";
 
 interface WeightControlProps {
   worker: WorkerState;
@@ -25,7 +25,7 @@ export function WeightControl({ worker: w, lifetime, onPreview }: WeightControlP
       <Slider
         {...input}
         label={`Weight of ${w.name}`}
-        value={weightOf(shown) ?? 0}
+        value={weightOf(shown) ?? configuredWeight(w)}
         onEdit={edit}
         onCommit={commit}
         onCommitSoon={commitSoon}

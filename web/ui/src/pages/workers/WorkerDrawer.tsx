@@ -4,8 +4,9 @@ import type { WorkerState } from "../../api/schema";
 import { ago, clock } from "../../lib/format";
 import { Dialog } from "../../ui/Dialog";
 import { Problem } from "../../ui/Panel";
-import { Badge, ChangeButton, Code, toneOfWorker } from "../../ui/parts";
+import { Badge, ChangeButton, toneOfWorker } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
+import { KeepWeights } from "../config/KeepWeights";
 import { refresh, resetWeight, undo } from "./changes";
 import { Drain } from "./Drain";
 import { Facts } from "./Facts";
@@ -53,7 +54,7 @@ function OverrideOf({ worker: w }: { worker: WorkerState }) {
           Weight {o.weight} instead of {w.weights.file}, set by {o.by} {ago(o.at)}
           {o.until ? `, ends ${ago(o.until)}` : ", until it is reset"}.
         </p>
-        <Code text={`- { name: ${JSON.stringify(w.name)}, weight: ${o.weight} }`} label="Weight as YAML" />
+        <KeepWeights overrides={[o]} />
         <div className="row">
           <ChangeButton onClick={() => reset.mutate(w)} disabled={reset.isPending}>
             Reset to file

@@ -12,7 +12,7 @@ import { Code, viewerReason } from "../../ui/parts";
 import { withChanges } from "./changes";
 import { columnsOf } from "./columns";
 import type { Preview } from "./useWeightEdit";
-import { lifetimeOf, lifetimes, shownPools, type Lifetime } from "./weights";
+import { ignoresWeights, lifetimeOf, lifetimes, shownPools, type Lifetime } from "./weights";
 import { WorkerDrawer } from "./WorkerDrawer";
 import "./workers.css";
 
@@ -126,7 +126,11 @@ interface PoolPanelProps {
 
 function PoolPanel({ pool, state, workers, query, lifetime, sort, onSort, onOpen }: PoolPanelProps) {
   const [preview, onPreview] = useState<Preview>();
-  const columns = useMemo(() => columnsOf({ preview, lifetime, onPreview, onOpen }), [preview, lifetime, onOpen]);
+  const policy = state?.policy;
+  const columns = useMemo(
+    () => columnsOf({ policy, preview, lifetime, onPreview, onOpen }),
+    [policy, preview, lifetime, onOpen],
+  );
   const model = workers[0]?.model;
   return (
     <Panel
@@ -137,7 +141,8 @@ function PoolPanel({ pool, state, workers, query, lifetime, sort, onSort, onOpen
         state && (
           <small className="muted">
             {model && <>{model} · </>}
-            {state.policy} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
+            {state.policy}
+            {ignoresWeights(state.policy) && " ignores weights except 0"} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
             {count(Math.round(state.output_tokens.value))} tokens ·{" "}
             <Link to="/rules" search={{ tab: "tiers" }}>
               settings

@@ -4,7 +4,7 @@ import { queries, workersQuery } from "../../api/queries";
 import type { WorkerAnswer, WorkerState } from "../../api/schema";
 import { toast } from "../../ui/Toasts";
 import { recentAnswers, withAnswers, type Answer } from "./answers";
-import { changeOf, restoreOf, type Restore } from "./weights";
+import { changeOf, changeTo, restoreOf, type Restore } from "./weights";
 
 const ifMatch = (version: number) => ({ "If-Match": `"v${version}"` });
 
@@ -29,7 +29,7 @@ async function changeWeight(name: string, version: number, body: { weight: numbe
 
 /** setWeight sets the weight of a worker, if its override did not change since w was read. */
 export function setWeight(w: WorkerState, weight: number, ttl_s: number | undefined) {
-  return changeWeight(w.name, w.weights.version, { weight, ...(ttl_s !== undefined && { ttl_s }) });
+  return changeWeight(w.name, w.weights.version, changeTo(w, weight, ttl_s));
 }
 
 /** undo returns a function that restores the weight of w, if its override still has a version. */

@@ -5,9 +5,11 @@ import { Badge, Bar, toneOfWorker } from "../../ui/parts";
 import { DrainButton } from "./Drain";
 import type { Preview } from "./useWeightEdit";
 import { WeightControl } from "./WeightControl";
-import { ageText, breakerText, prefixHit, shareText, type Lifetime } from "./weights";
+import { ageText, breakerText, ignoresWeights, prefixHit, shareText, shareTitle, type Lifetime } from "./weights";
 
 interface Context {
+  /** Name of the pool's policy. */
+  policy: string | undefined;
   /** The expected shares while a weight is changed. */
   preview: Preview | undefined;
   lifetime: Lifetime;
@@ -16,7 +18,7 @@ interface Context {
 }
 
 /** columnsOf returns the columns of a pool's table. */
-export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Column<WorkerState>[] {
+export function columnsOf({ policy, preview, lifetime, onPreview, onOpen }: Context): Column<WorkerState>[] {
   return [
     { id: "name", header: "Worker", value: (w) => w.name, cell: (w) => w.name },
     { id: "state", header: "State", value: (w) => w.state, cell: (w) => <State worker={w} /> },
@@ -28,9 +30,10 @@ export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Co
     },
     {
       id: "share",
-      header: "Share now → expected",
+      header: ignoresWeights(policy) ? "Share now" : "Share now → expected",
+      title: shareTitle(policy),
       value: (w) => w.distribution.now,
-      cell: (w) => <Share worker={w} preview={preview} onOpen={onOpen} />,
+      cell: (w) => <Share worker={w} promised={!ignoresWeights(policy)} preview={preview} onOpen={onOpen} />,
     },
     { id: "breaker", header: "Breaker", value: (w) => w.breaker.state, cell: (w) => <Breaker worker={w} /> },
     { id: "load", header: "In flight", value: (w) => w.inflight, cell: (w) => <Load worker={w} /> },
@@ -50,7 +53,8 @@ export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Co
     },
     {
       id: "hits",
-      header: "Prefix hits",
+      header: <SinceStart>Prefix hits</SinceStart>,
+      title: sinceStart,
       value: (w) => prefixHit(w).share,
       cell: (w) => (
         <>
@@ -61,13 +65,24 @@ export function columnsOf({ preview, lifetime, onPreview, onOpen }: Context): Co
     },
     {
       id: "errors",
-      header: "Failed",
+      header: <SinceStart>Failed</SinceStart>,
+      title: sinceStart,
       value: (w) => w.totals.requests.error,
-      cell: (w) => <span className={w.totals.requests.error ? "bad" : undefined}>{count(w.totals.requests.error)}</span>,
+      cell: (w) => count(w.totals.requests.error),
       numeric: true,
     },
     { id: "drain", header: "", label: "Drain", cell: (w) => <DrainButton worker={w} /> },
   ];
+}
+
+const sinceStart = "since the start of the gateway";
+
+function SinceStart({ children }: { children: string }) {
+  return (
+    <>
+      {children} <small>in total</small>
+    </>
+  );
 }
 
 function State({ worker: w }: { worker: WorkerState }) {
@@ -108,28 +123,36 @@ function Breaker({ worker: w }: { worker: WorkerState }) {
 
 interface ShareProps {
   worker: WorkerState;
+  /** Whether the weights say which share is expected. */
+  promised: boolean;
   preview: Preview | undefined;
   onOpen: (worker: string) => void;
 }
 
-function Share({ worker: w, preview, onOpen }: ShareProps) {
+function Share({ worker: w, promised, preview, onOpen }: ShareProps) {
   const previewed = preview?.expected[w.name];
   const weight = preview?.worker === w.name ? preview.weight : w.weight;
   const o = w.weights.override;
   return (
     <span className="lines">
       <span>
-        <span className="num">{shareText(w.distribution.now)}</span> →{" "}
-        <strong className={previewed === undefined ? "num" : "num previewed"}>
-          {shareText(previewed ?? w.distribution.expected)}
-        </strong>
+        <span className="num">{shareText(w.distribution.now)}</span>
+        {promised && (
+          <>
+            {" "}
+            →{" "}
+            <strong className={previewed === undefined ? "num" : "num previewed"}>
+              {shareText(previewed ?? w.distribution.expected)}
+            </strong>
+          </>
+        )}
       </span>
       {weight === 0 && <small className="muted">no new requests</small>}
       {o?.weight !== undefined && (
         <button
           type="button"
           className="chip info"
-          title={`set by ${o.by} ${ago(o.at)}. Show it, reset it or copy it as YAML.`}
+          title={`set by ${o.by} ${ago(o.at)}. Show it, reset it or keep it in the file.`}
           onClick={() => onOpen(w.name)}
         >
           override, file {w.weights.file}

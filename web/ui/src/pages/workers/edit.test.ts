@@ -54,8 +54,12 @@ test("a warning asks; only a confirmation sends the change", () => {
   expect(step(asking, { kind: "cancel" })).toEqual(idle);
 });
 
-test("nothing is sent for the weight that is set, or for a text that is no weight", () => {
-  for (const text of ["3", "x", "", "101"]) expect(run(edit(text), commit), text).toEqual(idle);
+test("nothing is sent for the weight that is set, or for a text that is no weight, which stays", () => {
+  expect(run(edit("3"), commit)).toEqual(idle);
+  for (const text of ["x", "", "101", "0.5"]) {
+    expect(run(edit(text), commit), text).toEqual({ phase: "editing", text, base: old });
+    expect(run(edit(text), commit, { kind: "cancel" }), text).toEqual(idle);
+  }
   expect(run(commit)).toEqual(idle);
 });
 

@@ -59,7 +59,8 @@ function committed(s: Edit): Edit {
   if (s.phase === "pending") return s.next ? { ...s, next: { ...s.next, committed: true } } : s;
   if (s.phase !== "editing") return s;
   const weight = weightOf(s.text);
-  if (weight === undefined || weight === configuredWeight(s.base)) return idle;
+  if (weight === undefined) return s; // its message stays until the text is a weight, or Escape
+  if (weight === configuredWeight(s.base)) return idle;
   return { phase: "pending", weight, base: s.base, sure: false };
 }
 

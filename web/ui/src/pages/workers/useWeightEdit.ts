@@ -61,7 +61,8 @@ export function useWeightEdit(
         }
         const answer = await setWeight(s.base, s.weight, ttl_s);
         const meaning = s.weight === 0 ? ": no new requests" : "";
-        const until = ttl_s === undefined ? "" : ` The override ends ${label}.`;
+        const stays = answer.worker.weights.override?.weight !== undefined;
+        const until = stays ? (ttl_s === undefined ? "" : ` The override ends ${label}.`) : " It is that of config.yaml.";
         toast(`The weight of ${name} is ${s.weight}${meaning}.${until}`, undo(s.base, answer.worker.weights.version));
         send({ kind: "saved", worker: answer.worker });
       } catch (e) {
@@ -79,6 +80,7 @@ export function useWeightEdit(
         send({ kind: "edit", text, worker: latest.current.worker });
         const weight = weightOf(text);
         if (weight !== undefined) preview.show(weight);
+        else preview.stop();
       },
       commit,
       commitSoon: () => {

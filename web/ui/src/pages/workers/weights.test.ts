@@ -3,9 +3,12 @@ import type { WorkerState } from "../../api/schema";
 import {
   ageText,
   changeOf,
+  changeTo,
   configuredWeight,
+  ignoresWeights,
   prefixHit,
   restoreOf,
+  shareTitle,
   shareText,
   shownPools,
   Throttle,
@@ -79,4 +82,18 @@ test("pools have the workers that match", () => {
 test("an age has one unit", () => {
   const age = (s: number) => ageText(new Date(now - s * 1000).toISOString(), now);
   expect([-5, 0, 59, 63, 7300, 90_000].map(age)).toEqual(["0 s", "0 s", "59 s", "1 min", "2 h", "1 d"]);
+});
+
+test("the weight of the file is no override", () => {
+  const w = { weights: { file: 2, effective: 5, version: 1 } };
+  expect(changeTo(w, 2, 900)).toEqual({ weight: null });
+  expect(changeTo(w, 3, 900)).toEqual({ weight: 3, ttl_s: 900 });
+  expect(changeTo(w, 0, undefined)).toEqual({ weight: 0 });
+});
+
+test("a policy that ignores weights promises no share, and one of costs a nominal one", () => {
+  expect(["round_robin", "random", "weighted_round_robin", "kv_aware"].map(ignoresWeights)).toEqual([true, true, false, false]);
+  expect(shareTitle("round_robin")).not.toContain("Expected");
+  expect(shareTitle("kv_aware")).toContain("nominal");
+  expect(shareTitle("chwbl")).not.toContain("nominal");
 });

@@ -51,6 +51,12 @@ export function changeOf(r: Restore, now: number): { weight: number | null; ttl_
   return left < 1 ? { weight: null } : { weight: r.weight, ttl_s: left };
 }
 
+/** changeTo returns the request that sets a weight. The weight of config.yaml needs no override; a drain stays. */
+export function changeTo(w: Pick<WorkerState, "weights">, weight: number, ttl_s: number | undefined) {
+  if (weight === w.weights.file) return { weight: null };
+  return { weight, ...(ttl_s !== undefined && { ttl_s }) };
+}
+
 /** configuredWeight returns the weight that is set for a worker. A drain hides it, and does not change it. */
 export function configuredWeight(w: Pick<WorkerState, "weights">): number {
   return w.weights.override?.weight ?? w.weights.file;
@@ -134,4 +140,19 @@ export function breakerText(state: string): string {
 export function ageText(since: string, now: number): string {
   const age = Math.max(0, Math.floor((now - new Date(since).getTime()) / 1000));
   return seconds(age).split(" ").slice(0, 2).join(" ");
+}
+
+/** ignoresWeights reports whether a policy regards a weight only as 0 or not. */
+export function ignoresWeights(policy: string | undefined): boolean {
+  return policy === "round_robin" || policy === "random";
+}
+
+const costBased = ["kv_aware", "kv_overlap", "least_latency"];
+
+/** shareTitle says what the column of the shares shows under a policy. */
+export function shareTitle(policy: string | undefined): string {
+  const now = "Now: share of the attempts in the last 5 to 10 minutes.";
+  if (policy === undefined || ignoresWeights(policy)) return now;
+  if (!costBased.includes(policy)) return `${now} Expected: share by the weights of the workers in rotation.`;
+  return `${now} Expected: nominal share by the weights. ${policy} selects by cost or score, so the share may differ.`;
 }

@@ -1,0 +1,15 @@
+import { expect, test } from "vitest";
+import type { WorkerState } from "../../api/schema";
+import { overridden, overrideText } from "./override";
+
+test("a drain hides the weight, which applies after it", () => {
+  const both = { drain: true, weight: 3 };
+  expect([{ drain: true }, { weight: 0 }, both].map(overrideText)).toEqual(["drain", "weight 0", "drain, then weight 3"]);
+});
+
+test("an override that was changed since it was shown is not reset", () => {
+  const worker = { name: "a", weights: { override: { at: "2026-01-01T00:00:00Z" } } } as WorkerState;
+  expect(overridden({ worker: "a", at: "2026-01-01T00:00:00Z" }, [worker])).toBe(worker);
+  expect(() => overridden({ worker: "a", at: "2026-01-01T00:00:01Z" }, [worker])).toThrow(/changed meanwhile/);
+  expect(() => overridden({ worker: "b", at: "2026-01-01T00:00:00Z" }, [worker])).toThrow(/changed meanwhile/);
+});
