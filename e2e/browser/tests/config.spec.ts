@@ -82,7 +82,7 @@ test("values show their origin, and secrets stay hidden", async ({ page }) => {
   expect((await admin("GET", "/admin/workers/small-0")).weights.effective).toBe(1);
 });
 
-test("every change has one entry in the audit log, whose chain is verified", async ({ page }) => {
+test("every change has one entry in the audit log, which is verified", async ({ page }) => {
   const before = (await admin("GET", "/admin/audit?limit=1")).items[0]?.id ?? 0;
   await admin("PATCH", "/admin/workers/small-0", { weight: 2 });
   await admin("DELETE", "/admin/overrides/small-0");
@@ -90,6 +90,42 @@ test("every change has one entry in the audit log, whose chain is verified", asy
   const after = await admin("GET", "/admin/audit?limit=200&target=small-0");
   expect(after.items.filter((e: { id: number }) => e.id > before)).toHaveLength(2);
   await expect(page.getByRole("row", { name: /small-0/ }).first()).toBeVisible();
-  await page.getByRole("button", { name: "Verify the chain" }).click();
+  await page.getByRole("button", { name: "Verify the log" }).click();
   await expect(page.getByText(/entries, none changed/)).toBeVisible();
+});
+
+test("a link to an audit entry opens it, although the list does not have it", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/small-0", { weight: 2 });
+  await admin("DELETE", "/admin/overrides/small-0");
+  const { id } = (await admin("GET", "/admin/audit?limit=1")).items[0];
+  await login(page, env.adminKey, `/audit?target=no-such-target&entry=${id}`);
+  await expect(page.getByText("No entry matches.")).toBeVisible();
+  const drawer = page.getByRole("dialog");
+  await expect(drawer.getByRole("heading")).toContainText("small-0");
+  await drawer.getByRole("button", { name: "Close" }).click();
+  await expect(page).not.toHaveURL(/entry=/);
+  await login(page, env.adminKey, `/audit?entry=${id + 1000}`);
+  await expect(page.getByRole("dialog")).toContainText(`Entry ${id + 1000} does not exist.`);
+});
+
+test("a filter of the audit log applies on Enter or without the focus, not at each key", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/small-0", { weight: 2 });
+  await admin("DELETE", "/admin/overrides/small-0");
+  await admin("PATCH", "/admin/workers/small-1", { weight: 2 });
+  await admin("DELETE", "/admin/overrides/small-1");
+  await login(page, env.adminKey, "/audit");
+  await expect(page.getByRole("row", { name: /small-1/ }).first()).toBeVisible();
+  const reads: string[] = [];
+  page.on("request", (r) => r.url().includes("/admin/audit?") && reads.push(new URL(r.url()).searchParams.get("target") ?? ""));
+  const filter = page.getByRole("searchbox", { name: "Filter by target" });
+  await filter.pressSequentially("small-0");
+  await filter.press("Enter");
+  await expect(page).toHaveURL(/target=small-0/);
+  await expect(page.getByRole("row", { name: /small-1/ })).toHaveCount(0);
+  await expect(page.getByRole("row", { name: /small-0/ }).first()).toBeVisible();
+  await expect(filter).toBeFocused();
+  await filter.fill("small-1");
+  await page.getByRole("heading", { level: 1 }).click();
+  await expect(page.getByRole("row", { name: /small-1/ }).first()).toBeVisible();
+  expect(reads.filter((target) => target !== "small-0" && target !== "small-1")).toEqual([]);
 });

@@ -1,4 +1,4 @@
-import { admin, connectionLost, env, expect, gateway, login, send, test } from "../support.ts";
+import { admin, connectionLost, env, expect, gateway, login, send, statusError, test } from "../support.ts";
 
 const pill = ".pill";
 
@@ -17,6 +17,33 @@ test("data of a stopped gateway is stale within three seconds, and live again wi
   await page.keyboard.press("Enter");
   await expect(page.locator(pill)).toHaveText("live", { timeout: 10_000 });
   expect(await page.evaluate(() => (window as unknown as { mark: number }).mark)).toBe(1);
+});
+
+test("without a stream, data is stale and polled", async ({ page, journal }) => {
+  journal.permit(statusError(429));
+  await page.addInitScript(() => Reflect.deleteProperty(window, "SharedWorker")); // its requests cannot be replaced
+  await page.route(/admin\/stream/, (route) => route.fulfill({ status: 429 }));
+  await login(page, env.adminKey, "/workers");
+  await expect(page.locator(pill)).toHaveText(/stale since/);
+  await admin("PATCH", "/admin/workers/small-1", { weight: 7 });
+  await expect(page.getByText(/live override/)).toBeVisible({ timeout: 10_000 });
+  await expect(page.locator('tr[data-key="small-1"]')).toContainText("override");
+  await admin("DELETE", "/admin/overrides/small-1");
+  await expect(page.getByText(/live override/)).toHaveCount(0, { timeout: 10_000 });
+  await page.unroute(/admin\/stream/);
+  await expect(page.locator(pill)).toHaveText("live", { timeout: 10_000 });
+});
+
+test("data of a gateway that is away is stale without an error in each panel", async ({ page, journal }) => {
+  journal.permit(connectionLost);
+  await login(page);
+  await expect(page.locator(pill)).toHaveText("live");
+  const polls: string[] = [];
+  page.on("requestfailed", (r) => r.url().endsWith("/admin/overview") && polls.push(r.url()));
+  await gateway.kill();
+  await expect.poll(() => polls.length, { timeout: 15_000 }).toBe(1);
+  await expect(page.getByRole("alert")).toHaveCount(0);
+  await expect(page.locator(pill)).toHaveText(/stale since/);
 });
 
 test("ten tabs of a browser share one stream", async ({ page, context }) => {

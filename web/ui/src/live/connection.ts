@@ -61,7 +61,7 @@ export class Connection {
   }
 
   // A browser reconnects by itself after a lost connection, but not after an answer that is no
-  // stream. It does not reveal the status of such an answer, so the session is asked for it.
+  // stream. It does not reveal the status of such an answer, so a request for the session reads it.
   async #failed(source: EventSource): Promise<void> {
     if (source !== this.#source) return;
     this.emit({ kind: "state", state: "lost" });

@@ -1,24 +1,26 @@
 // The tab's side of the stream: it writes events into the query cache, so that pages only use queries.
 import { useEffect, useSyncExternalStore } from "react";
-import { base } from "../api/client";
+import { api, base, result } from "../api/client";
 import { queries } from "../api/queries";
 import type { OverviewView } from "../api/schema";
-import { Connection, type Message, type Topic } from "./connection";
+import type { Message, Topic } from "./connection";
 import { append, emptyFeed, type Feed } from "./decisions";
-import { liveness, staleLists, type Liveness } from "./liveness";
-import type { Wish } from "./stream.worker";
+import { liveness, staleLists, type Liveness, type Signs } from "./liveness";
+import { Polling } from "./polling";
+import { openTransport, type Send } from "./transport";
 
 const aliveEvery = 20_000;
 const clockEvery = 500;
 
 /** Live is the state of the stream in this tab. */
 class Live {
-  #send: ((w: Wish) => void) | undefined;
+  #send: Send | undefined;
   #topics = new Map<Topic, number>();
   #listeners = new Set<() => void>();
-  #lastEvent = 0;
-  #lost = false;
-  #liveness: Liveness = liveness(0, 0);
+  #signs: Signs = { startedAt: 0, eventAt: 0, polledAt: 0, lost: false };
+  #signedOut = false;
+  #liveness: Liveness = liveness(this.#signs, 0);
+  #polling = new Polling(() => this.#poll());
   #feed: Feed = emptyFeed;
   #paint: number | undefined;
 
@@ -30,65 +32,50 @@ class Live {
     return () => this.#listeners.delete(f);
   };
 
-  /** start connects; call it once after the login. */
+  /** start connects; call it after each login. */
   start(): void {
+    this.#signedOut = false;
     if (this.#send) {
       this.#send({ kind: "login" });
       return;
     }
-    this.#send = typeof SharedWorker === "undefined" ? this.#own() : this.#shared();
-    this.#wish();
-    setInterval(() => this.#wish(), aliveEvery); // the worker forgets a silent tab
+    this.#signs.startedAt = Date.now();
+    this.#send = openTransport(base, (m) => this.#receive(m));
+    this.#sendTopics();
+    setInterval(() => this.#sendTopics(), aliveEvery); // the worker forgets a silent tab
     setInterval(() => this.#tick(), clockEvery);
-    addEventListener("pagehide", () => this.#send?.({ kind: "bye" }));
-    addEventListener("pageshow", () => this.#wish());
+    addEventListener("pagehide", () => this.#send?.({ kind: "tab_closed" }));
+    addEventListener("pageshow", () => this.#sendTopics());
   }
 
-  /** want adds a topic until the returned function is called. */
-  want(topic: Topic): () => void {
+  /** addTopic adds a topic until the returned function is called. */
+  addTopic(topic: Topic): () => void {
     this.#topics.set(topic, (this.#topics.get(topic) ?? 0) + 1);
-    this.#wish();
+    this.#sendTopics();
     return () => {
       const n = (this.#topics.get(topic) ?? 1) - 1;
       if (n > 0) this.#topics.set(topic, n);
       else this.#topics.delete(topic);
-      this.#wish();
+      this.#sendTopics();
     };
   }
 
-  #wish(): void {
+  #sendTopics(): void {
     this.#send?.({ kind: "topics", base, topics: ["overview", ...this.#topics.keys()] });
-  }
-
-  #shared(): (w: Wish) => void {
-    const worker = new SharedWorker(new URL("./stream.worker.ts", import.meta.url), { type: "module", name: "tierway" });
-    worker.port.onmessage = (m: MessageEvent<Message>) => this.#receive(m.data);
-    return (w) => worker.port.postMessage(w);
-  }
-
-  #own(): (w: Wish) => void {
-    const connection = new Connection(base, (m) => this.#receive(m));
-    let wanted: Topic[] = [];
-    const apply = () => connection.setTopics(document.hidden ? [] : wanted);
-    document.addEventListener("visibilitychange", apply);
-    return (w) => {
-      if (w.kind === "topics") wanted = w.topics;
-      if (w.kind === "login") connection.reconnect();
-      apply();
-    };
   }
 
   #receive(m: Message): void {
     if (m.kind === "state") {
-      this.#lost = m.state !== "open";
+      this.#signs.lost = m.state !== "open";
+      this.#signedOut = m.state === "signed_out";
       this.#tick();
-      if (m.state === "signed_out") void queries.invalidateQueries({ queryKey: ["session"] });
+      if (this.#signedOut) void queries.invalidateQueries({ queryKey: ["session"] });
       return;
     }
     const data: unknown = JSON.parse(m.data);
     switch (m.event) {
       case "overview":
-        this.#lastEvent = Date.now();
+        this.#signs.eventAt = Date.now();
         this.#tick();
         this.#overview(data as OverviewView);
         break;
@@ -109,10 +96,21 @@ class Live {
     }
   }
 
+  // The gateway answers requests although it has no place for a stream, or a proxy keeps the events back.
+  async #poll(): Promise<void> {
+    const overview = await result(api.GET("/admin/overview"));
+    if (this.#liveness.state !== "stale") return; // an event arrived meanwhile
+    this.#signs.polledAt = Date.now();
+    this.#overview(overview);
+    await queries.invalidateQueries({ queryKey: ["workers"] });
+  }
+
   #tick(): void {
-    const now = liveness(this.#lastEvent, Date.now(), this.#lost);
-    if (now.text === this.#liveness.text) return;
-    this.#liveness = now;
+    const now = Date.now();
+    const state = liveness(this.#signs, now);
+    this.#polling.update(state.state === "stale" && !this.#signedOut && !document.hidden, now);
+    if (state.text === this.#liveness.text) return;
+    this.#liveness = state;
     this.#notify();
   }
 
@@ -133,7 +131,7 @@ export const live = new Live();
 
 /** useTopic keeps a topic of the stream while the component is shown. */
 export function useTopic(topic: Topic): void {
-  useEffect(() => live.want(topic), [topic]);
+  useEffect(() => live.addTopic(topic), [topic]);
 }
 
 /** useLiveness returns whether the data on the page is current. */

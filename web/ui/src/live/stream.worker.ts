@@ -1,15 +1,14 @@
 // Holds the one connection of a browser and passes its messages to all tabs. Browsers open at most
 // six connections per host over HTTP/1.1, so a connection per tab would block the seventh tab.
 import { Connection, type Topic } from "./connection";
-
-export type Wish = { kind: "topics"; base: string; topics: Topic[] } | { kind: "login" } | { kind: "bye" };
+import type { TabRequest } from "./transport";
 
 interface Tab {
   topics: Topic[];
   lastMessage: number;
 }
 
-// A closed tab sends bye, but a crashed one does not. Timers of hidden tabs run once a minute.
+// A closed tab sends tab_closed, but a crashed one does not. Timers of hidden tabs run once a minute.
 const silence = 150_000;
 
 const tabs = new Map<MessagePort, Tab>();
@@ -21,22 +20,22 @@ function update(): void {
   connection?.setTopics([...tabs.values()].flatMap((t) => t.topics));
 }
 
-function receive(port: MessagePort, wish: Wish): void {
+function receive(port: MessagePort, request: TabRequest): void {
   const tab = tabs.get(port) ?? { topics: [], lastMessage: 0 };
   tab.lastMessage = Date.now();
   tabs.set(port, tab);
-  switch (wish.kind) {
+  switch (request.kind) {
     case "topics":
-      connection ??= new Connection(wish.base, (m) => {
+      connection ??= new Connection(request.base, (m) => {
         for (const p of tabs.keys()) p.postMessage(m);
       });
-      tab.topics = wish.topics;
+      tab.topics = request.topics;
       update();
       break;
     case "login":
       connection?.reconnect();
       break;
-    case "bye":
+    case "tab_closed":
       tabs.delete(port);
       update();
   }
@@ -44,5 +43,5 @@ function receive(port: MessagePort, wish: Wish): void {
 
 (self as unknown as { onconnect: (e: MessageEvent) => void }).onconnect = (e) => {
   const port = e.ports[0]!;
-  port.onmessage = (m: MessageEvent<Wish>) => receive(port, m.data);
+  port.onmessage = (m: MessageEvent<TabRequest>) => receive(port, m.data);
 };

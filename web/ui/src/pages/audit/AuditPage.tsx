@@ -1,5 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
 import { base } from "../../api/client";
 import { download } from "../../lib/download";
 import { PageTitle } from "../../shell/Shell";
@@ -7,7 +8,7 @@ import { DataTable } from "../../ui/DataTable";
 import { Empty, Panel } from "../../ui/Panel";
 import { toast } from "../../ui/Toasts";
 import { columns } from "./columns";
-import { Details } from "./Details";
+import { Details, FetchedDetails } from "./Details";
 import { auditQuery, periods, sinceOf } from "./queries";
 import { Verification } from "./Verification";
 
@@ -51,6 +52,7 @@ export function AuditPage() {
         )}
       </Panel>
       {open && <Details entry={open} onClose={() => show(undefined)} />}
+      {entry && !open && !log.isPending && <FetchedDetails id={entry} onClose={() => show(undefined)} />}
     </>
   );
 }
@@ -60,7 +62,7 @@ function NoEntries({ filtered }: { filtered: boolean }) {
     <Empty>
       {filtered ? (
         <>
-          <strong>No entry matches.</strong> Remove a part of the filter.
+          <strong>No entry matches.</strong> A filter matches whole values only. Change or remove a part of the filter.
         </>
       ) : (
         <>
@@ -78,15 +80,7 @@ function Filters() {
   return (
     <>
       {(["actor", "action", "target"] as const).map((name) => (
-        <input
-          key={name}
-          type="search"
-          placeholder={name}
-          aria-label={`Filter by ${name}`}
-          defaultValue={search[name]}
-          size={14}
-          onChange={(e) => set({ [name]: e.target.value })}
-        />
+        <TextFilter key={name} name={name} value={search[name] ?? ""} onApply={(value) => set({ [name]: value })} />
       ))}
       <select aria-label="Period" value={search.since ?? ""} onChange={(e) => set({ since: e.target.value })}>
         <option value="">all times</option>
@@ -98,6 +92,38 @@ function Filters() {
         Export JSONL
       </button>
     </>
+  );
+}
+
+interface TextFilterProps {
+  name: string;
+  /** The filter in force; empty if there is none. */
+  value: string;
+  onApply: (value: string) => void;
+}
+
+/** TextFilter applies its text on Enter and when it loses the focus, because a part of a name matches no entry. */
+function TextFilter({ name, value, onApply }: TextFilterProps) {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (input.current) input.current.value = value;
+  }, [value]);
+  const apply = () => {
+    const text = input.current?.value.trim() ?? "";
+    if (text !== value) onApply(text);
+  };
+  return (
+    <input
+      ref={input}
+      type="search"
+      placeholder={name}
+      aria-label={`Filter by ${name}`}
+      defaultValue={value}
+      size={14}
+      onBlur={apply}
+      onKeyDown={(e) => e.key === "Enter" && apply()}
+      onChange={(e) => e.target.value === "" && apply()} // the button that clears a search field
+    />
   );
 }
 

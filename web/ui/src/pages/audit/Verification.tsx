@@ -10,14 +10,14 @@ export function Verification() {
   return (
     <div className="row">
       <button type="button" onClick={() => check.mutate()} disabled={check.isPending}>
-        {check.isPending ? "Verifying…" : "Verify the chain"}
+        {check.isPending ? "Verifying…" : "Verify the log"}
       </button>
       <span role="status">
         {check.data &&
           (check.data.valid ? (
             <Badge tone="ok">{count(check.data.entries)} entries, none changed, inserted or removed</Badge>
           ) : (
-            <Badge tone="err">the chain is broken at entry {check.data.broken_at}</Badge>
+            <Badge tone="err">the log was changed at entry {check.data.broken_at}</Badge>
           ))}
         {!check.data && <span className="muted">Each entry contains the hash of the entry before it.</span>}
       </span>

@@ -1,6 +1,6 @@
-import { infiniteQueryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, result } from "../../api/client";
-import type { AuditPage } from "../../api/schema";
+import type { AuditPage, AuditView } from "../../api/schema";
 
 interface AuditFilter {
   actor?: string;
@@ -33,5 +33,23 @@ export function auditQuery(filter: AuditFilter) {
       return (await result(api.GET("/admin/audit", { params: { query } }))) as AuditPage;
     },
     getNextPageParam: (last: AuditPage) => last.next_cursor ?? undefined,
+  });
+}
+
+/** cursorOf returns the cursor of the page that begins with an entry, or undefined if the id is no number. */
+export function cursorOf(id: string): number | undefined {
+  return /^[1-9]\d{0,14}$/.test(id) ? Number(id) + 1 : undefined;
+}
+
+/** entryQuery returns one entry of the log, or null if it does not exist. */
+export function entryQuery(id: string) {
+  return queryOptions({
+    queryKey: ["audit", "entry", id],
+    queryFn: async (): Promise<AuditView | null> => {
+      const cursor = cursorOf(id);
+      if (cursor === undefined) return null;
+      const page = (await result(api.GET("/admin/audit", { params: { query: { cursor, limit: 1 } } }))) as AuditPage;
+      return page.items.find((e) => String(e.id) === id) ?? null; // the page begins with an older entry if id is missing
+    },
   });
 }
