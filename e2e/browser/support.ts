@@ -260,6 +260,31 @@ export function writeConfig(text: string): void {
   writeFileSync(env.configFile, text);
 }
 
+/**
+ * Reloads the configuration file with a policy for all tiers and returns its text. The next test
+ * case begins with the original file.
+ */
+export async function setPolicy(name: string): Promise<string> {
+  const text = `${readConfig()}policy: { name: ${name} }\n`;
+  writeConfig(text);
+  await admin("POST", "/admin/reload");
+  return text;
+}
+
+/** Returns the record of a request. It exists a moment after the end of the answer. */
+export async function decisionOf(answer: Answer): Promise<any> {
+  const id = answer.headers.get("x-request-id");
+  expect(id, "X-Request-Id").toBeTruthy();
+  let records: any[] = [];
+  await expect
+    .poll(async () => {
+      records = (await admin("GET", `/admin/decisions?request_id=${encodeURIComponent(id!)}`)).items;
+      return records.length;
+    })
+    .toBe(1);
+  return records[0];
+}
+
 async function control(method: string, path: string, body?: unknown): Promise<string> {
   const response = await fetch(variable("CONTROL_URL") + path, {
     method,

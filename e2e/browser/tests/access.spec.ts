@@ -1,4 +1,4 @@
-import { admin, assertSecretAbsent, env, expect, expectAccessible, gateway, login, readConfig, statusError, test, writeConfig } from "../support.ts";
+import { admin, assertSecretAbsent, env, expect, expectAccessible, gateway, login, readConfig, send, statusError, test, writeConfig } from "../support.ts";
 
 test("a key opens a session that no script can read, and the logout ends it on the server", async ({ page, context, journal }) => {
   journal.permit(statusError(401));
@@ -30,10 +30,26 @@ test("a deep link survives the login", async ({ page }) => {
   await expect(page.getByRole("searchbox")).toHaveValue("acme");
 });
 
-test("a viewer sees every page", async ({ page }) => {
-  for (const path of ["/", "/tenants", "/workers", "/rules", "/decisions", "/metrics", "/config?tab=reload", "/audit", "/clients"]) {
+test("a viewer sees every page with its content", async ({ page }) => {
+  await admin("PATCH", "/admin/workers/small-0", { weight: 2 }); // an entry of the audit log
+  await admin("DELETE", "/admin/overrides/small-0");
+  await send(1, "Say hello");
+  const contents: [path: string, content: string | RegExp][] = [
+    ["/", "medium"],
+    ["/tenants", "acme"],
+    ["/workers", "small-2"],
+    ["/rules", "medium"],
+    ["/decisions", "acme"],
+    ["/metrics", /requests/i],
+    ["/config?tab=reload", "No changes."],
+    ["/audit", "small-0"],
+    ["/clients", "demo-small-7b"],
+  ];
+  for (const [path, content] of contents) {
     await login(page, env.viewerKey, path);
     await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+    await expect(page.locator("main")).toContainText(content);
+    await expect(page.locator(".skeleton")).toHaveCount(0);
     await expect(page.getByText("Not permitted.")).toHaveCount(0);
   }
 });

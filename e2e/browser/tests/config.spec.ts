@@ -1,4 +1,4 @@
-import { admin, env, expect, login, readConfig, send, test, writeConfig } from "../support.ts";
+import { admin, env, expect, login, readConfig, send, setPolicy, test, writeConfig } from "../support.ts";
 
 test("a reload applies what its preview showed", async ({ page }) => {
   const before = readConfig();
@@ -15,16 +15,25 @@ test("a reload applies what its preview showed", async ({ page }) => {
   expect(tenants.items.find((t: { name: string }) => t.name === "acme").limits.rpm).toBe(90_000);
 });
 
-test("a removed worker and the affinity that moves are shown before the reload", async ({ page }) => {
-  const text = `${readConfig()}policy: { name: chwbl }\n`; // the policy under which prompts have homes
-  writeConfig(text);
-  await admin("POST", "/admin/reload");
+test("a preview shows the removed worker and the affinity that moves, and the reload ends its requests", async ({ page }) => {
+  const text = await setPolicy("chwbl"); // the policy under which prompts have homes
+  // Returns the workers of 40 requests with different homes.
+  const workers = async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, i) => send(1, `Question ${i} of ${Math.random()}`, { model: "demo-medium-32b", maxTokens: 1 })),
+    );
+    expect(answers.map(([a]) => a!.status)).toEqual(answers.map(() => 200));
+    return new Set(answers.map(([a]) => a!.headers.get("x-routed-to")));
+  };
+  expect([...(await workers())].sort()).toEqual(["medium-0", "medium-1"]);
   writeConfig(text.split("\n").filter((line) => !line.includes("name: medium-1")).join("\n"));
   await login(page, env.adminKey, "/config?tab=reload");
   await expect(page.getByText("Workers removed")).toBeVisible();
   await expect(page.getByRole("definition").filter({ hasText: "medium-1" })).toBeVisible();
   await expect(page.getByText(/% of the prompts of medium/)).toBeVisible();
-  expect((await send(4, "Say hello", { model: "demo-medium-32b" })).every((a) => a.status === 200)).toBe(true);
+  await page.getByRole("button", { name: /^Apply/ }).click();
+  await expect(page.getByText(/^Reloaded: /)).toBeVisible();
+  expect([...(await workers())]).toEqual(["medium-0"]);
 });
 
 test("an invalid file changes nothing, and shows its lines instead of an older preview", async ({ page, journal }) => {

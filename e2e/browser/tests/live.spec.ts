@@ -36,12 +36,13 @@ test("without a stream, data is stale and polled", async ({ page, journal }) => 
 
 test("data of a gateway that is away is stale without an error in each panel", async ({ page, journal }) => {
   journal.permit(connectionLost);
-  await login(page);
+  await login(page, env.adminKey, "/workers");
+  await expect(page.locator('tr[data-key="small-1"]')).toBeVisible();
   await expect(page.locator(pill)).toHaveText("live");
   const polls: string[] = [];
   page.on("requestfailed", (r) => r.url().endsWith("/admin/overview") && polls.push(r.url()));
   await gateway.kill();
-  await expect.poll(() => polls.length, { timeout: 15_000 }).toBe(1);
+  await expect.poll(() => polls.length, { timeout: 15_000 }).toBeGreaterThan(0);
   await expect(page.getByRole("alert")).toHaveCount(0);
   await expect(page.locator(pill)).toHaveText(/stale since/);
 });

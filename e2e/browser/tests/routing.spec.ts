@@ -1,5 +1,7 @@
 import type { Page } from "@playwright/test";
-import { admin, engine, env, expect, expectAccessible, login, readConfig, send, test } from "../support.ts";
+import { admin, decisionOf, engine, env, expect, expectAccessible, login, readConfig, send, setPolicy, test } from "../support.ts";
+
+const model = "demo-small-7b";
 
 async function explain(page: Page, prompt: string): Promise<void> {
   await page.getByRole("textbox", { name: /^Prompt/ }).fill(prompt);
@@ -12,6 +14,7 @@ async function explain(page: Page, prompt: string): Promise<void> {
 const answer = (page: Page) => page.getByRole("region", { name: "Explanation" });
 
 test("the playground names the tier and worker that a real request then gets", async ({ page }) => {
+  await setPolicy("rendezvous_hash"); // the prompt alone selects the worker; other policies draw between equal ones
   await login(page, env.adminKey, "/rules");
   for (const prompt of ["Say hello", "Prove step by step that the square root of 2 is irrational", "Write a Python function that sorts a list"]) {
     await explain(page, prompt);
@@ -19,8 +22,8 @@ test("the playground names the tier and worker that a real request then gets", a
     const tier = (await answer(page).locator(".verdict strong").first().textContent()) ?? "";
     const [real] = await send(1, prompt, { maxTokens: 5 });
     expect(real!.headers.get("x-model-tier")).toBe(tier);
-    const decision = (await admin("GET", "/admin/decisions?limit=1")).items[0];
-    expect(decision.tier).toBe(tier);
+    expect(real!.headers.get("x-routed-to")).toBe(worker);
+    expect(await decisionOf(real!)).toMatchObject({ tier, worker });
     const rows = await answer(page).getByRole("table", { name: "Candidates" }).getByRole("row").count();
     expect(rows).toBeGreaterThan(2); // the header and every candidate
     expect(await answer(page).getByRole("row", { name: /selected/ }).textContent()).toContain(worker!);
@@ -108,18 +111,32 @@ test("a pasted curl command is explained without its key", async ({ page }) => {
 test("a request appears within a second, with its attempts and their explanation", async ({ page }) => {
   await login(page, env.adminKey, "/decisions?tenant=acme");
   await expect(page.locator(".pill")).toHaveText("live");
-  await engine("small-2").fail({ kind: "status", status: 500, times: 1 });
-  const [first] = await send(1, `Hello ${Math.random()}`, { model: "demo-small-7b" });
-  await expect(page.locator("tbody tr").first()).toContainText("demo-small-7b", { timeout: 2000 });
-  expect(first!.status).toBe(200);
-  await page.locator("tbody tr").first().getByRole("button").first().click();
+  await setPolicy("rendezvous_hash"); // equal prompts get the same worker first
+  const prompt = `Hello ${Math.random()}`;
+  const [usual] = await send(1, prompt, { model });
+  const failing = usual!.headers.get("x-routed-to")!;
+  await engine(failing).fail({ kind: "status", status: 500, times: 1 });
+  const [retried] = await send(1, prompt, { model });
+  expect(retried!.status).toBe(200);
+  const worker = retried!.headers.get("x-routed-to")!;
+  expect(worker).not.toBe(failing);
+  const newest = page.locator("tbody tr").first();
+  await expect(newest).toContainText(`${failing} ✗ 500 → ${worker} ✓`, { timeout: 2000 });
+  await expect(newest).toContainText(model);
+  const attempts = (await decisionOf(retried!)).attempts.map((a: { worker: string; status: number }) => [a.worker, a.status]);
+  expect(attempts).toEqual([[failing, 500], [worker, 200]]);
+  await newest.getByRole("button").first().click();
   const drawer = page.getByRole("dialog", { name: "Request" });
-  await expect(drawer.getByRole("table", { name: "Candidates" }).first()).toContainText("small-0");
+  await expect(drawer.getByRole("heading", { name: /^Attempt/ })).toHaveText([
+    `Attempt 1: ${failing} the worker answered 500`,
+    `Attempt 2: ${worker} 200`,
+  ]);
+  await expect(drawer.getByRole("table", { name: "Candidates" }).first()).toContainText(failing);
   await expectAccessible(page, "dialog[open]");
   await drawer.getByRole("link", { name: "Explain" }).click();
   await expect(page.getByRole("heading", { level: 1, name: "Tiers and rules" })).toBeVisible();
   await expect(page.getByRole("region", { name: "Explanation" }).getByTestId("worker")).toBeVisible();
-  await engine("small-2").recover();
+  await engine(failing).recover();
 });
 
 test("rejected requests are rows, and filters are in the address", async ({ page }) => {
@@ -157,7 +174,7 @@ test("the list pauses under the pointer and offers what is new", async ({ page }
   await send(7, "hello");
   await expect(page.getByRole("button", { name: "7 new" })).toBeVisible();
   expect(await page.locator("tbody tr").first().textContent()).toBe(before);
-  await page.getByRole("button", { name: "7 new" }).click();
+  await page.getByRole("button", { name: "7 new" }).press("Enter"); // a pointer that leaves the row ends the pause itself
   await page.getByRole("heading", { level: 1 }).hover();
   await expect(page.getByRole("button", { name: /new$/ })).toHaveCount(0);
 });

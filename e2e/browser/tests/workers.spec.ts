@@ -1,5 +1,5 @@
 import type { Page } from "@playwright/test";
-import { admin, engine, env, expect, expectAccessible, login, release, send, statusError, test } from "../support.ts";
+import { admin, type Answer, engine, env, expect, expectAccessible, login, release, send, setPolicy, statusError, test } from "../support.ts";
 
 const model = "demo-small-7b";
 
@@ -9,21 +9,39 @@ test.beforeEach(async () => {
 
 const row = (page: Page, worker: string) => page.locator(`tr[data-key="${worker}"]`);
 
+/**
+ * Requests in flight at once. No worker may be full: its share would go to the others. A worker has 16 places, and the
+ * largest share is half.
+ */
+const atOnce = 12;
+
 /** Returns the share of new requests that each worker of the tier small answers. */
 async function shares(n: number): Promise<Record<string, number>> {
-  const answers = await Promise.all(
-    Array.from({ length: n }, (_, i) => send(1, `Question ${i} of ${Math.random()}`, { model, maxTokens: 1 })),
-  );
+  const answers: Answer[] = [];
+  let next = 0;
+  const sendNext = async () => {
+    while (next < n) answers.push(...(await send(1, `Question ${next++} of ${Math.random()}`, { model, maxTokens: 1 })));
+  };
+  await Promise.all(Array.from({ length: atOnce }, sendNext));
   const counts: Record<string, number> = {};
-  for (const [a] of answers) {
-    expect(a!.status).toBe(200);
-    const worker = a!.headers.get("x-routed-to") ?? "";
+  for (const a of answers) {
+    expect(a.status).toBe(200);
+    const worker = a.headers.get("x-routed-to") ?? "";
     counts[worker] = (counts[worker] ?? 0) + 1;
   }
   return Object.fromEntries(Object.entries(counts).map(([w, c]) => [w, c / n]));
 }
 
+/** Fails unless the shares of 300 requests are the expected ones, within 0.08. */
+async function expectShares(expected: Record<string, number>): Promise<void> {
+  const real = await shares(300);
+  for (const [worker, share] of Object.entries(expected)) {
+    expect(Math.abs((real[worker] ?? 0) - share), `${worker}: ${JSON.stringify(real)}`).toBeLessThanOrEqual(0.08);
+  }
+}
+
 test("a weight that is set by keyboard moves the share, and undo brings it back", async ({ page }) => {
+  await setPolicy("weighted_round_robin"); // its shares are the weights; others also follow caches and latencies
   await login(page, env.adminKey, "/workers");
   const slider = page.getByRole("slider", { name: "Weight of small-0" });
   await slider.focus();
@@ -33,10 +51,12 @@ test("a weight that is set by keyboard moves the share, and undo brings it back"
   await expect(row(page, "small-0")).toContainText("override");
   await expect(row(page, "small-0")).toContainText("50 %"); // of 2 + 1 + 1
   expect((await admin("GET", "/admin/workers/small-0")).weights.effective).toBe(2);
+  await expectShares({ "small-0": 0.5, "small-1": 0.25, "small-2": 0.25 });
 
   await page.getByRole("button", { name: "Undo" }).click();
   await expect.poll(async () => (await admin("GET", "/admin/workers/small-0")).weights.override).toBeUndefined();
   await expect(row(page, "small-0")).not.toContainText("override");
+  await expectShares({ "small-0": 1 / 3, "small-1": 1 / 3, "small-2": 1 / 3 });
 });
 
 test("a held slider shows shares, does not follow live data, and is saved once when let go", async ({ page }) => {
@@ -130,6 +150,7 @@ test("a weight of 0 takes the worker out, with the share of real requests", asyn
   expect((await admin("GET", "/admin/workers/small-1")).weights.effective).toBe(1);
   await field.press("Enter");
   await expect(row(page, "small-1")).toContainText("no new requests");
+  await expect.poll(async () => (await admin("GET", "/admin/workers/small-1")).weights.effective).toBe(0); // it is saved
   const now = await shares(60);
   expect(now["small-1"] ?? 0).toBe(0);
   expect((now["small-0"] ?? 0) + (now["small-2"] ?? 0)).toBe(1);
