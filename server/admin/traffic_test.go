@@ -59,8 +59,8 @@ func TestRatesAreOfTheLastTenSeconds(t *testing.T) {
 	if requests, _, _ := tr.rates(everything); requests != nil {
 		t.Errorf("after an hour without samples: %v", *requests)
 	}
-	if !tr.answered {
-		t.Error("no request was answered")
+	if !tr.succeeded {
+		t.Error("no request has succeeded")
 	}
 }
 
