@@ -10,10 +10,11 @@ function packageOf(module: string): string | undefined {
 
 /** noticeOf returns the name, version and licence of a package with the text of its licence. */
 function noticeOf(folder: string): string {
-  const { name, version, license } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8"));
+  const read = (file: string) => readFileSync(`${folder}/${file}`, "utf8") as string;
+  const { name, version, license } = JSON.parse(read("package.json"));
   const files = (readdirSync(folder) as string[]).filter((file) => /^(licen[cs]e|notice)/i.test(file)).sort();
   if (files.length === 0) throw new Error(`${name} has no licence file: the page must contain its text`);
-  const texts = files.map((file) => (readFileSync(`${folder}/${file}`, "utf8") as string).replace(/\r\n/g, "\n").trim());
+  const texts = files.map((file) => read(file).replace(/\r\n/g, "\n").trim());
   return [`${name} ${version} (${license})`, ...texts].join("\n\n");
 }
 
