@@ -152,7 +152,7 @@ const adminRules = `
 | ` + "`workers`" + ` | the body of ` + "`GET /admin/workers`" + `, each second |
 | ` + "`decision`, `gap`, `dropped`" + ` | the records, as ` + "`GET /admin/decisions/stream`" + ` sends them |
 
-Each event is encoded once per second for all streams, and only while a stream wants it. The filters of
+Each event is encoded once per second for all streams, and only while a stream subscribes to it. The filters of
 ` + "`GET /admin/decisions`" + ` select the records. Records have an id, and ` + "`Last-Event-ID`" + ` or
 ` + "`last_event_id`" + ` resumes after it; the other events have none, because each replaces the one before.
 A gateway has at most 64 of these streams. A stream ends when its key ends, when the gateway drains, or
@@ -202,8 +202,8 @@ end of the session; ` + "`DELETE /admin/session`" + ` ends it.
   reject their cookies.
 - **Precedence.** If a request has a key and a cookie, the key applies.
 - **Failures.** Invalid keys at login count like invalid keys of other requests: after 20 in a minute,
-  the address gets 429 with ` + "`Retry-After`" + `. A valid key still logs in: keys have 160 random bits, so the
-  limit saves work and guards no secret.
+  the address gets 429 with ` + "`Retry-After`" + `. A valid key still logs in. The limit
+  only saves work: keys have 160 random bits and cannot be guessed.
 `
 
 // adminExamples are run by TestAdminDocExamplesWork.

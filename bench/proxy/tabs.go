@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// openTabs is the number of browsers that follow the gateway in -tabs. The tabs of one browser share a
-	// connection, so 20 browsers are the most that 20 tabs can cost.
+	// openTabs is the number of pages that follow the gateway in -tabs, each in a browser of its own. The tabs
+	// of one browser share a stream, but each polls.
 	openTabs = 20
 	// tabsShape is the shape of -tabs.
 	tabsShape = "400 B"
@@ -111,30 +111,62 @@ func tabsRound(ctx context.Context, b *bench, p proxy, o options, tabs int) (r t
 	return r, err
 }
 
-// pollEvery is how often the overview fetches its lines, as recentQuery of the page does.
-const pollEvery = 5 * time.Second
+// polls are what the pages poll beside the stream: Overview, Workers, Metrics and Tenants, as their queries in
+// web/ui/src/pages do. Each is polled by a quarter of the pages.
+var polls = [...]struct {
+	path  string // "": nothing, as Workers
+	every time.Duration
+}{
+	{"/admin/metrics?range=5m&name=requests,cpu,ttft_p95", 5 * time.Second},
+	{},
+	{"/admin/metrics?range=5m", 2 * time.Second},
+	{"/admin/tenants?limit=1000&today=true", 10 * time.Second},
+}
 
-// pollLines fetches the lines of the overview until ctx ends. The page ignores a failed fetch.
-func pollLines(ctx context.Context, admin string, read *atomic.Int64) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
-			"http://"+admin+"/admin/metrics?range=5m&name=requests,cpu,ttft_p95", nil)
-		if err != nil {
-			return
-		}
-		r.Header.Set("Authorization", "Bearer "+tabsAdminKey)
-		if answer, err := http.DefaultClient.Do(r); err == nil {
-			n, _ := io.Copy(io.Discard, answer.Body) // a cut answer counts up to its end
-			answer.Body.Close()
-			read.Add(n)
-		}
+// poll fetches an address after the duration first, and then in turns until ctx ends. Pages repeat a failed fetch
+// in the next turn.
+func poll(ctx context.Context, url string, first, every time.Duration, read *atomic.Int64) {
+	turn := time.NewTimer(first)
+	defer turn.Stop()
+	for {
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+			return
+		case <-turn.C:
+			turn.Reset(every)
+			fetch(ctx, url, read) //nolint:errcheck // the next turn fetches again
 		}
 	}
+}
+
+// fetch reads an address of the admin plane once.
+func fetch(ctx context.Context, url string, read *atomic.Int64) error {
+	answer, err := get(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	n, err := io.Copy(io.Discard, answer.Body)
+	read.Add(n) // a cut answer counts up to its end
+	return err
+}
+
+// get sends a request with the admin key. An answer that is not 200 is an error.
+func get(ctx context.Context, url string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+tabsAdminKey)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		return nil, fmt.Errorf("GET %s: status %s", url, answer.Status)
+	}
+	return answer, nil
 }
 
 // openPages opens pages of the admin UI and reads what they get until ctx ends. It returns the number of bytes
@@ -142,22 +174,19 @@ func pollLines(ctx context.Context, admin string, read *atomic.Int64) {
 func openPages(ctx context.Context, admin string, n int) (read *atomic.Int64, wait func(), err error) {
 	read = &atomic.Int64{}
 	var readers sync.WaitGroup
-	for range n {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
-			"http://"+admin+"/admin/stream?topics=overview,workers,decisions", nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		r.Header.Set("Authorization", "Bearer "+tabsAdminKey)
-		answer, err := http.DefaultClient.Do(r)
+	for page := range n {
+		answer, err := get(ctx, "http://"+admin+"/admin/stream?topics=overview,workers,decisions")
 		if err != nil {
 			return nil, nil, fmt.Errorf("opening a stream: %w", err)
 		}
-		if answer.StatusCode != http.StatusOK {
-			answer.Body.Close()
-			return nil, nil, fmt.Errorf("opening a stream: status %s", answer.Status)
+		if p := polls[page%len(polls)]; p.path != "" {
+			if err := fetch(ctx, "http://"+admin+p.path, read); err != nil {
+				return nil, nil, fmt.Errorf("opening a page: %w", err)
+			}
+			// The turns of the pages are spread, so a round that is shorter than a turn has its share of them.
+			first := p.every * time.Duration(page) / time.Duration(n)
+			readers.Go(func() { poll(ctx, "http://"+admin+p.path, first, p.every, read) })
 		}
-		readers.Go(func() { pollLines(ctx, admin, read) })
 		readers.Go(func() {
 			defer answer.Body.Close()
 			lines := bufio.NewReader(answer.Body)

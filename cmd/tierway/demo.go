@@ -127,7 +127,7 @@ func (f demoFlags) check() error {
 func demoSignals(parent context.Context, file *demoFile) (ctx context.Context, stop func()) {
 	ctx, stopSignals := signals(parent, func() { _ = file.remove() }) // the process exits and cannot report an error
 	if signal.Ignored(syscall.SIGHUP) {
-		return ctx, stopSignals // nohup asks for a demo that outlives its terminal
+		return ctx, stopSignals // under nohup, the demo outlives its terminal
 	}
 	ctx, stopHangup := signal.NotifyContext(ctx, syscall.SIGHUP)
 	return ctx, func() {

@@ -115,7 +115,7 @@ func causeSuffix(cause string) string {
 func overrideAttention(w *workerState, now time.Time) (items []AttentionItem) {
 	if w.Drain != nil && w.Drain.Overdue {
 		items = append(items, workerAttention(w, severityWarning,
-			fmt.Sprintf("Its drain is overdue since %s: %d requests are in flight.", seconds(*w.Drain.Deadline), w.Inflight)))
+			fmt.Sprintf("Its drain has been overdue since %s. Requests in flight: %d.", seconds(*w.Drain.Deadline), w.Inflight)))
 	}
 	if o := w.Weights.Override; o != nil && !o.Until.IsZero() && o.Until.Sub(now) <= overrideNotice {
 		items = append(items, workerAttention(w, severityWarning,

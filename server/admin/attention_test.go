@@ -70,8 +70,8 @@ func TestAttentionNamesOverridesThatEnd(t *testing.T) {
 		{worker(time.Time{}), nil},
 		{worker(now.Add(9 * time.Minute)), []string{"warning | worker w1 | Its weight 5 expires at 2026-01-02T03:13:05Z; " +
 			"then the configured weight 1 applies. | workers?q=w1"}},
-		{overdue, []string{"warning | worker w1 | Its drain is overdue since 2026-01-02T03:04:05Z: " +
-			"2 requests are in flight. | workers?q=w1"}},
+		{overdue, []string{"warning | worker w1 | Its drain has been overdue since 2026-01-02T03:04:05Z. " +
+			"Requests in flight: 2. | workers?q=w1"}},
 		{&workerState{Name: "w1", Drain: &drainState{Deadline: &now}}, nil},
 	} {
 		if diff := cmp.Diff(tt.want, inLines(overrideAttention(tt.worker, now))); diff != "" {
@@ -178,10 +178,10 @@ func TestFileIsReadAfterItsStampChanged(t *testing.T) {
 	}
 	expect("later", step(time.Second), "", 1)
 	write(strings.Replace(text, "name: w0", "name: w1", 1), now)
-	expect("other workers", step(0), "differs from the configuration in force", 2)
-	expect("the same second", step(time.Second), "differs", 2)
-	expect("after the clock's resolution", step(2*time.Second), "differs", 3)
-	expect("later", step(time.Minute), "differs", 3)
+	expect("other workers", step(0), "Changes in the file that are not in force: ", 2)
+	expect("the same second", step(time.Second), "not in force: ", 2)
+	expect("after the clock's resolution", step(2*time.Second), "not in force: ", 3)
+	expect("later", step(time.Minute), "not in force: ", 3)
 	write("listen: 127.0.0.1:1\n"+text, now.Add(-time.Hour))
 	expect("a restart", step(time.Second), "after a restart: listen", 4)
 	write("tiers: [ { nam: small } ]\n", now.Add(-2*time.Hour))

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// settledAfter is the age from which on a modification time identifies the content of the file. A
+	// stableAfter is the age from which on a modification time identifies the content of the file. A
 	// younger file may be written again within the resolution of the file system's clock.
-	settledAfter = 2 * time.Second
+	stableAfter = 2 * time.Second
 	// unreadableRetry is the interval between two reads of a file that cannot be read. Its permissions
 	// may change without its modification time.
 	unreadableRetry = 10 * time.Second
@@ -60,8 +60,8 @@ func (c *fileCheck) attention(path string, snap *control.Snapshot, now time.Time
 	*c = fileCheck{seen: stamp, items: compareFile(snap.Base, file, err)}
 	if _, listed := errors.AsType[config.Problems](err); err != nil && !listed {
 		c.until = now.Add(unreadableRetry)
-	} else if settled := stamp.modified.Add(settledAfter); now.Before(settled) {
-		c.until = settled
+	} else if stable := stamp.modified.Add(stableAfter); now.Before(stable) {
+		c.until = stable
 	}
 	return c.items
 }
@@ -99,8 +99,7 @@ func compareFile(base, file *config.File, err error) []AttentionItem {
 	}
 	if live > 0 {
 		items = append(items, AttentionItem{Severity: severityWarning, Subject: "configuration", Link: "config",
-			Message: fmt.Sprintf("The file on disk differs from the configuration in force, by %d changes. Reload to apply it.",
-				live)})
+			Message: fmt.Sprintf("Changes in the file that are not in force: %d. Reload to apply them.", live)})
 	}
 	if len(restart) > 0 {
 		items = append(items, AttentionItem{Severity: severityWarning, Subject: "configuration", Link: "config",

@@ -279,11 +279,16 @@ func TestThePageIsServedWithItsHeaders(t *testing.T) {
 			head.Body.Len())
 	}
 	for path, status := range map[string]int{"/favicon.svg": 200, "/theme.js": 200, "/assets/gone.js": 404,
-		"/assets/../index.html": 404, "/index.html": 404, "/tenants": 404} {
+		"/assets/../index.html": 404, "/index.html": 404, "/tenants": 404, "/THIRD_PARTY_LICENSES.txt": 200} {
 		got := get("GET", path)
 		if got.Code != status || status == 404 && strings.Contains(got.Header().Get("Content-Type"), "html") {
 			t.Errorf("%s is %d %s", path, got.Code, got.Header().Get("Content-Type"))
 		}
+	}
+	licenses := get("GET", "/THIRD_PARTY_LICENSES.txt")
+	if !strings.HasPrefix(licenses.Header().Get("Content-Type"), "text/plain") ||
+		!strings.Contains(licenses.Body.String(), "react-dom") {
+		t.Errorf("the licences are %s: %.200s", licenses.Header().Get("Content-Type"), licenses.Body)
 	}
 	if got := r.ask("", "POST", "/", ""); got.Code != 405 {
 		t.Errorf("POST / is %d", got.Code)

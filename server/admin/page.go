@@ -18,7 +18,9 @@ import (
 
 // PagePaths returns the paths of the admin UI outside of /admin/. A path that ends in a slash stands for all
 // paths below it.
-func PagePaths() []string { return []string{"/", "/favicon.svg", "/theme.js", "/assets/"} }
+func PagePaths() []string {
+	return []string{"/", "/favicon.svg", "/theme.js", "/THIRD_PARTY_LICENSES.txt", "/assets/"}
+}
 
 // contentSecurityPolicy permits the page its own files only: neither inline scripts and styles nor other hosts.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
@@ -35,6 +37,8 @@ func contentType(name string) string {
 		return "text/css; charset=utf-8"
 	case ".svg":
 		return "image/svg+xml"
+	case ".txt":
+		return "text/plain; charset=utf-8"
 	}
 	return "application/octet-stream"
 }

@@ -34,9 +34,8 @@ func (a *Plane) Run(ctx context.Context) {
 	a.control.Recoverer.Every(sampleEvery, ctx.Done(), "sampling the gateway", a.sampler.sample)
 }
 
-// sample takes the samples of now. Of locks of the request path, each is taken for a few microseconds: that of each
-// pool, and that of the statistics and the breaker of each worker, as GET /admin/workers does, and that of the
-// counters of tenants.
+// sample samples the gateway once. It takes locks of the request path, each for a few microseconds: those of pools, of
+// the statistics and breakers of workers, and of the counters of tenants.
 func (a *sampler) sample(now time.Time) {
 	var all []telemetry.Sample
 	a.next = map[*telemetry.Worker][]uint64{}
@@ -86,7 +85,7 @@ func (a *sampler) processSamples(recent trafficSample) []telemetry.Sample {
 func (a *sampler) addRecent(v *OverviewView) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v.CPU, v.Checklist.Requests = a.meter.cores, a.traffic.answered
+	v.CPU, v.Checklist.Requests = a.meter.cores, a.traffic.succeeded
 	v.Rate.Requests, v.Rate.Errors, v.Rate.Refused = a.traffic.rates(func(string) bool { return true })
 	for i := range v.Tiers {
 		t := &v.Tiers[i]
@@ -152,8 +151,8 @@ func (a *sampler) workerSamples(p *control.Pool, now time.Time) []telemetry.Samp
 	return out
 }
 
-// addGrowth adds by how much the counts of a worker have grown to those of its tier. A tier's counts therefore never
-// fall when a worker is removed.
+// addGrowth adds the growth of a worker's counts to the counts of its tier. A tier's counts therefore never fall when a
+// worker is removed.
 func (a *sampler) addGrowth(tier string, w *telemetry.Worker, counts []uint64) {
 	if a.grown == nil {
 		a.grown = map[string][]uint64{}

@@ -70,7 +70,7 @@ func (s *sessions) openSession(admin [sha256.Size]byte, now time.Time) (id strin
 	defer s.mu.Unlock()
 	s.removeExpired(now)
 	if len(s.open) >= maxSessions {
-		s.removeOldest(admin)
+		s.removeLeastRecentlyUsed(admin)
 	}
 	s.open[sha256.Sum256([]byte(id))] = opened
 	return id, opened, nil
@@ -139,9 +139,9 @@ func (s *sessions) removeExpired(now time.Time) {
 	}
 }
 
-// removeOldest removes the longest unused session of an admin, or, if there is none, the longest unused session. One
-// key therefore cannot end the sessions of others. It requires the lock.
-func (s *sessions) removeOldest(admin [sha256.Size]byte) {
+// removeLeastRecentlyUsed removes the longest unused session of an admin, or, if there is none, the longest unused
+// session. One key therefore cannot end the sessions of others. It requires the lock.
+func (s *sessions) removeLeastRecentlyUsed(admin [sha256.Size]byte) {
 	var oldest [sha256.Size]byte
 	var found session
 	for key, is := range s.open {

@@ -20,8 +20,8 @@ const (
 
 // traffic has the counts of requests of the last minute. It needs external locking; the zero traffic has no samples.
 type traffic struct {
-	samples  []trafficSample // oldest first, at most ttftWindow apart
-	answered bool            // a request has succeeded since the start
+	samples   []trafficSample // oldest first, at most ttftWindow apart
+	succeeded bool            // a request has succeeded since the start
 }
 
 // trafficSample has the counts at one moment. The key of requests without a tier is "".
@@ -44,7 +44,7 @@ func (t *traffic) add(s trafficSample) {
 	})
 	ok := slices.Index(control.Outcomes, string(decisions.OK))
 	for _, c := range s.tiers {
-		t.answered = t.answered || len(c.results) > ok && c.results[ok] > 0
+		t.succeeded = t.succeeded || len(c.results) > ok && c.results[ok] > 0
 	}
 }
 
@@ -104,8 +104,8 @@ func quantile(counts []uint64, q float64) *float64 {
 	return new(1000 * seconds)
 }
 
-// counterGrowth returns by how much each counter has grown. A counter that fell has begun again at 0, and one that
-// before lacks has begun since.
+// counterGrowth returns by how much each counter has grown. A counter that fell was reset to 0, and a counter that
+// before does not have began at 0.
 func counterGrowth[N int64 | uint64](now, before []N) []N {
 	out := slices.Clone(now)
 	for i := range min(len(now), len(before)) {
