@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, Outlet, useRouter } from "@tanstack/react-router";
+import { Link, Outlet, useLocation, useRouter } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { onSignedOut } from "../api/client";
 import { overviewQuery, queries, sessionQuery } from "../api/queries";
@@ -99,6 +99,8 @@ function TopBar() {
 function Navigation() {
   const [open, setOpen] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
+  const page = useLocation({ select: (l) => l.pathname });
+  useEffect(() => setOpen(false), [page]);
   const close = (e: React.KeyboardEvent) => {
     if (e.key !== "Escape" || !open) return;
     setOpen(false);

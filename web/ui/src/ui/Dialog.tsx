@@ -19,6 +19,8 @@ export function Dialog({ title, onClose, closable = true, drawer, children }: Di
   useEffect(() => {
     const dialog = ref.current;
     const before = document.activeElement;
+    const top = document.querySelector("header.top")?.getBoundingClientRect().bottom ?? 0;
+    if (drawer) dialog?.style.setProperty("--top", `${Math.max(top, 0)}px`);
     dialog?.showModal();
     // The browser focuses the first control, which closes the dialog. A form begins with its first field.
     if (!drawer) dialog?.querySelector<HTMLElement>("form :is(input, select, textarea)")?.focus();

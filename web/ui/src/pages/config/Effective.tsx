@@ -54,7 +54,7 @@ function Tree({ config, q, onlySet }: { config: ConfigView; q: string; onlySet: 
   }
   return (
     <>
-      <p className="muted">
+      <p className="muted body">
         The default tier and the thresholds of the classifier are on{" "}
         <Link to="/rules" search={{ tab: "rules" }}>
           Tiers and rules

@@ -1,36 +1,51 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
 import { base } from "../../api/client";
-import { queries } from "../../api/queries";
+import { overviewQuery, queries } from "../../api/queries";
 import type { ReloadAnswer } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
-import { percent, plural } from "../../lib/format";
+import { clock, percent, plural } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Empty, Panel, Problem } from "../../ui/Panel";
 import { ChangeButton, Curl } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
 import { Problems } from "./Problems";
 import { withLines } from "./errorLines";
-import { previewQuery, reload } from "./queries";
+import { impactText } from "./override";
+import { configQuery, previewQuery, reload } from "./queries";
 
 /** Reload shows what the file on disk would change, and applies exactly that. */
 export function Reload() {
   const found = useQuery(previewQuery);
+  const { refetch } = found;
+  const attention = useQuery(overviewQuery).data?.attention ?? [];
+  const differs = attention.filter((a) => a.link === "config").map((a) => a.message).join();
+  const known = useRef(differs);
+  useEffect(() => {
+    if (differs === known.current) return;
+    known.current = differs;
+    void refetch();
+  }, [differs, refetch]);
+  const readAt = Math.max(found.dataUpdatedAt, found.errorUpdatedAt);
   return (
     <Panel
       title="Preview of a reload"
       // A preview of an older file must not stay below the errors of the present one.
-      query={{ ...found, data: found.error ? undefined : found.data, error: withLines(found.error) }}
+      query={{ ...found, data: found.error ? undefined : found.data, error: withLines(found.error, true) }}
       actions={
-        <button type="button" onClick={() => void found.refetch()} disabled={found.isFetching}>
-          Read the file again
-        </button>
+        <>
+          {readAt > 0 && <small className="muted">read at {clock(readAt)}</small>}
+          <button type="button" onClick={() => void refetch()} disabled={found.isFetching}>
+            Read the file again
+          </button>
+        </>
       }
     >
       {(p) => (
         <div className="stack">
           <Preview preview={p} />
           <Problems problems={p.problems} />
-          {p.changes.length > 0 && <Apply preview={p} onRead={() => void found.refetch()} />}
+          {p.changes.length > 0 && <Apply preview={p} onRead={() => void refetch()} />}
         </div>
       )}
     </Panel>
@@ -71,6 +86,12 @@ function Preview({ preview: p }: { preview: ReloadAnswer }) {
       </Empty>
     );
   }
+  return <Changes preview={p} />;
+}
+
+function Changes({ preview: p }: { preview: ReloadAnswer }) {
+  const overrides = useQuery(configQuery).data?.overrides ?? [];
+  const drained = new Set(overrides.filter((o) => o.drain).map((o) => o.worker));
   const moved = Object.entries(p.impact.affinity_moved).filter(([, share]) => share > 0);
   return (
     <>
@@ -89,7 +110,7 @@ function Preview({ preview: p }: { preview: ReloadAnswer }) {
         {p.impact.overrides.length > 0 && (
           <>
             <dt>Live overrides</dt>
-            <dd>{p.impact.overrides.map(overrideText).join("; ")}</dd>
+            <dd>{p.impact.overrides.map((o) => impactText(o, drained.has(o.worker))).join("; ")}</dd>
           </>
         )}
         <dt>After a restart</dt>
@@ -97,21 +118,6 @@ function Preview({ preview: p }: { preview: ReloadAnswer }) {
       </dl>
     </>
   );
-}
-
-/** overrideText says what becomes of a live override. */
-function overrideText(o: ReloadAnswer["impact"]["overrides"][number]): string {
-  const file = o.file_weight === undefined ? "" : `; the file has ${o.file_weight}`;
-  switch (o.effect) {
-    case "shadows":
-      return `weight ${o.weight} of ${o.worker} hides the file's new value${file}`;
-    case "ends":
-      return `weight ${o.weight} of ${o.worker} ends, because the worker is removed`;
-    case "begins":
-      return `weight ${o.weight} of ${o.worker} applies again, because the worker returns`;
-    default:
-      return `weight ${o.weight} of ${o.worker} stays${file}`;
-  }
 }
 
 type Change = ReloadAnswer["changes"][number];

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { WorkerState } from "../../api/schema";
-import { overridden, overrideText } from "./override";
+import { impactText, overridden, overrideText } from "./override";
 
 test("a drain hides the weight, which applies after it", () => {
   const both = { drain: true, weight: 3 };
@@ -12,4 +12,10 @@ test("an override that was changed since it was shown is not reset", () => {
   expect(overridden({ worker: "a", at: "2026-01-01T00:00:00Z" }, [worker])).toBe(worker);
   expect(() => overridden({ worker: "a", at: "2026-01-01T00:00:01Z" }, [worker])).toThrow(/changed meanwhile/);
   expect(() => overridden({ worker: "b", at: "2026-01-01T00:00:00Z" }, [worker])).toThrow(/changed meanwhile/);
+});
+
+test("a drain is no weight of 0", () => {
+  const impact = { worker: "a", weight: 0, effect: "kept", file_weight: 1 } as const;
+  expect(impactText(impact, true)).toBe("drain of a stays; the file has weight 1");
+  expect(impactText(impact, false)).toBe("weight 0 of a stays; the file has 1");
 });

@@ -1,4 +1,4 @@
-import type { Override, WorkerState } from "../../api/schema";
+import type { Override, OverrideImpact, WorkerState } from "../../api/schema";
 
 /** overrideText returns what an override does. A drain hides the weight, which applies again after it. */
 export function overrideText(o: Pick<Override, "weight" | "drain">): string {
@@ -11,4 +11,20 @@ export function overridden(o: Pick<Override, "worker" | "at">, workers: WorkerSt
   const w = workers.find((w) => w.name === o.worker);
   if (w?.weights.override?.at === o.at) return w;
   throw new Error("The override was changed meanwhile. Look at it and try again.");
+}
+
+/** impactText says what becomes of a live override after a reload. drained: it is a drain, for which the API has weight 0. */
+export function impactText(o: OverrideImpact, drained: boolean): string {
+  const name = drained ? `drain of ${o.worker}` : `weight ${o.weight} of ${o.worker}`;
+  const file = o.file_weight === undefined ? "" : `; the file has ${drained ? "weight " : ""}${o.file_weight}`;
+  switch (o.effect) {
+    case "shadows":
+      return `${name} hides the file's new value${file}`;
+    case "ends":
+      return `${name} ends, because the worker is removed`;
+    case "begins":
+      return `${name} applies again, because the worker returns`;
+    default:
+      return `${name} stays${file}`;
+  }
 }

@@ -12,7 +12,7 @@ export function Attention({ items }: { items: AttentionItem[] }) {
   const notes = notesOf(workers.data?.workers ?? []);
   return (
     <>
-      {items.length === 0 && <p className="body quiet-line">Nothing. All workers, stores and settings are in order.</p>}
+      {items.length === 0 && notes.length === 0 && <p className="body quiet-line">Nothing. All workers, stores and settings are in order.</p>}
       <ul className="attention">
         {items.map((a) => (
           <li key={a.subject + a.message}>

@@ -17,7 +17,7 @@ export function ReplaySelection({ last, onLast, filter, onFilter }: ReplaySelect
   const tiers = (useQuery(tiersQuery).data?.items ?? []).map((t) => t.name);
   const choices = [
     { name: "tier", label: "Tier or pool", values: tiers },
-    { name: "class", label: "Priority", values: [...classes] },
+    { name: "class", label: "Class", values: [...classes] },
   ] as const;
   return (
     <div className="fields">

@@ -69,7 +69,7 @@ function Caller({ form, set }: PartProps) {
               ))}
           </select>
         </Field>
-        <Field label="Priority">
+        <Field label="Class">
           <select value={form.class} onChange={(e) => set({ class: e.target.value })}>
             <option value="">default</option>
             {classes.map((c) => (

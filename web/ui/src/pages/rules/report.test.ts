@@ -37,10 +37,17 @@ test("what a replay cannot know is named", () => {
 
 test("the summary names each kind of change once", () => {
   const part = { n: 20, of: 20 };
-  const r = { records: 20, n: 20, tiers_reproduced: part, reproduced: part, changed_tier: [], changed_worker: 0 } as unknown as ReplayAnswer;
-  expect(summaryOf(r, false)).toBe("The configuration in force reproduces all these decisions.");
+  const unknown = { other_policy: 0 };
+  const r = { records: 20, n: 20, tiers_reproduced: part, reproduced: part, changed_tier: [], changed_worker: 0, unknown } as unknown as ReplayAnswer;
+  expect(summaryOf(r, false)).toBe("The configuration in force reproduces all 20 decisions.");
+  expect(summaryOf({ ...r, records: 23 }, false)).toBe(
+    "The configuration in force reproduces 20 of 20 decisions that it could check; 3 not checked.",
+  );
   expect(summaryOf({ ...r, reproduced: { n: 3, of: 20 } }, false)).toBe(
     "The configuration in force reproduces the tier of 20 of 20 requests and the worker of 3 of 20 selections.",
+  );
+  expect(summaryOf({ ...r, unknown: { ...r.unknown, other_policy: 2 }, reproduced: { n: 18, of: 18 } }, false)).toBe(
+    "The configuration in force reproduces the tier of 20 of 20 requests and the worker of 18 of 18 selections; 2 not checked.",
   );
   expect(summaryOf(r, true)).toBe("None of 20 requests would get another tier or worker.");
   const changed = { ...r, changed_tier: [move("small", "large", 5), move("small", "", 2)], changed_worker: 3 };

@@ -25,9 +25,15 @@ export function matrixOf(r: Pick<ReplayAnswer, "tiers" | "changed_tier">): Matri
 /** reproducedText states how many recorded decisions the configuration in force reproduces. */
 export function reproducedText(r: ReplayAnswer): string {
   const [tiers, workers] = [r.tiers_reproduced, r.reproduced];
-  if (tiers.n === tiers.of && workers.n === workers.of) return "The configuration in force reproduces all these decisions.";
+  const other = r.unknown.other_policy;
+  const left = r.records - tiers.of + other;
+  const unchecked = left > 0 ? `; ${count(left)} not checked` : "";
+  if (tiers.n === tiers.of && workers.n === workers.of && other === 0) {
+    const n = left > 0 ? `${count(tiers.n)} of ${count(tiers.of)} decisions that it could check` : `all ${count(tiers.n)} decisions`;
+    return `The configuration in force reproduces ${n}${unchecked}.`;
+  }
   const part = (p: { n: number; of: number }) => `${count(p.n)} of ${count(p.of)}`;
-  return `The configuration in force reproduces the tier of ${part(tiers)} requests and the worker of ${part(workers)} selections.`;
+  return `The configuration in force reproduces the tier of ${part(tiers)} requests and the worker of ${part(workers)} selections${unchecked}.`;
 }
 
 /** summaryOf returns the result of a replay in one sentence. A request with another tier also has another worker. */

@@ -30,21 +30,22 @@ export function CreateTenant({ onClose }: { onClose: () => void }) {
     },
   });
   if (issued) return <NewKey tenant={body.name} issued={issued} onClose={onClose} />;
+  const wrong = name.trim() !== "" && !/^[a-z0-9-]{1,63}$/.test(name.trim());
   const shown = create.error instanceof ApiError && create.error.fields.length > 0 ? create.error : null;
   return (
     <Dialog title="Create a tenant" onClose={onClose} closable={!create.isPending}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
-          if (Object.keys(errorsOf(form)).length === 0) create.mutate();
+          if (!wrong && Object.keys(errorsOf(form)).length === 0) create.mutate();
         }}
       >
         <Field
           label="Name"
           hint="1 to 63 of a-z, 0-9 and -. It cannot be changed later."
-          error={shown?.field("name") ?? (create.error instanceof ApiError && create.error.status === 409 ? create.error.detail : undefined)}
+          error={wrong ? `Name: ${name.trim()} has other characters than a-z, 0-9 and -, or more than 63.` : shown?.field("name") ?? (create.error instanceof ApiError && create.error.status === 409 ? create.error.detail : undefined)}
         >
-          <input required pattern="[a-z0-9\-]{1,63}" autoFocus value={name} onChange={(e) => setName(e.target.value)} />
+          <input required aria-invalid={wrong} autoFocus value={name} onChange={(e) => setName(e.target.value)} />
         </Field>
         <label className="check">
           <input type="checkbox" checked={issue} onChange={(e) => setIssue(e.target.checked)} /> Create its first key

@@ -78,10 +78,10 @@ function Rights({ form, set, about }: PartProps) {
       >
         <input value={form.models} onChange={(e) => set({ models: e.target.value })} spellCheck={false} />
       </Field>
-      <Field label="Highest priority" error={about("priority")}>
+      <Field label="Highest class" error={about("priority")}>
         <ClassSelect value={form.priority} onChange={(priority) => set({ priority })} />
       </Field>
-      <Field label="Default priority" error={about("default_priority")}>
+      <Field label="Default class" error={about("default_priority")}>
         <ClassSelect value={form.default_priority} onChange={(default_priority) => set({ default_priority })} />
       </Field>
       <Field label="Weight" hint="Share of the tokens while requests of several tenants wait" error={about("weight")}>

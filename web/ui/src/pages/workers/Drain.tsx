@@ -3,7 +3,7 @@ import { useState } from "react";
 import { base } from "../../api/client";
 import type { WorkerState } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
-import { ago, millis, plural, seconds } from "../../lib/format";
+import { ago, clock, millis, plural, seconds } from "../../lib/format";
 import { Confirm } from "../../ui/Dialog";
 import { Problem } from "../../ui/Panel";
 import { ChangeButton, Curl, Field } from "../../ui/parts";
@@ -87,6 +87,7 @@ function DrainDialog({ worker: w, onClose }: { worker: WorkerState; onClose: () 
     onSuccess: (answer) => {
       refresh();
       onClose();
+      toast(`The drain of ${w.name} began; its deadline is ${clock(answer.deadline)}.`);
       // The dialog has shown the warnings that were known.
       for (const text of answer.warnings ?? []) if (!warnings.includes(text)) toast(text);
     },

@@ -80,7 +80,9 @@ const sinceStart = "since the start of the gateway";
 function SinceStart({ children }: { children: string }) {
   return (
     <>
-      {children} <small>in total</small>
+      {children}
+      <br />
+      <small>in total</small>
     </>
   );
 }
