@@ -54,7 +54,7 @@ test("weights can be written into the file, and drains cannot", async ({ page })
   await admin("PATCH", "/admin/workers/small-0", { weight: 3 });
   await admin("POST", "/admin/workers/small-1/drain", {});
   await login(page, env.adminKey, "/config?tab=overrides");
-  await expect(page.getByLabel("Weights as YAML")).toHaveText('- { name: "small-0", weight: 3 }');
+  await expect(page.getByRole("group", { name: "Weights for the file" })).toContainText("add weight: 3 to small-0 in the file");
   await expect(page.getByText("A drain has no place in the file.")).toBeVisible();
   await page.getByRole("button", { name: "Undrain" }).click();
   await expect(page.getByText("A drain has no place in the file.")).toHaveCount(0);

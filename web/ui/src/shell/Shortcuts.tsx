@@ -1,5 +1,6 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
+import { base } from "../api/client";
 import { Dialog } from "../ui/Dialog";
 import type { PageLink } from "./Shell";
 
@@ -41,7 +42,7 @@ export function Shortcuts({ pages }: { pages: readonly PageLink[] }) {
   }, [navigate, pages]);
   return (
     <>
-      <button type="button" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" onClick={() => setHelp(true)}>
+      <button type="button" aria-label="Help" title="Help and keyboard shortcuts" onClick={() => setHelp(true)}>
         ?
       </button>
       {help && (
@@ -64,6 +65,10 @@ export function Shortcuts({ pages }: { pages: readonly PageLink[] }) {
             </dt>
             <dd>Show this list</dd>
           </dl>
+          <p className="row small">
+            <a href={`${base}admin/openapi.json`}>API description</a>
+            <a href={`${base}THIRD_PARTY_LICENSES.txt`}>Licences of the packages</a>
+          </p>
         </Dialog>
       )}
     </>

@@ -15,7 +15,7 @@ import "./config.css";
 const route = getRouteApi("/shell/config");
 
 const tabs = [
-  { id: "effective", label: "Effective" },
+  { id: "effective", label: "In force" },
   { id: "file", label: "File" },
   { id: "overrides", label: "Overrides" },
   { id: "validate", label: "Validate" },

@@ -131,7 +131,7 @@ const effects: Record<string, string> = {
 const columns: Column<Change>[] = [
   { id: "path", header: "Setting", cell: (c) => <code>{c.path}</code> },
   { id: "op", header: "Change", cell: (c) => c.op },
-  { id: "old", header: "Now", cell: (c) => <span className="clip">{c.old ?? "–"}</span> },
+  { id: "old", header: "In force", cell: (c) => <span className="clip">{c.old ?? "–"}</span> },
   { id: "new", header: "In the file", cell: (c) => <span className="clip">{c.new ?? "–"}</span> },
   { id: "effect", header: "Takes effect", cell: (c) => effects[c.effect] ?? c.effect },
 ];

@@ -11,7 +11,7 @@ export function ReplayReport({ of: r, drafted }: { of: ReplayAnswer; drafted: bo
   if (r.records === 0) {
     return (
       <Empty>
-        <strong>No records.</strong> Send some requests first, or select other ones; the gateway keeps the last ones
+        <strong>No records.</strong> Send requests first, or change the selection. The gateway keeps the last records
         (decisions.keep).
       </Empty>
     );

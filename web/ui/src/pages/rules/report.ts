@@ -55,16 +55,16 @@ export function summaryOf(r: ReplayAnswer, drafted: boolean): string {
 export function limitsOf(r: ReplayAnswer): string[] {
   const u = r.unknown;
   const all: [number, string][] = [
-    [u.rights, "a tenant or key that no longer exists: decided as if everything were allowed"],
-    [u.token_counts, "tokens that would be counted: decided by their estimate"],
-    [u.other_policy, "a worker that another policy selected: left where they were"],
-    [u.bounds, "loads that the edited bounds need and the records lack: decided as far as known"],
+    [u.rights, "a tenant or key that no longer exists: decided as if all tiers and models were permitted"],
+    [u.token_counts, "an estimate in place of counted tokens: decided by the estimate"],
+    [u.other_policy, "a worker that another policy selected: the worker is kept"],
+    [u.bounds, "incomplete loads for the edited bounds: decided by the recorded loads"],
     [r.late ?? 0, "a record out of order: decided with later loads"],
   ];
   const texts = all.filter(([n]) => n > 0).map(([n, text]) => `${plural(n, "request")} with ${text}.`);
   if (r.keyword_groups_not_recorded.length > 0) {
     texts.push(`Keyword groups that no record has: ${r.keyword_groups_not_recorded.join(", ")}. They match nothing here.`);
   }
-  if (r.config_generations > 1) texts.push(`${r.config_generations} configurations made these records.`);
+  if (r.config_generations > 1) texts.push(`These records come from ${r.config_generations} configurations.`);
   return [...r.skipped.map((s) => `${plural(s.n, "record")} left out: ${reasonText("skip", s.name)}.`), ...texts];
 }

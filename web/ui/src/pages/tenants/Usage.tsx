@@ -85,7 +85,7 @@ function limitColumns(limits: UsageView["limits"]): Column<UsageRow>[] {
   if (day_tokens) {
     columns.push({
       id: "day_tokens",
-      header: "Tokens of the day's limit",
+      header: "Use of the token limit",
       cell: (r) => {
         const used = r.prompt_tokens + r.output_tokens;
         return <Bar value={used} max={day_tokens} text={percent(used / day_tokens)} label="Tokens against the limit per day" />;
@@ -95,7 +95,7 @@ function limitColumns(limits: UsageView["limits"]): Column<UsageRow>[] {
   if (day_money) {
     columns.push({
       id: "day_money",
-      header: "Money of the day's limit",
+      header: "Use of the money limit",
       cell: (r) => {
         const used = r.money ?? 0;
         return <Bar value={used} max={day_money} text={percent(used / day_money)} label="Money against the limit per day" />;

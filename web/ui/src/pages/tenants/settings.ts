@@ -6,9 +6,9 @@ type LimitName = keyof NonNullable<LimitSettings>;
 export const limitFields: { name: LimitName; label: string; hint: string; money?: boolean }[] = [
   { name: "rpm", label: "Requests per minute", hint: "" },
   { name: "rps", label: "Requests per second", hint: "" },
-  { name: "burst", label: "Burst", hint: "Requests at once; empty: a sixth of the minute, or one second" },
+  { name: "burst", label: "Burst", hint: "Requests at once; empty: the requests of 10 s, or of 1 s with a limit per second" },
   { name: "tpm", label: "Tokens per minute", hint: "Prompts and answers" },
-  { name: "token_burst", label: "Token burst", hint: "Tokens at once; empty: one minute" },
+  { name: "token_burst", label: "Token burst", hint: "Tokens at once; empty: the tokens of one minute" },
   { name: "concurrent", label: "Concurrent requests", hint: "" },
   { name: "day_tokens", label: "Tokens per UTC day", hint: "" },
   { name: "month_tokens", label: "Tokens per UTC month", hint: "" },

@@ -67,9 +67,9 @@ function Progress({ worker: w }: { worker: WorkerState }) {
     <div role="status">
       <progress max={Math.max(begun, d.inflight)} value={Math.max(begun - d.inflight, 0)} aria-label="Finished requests" />
       <p>
-        {d.inflight} of {Math.max(begun, d.inflight)} requests left, draining since {ago(d.since)}
+        {d.inflight} of {Math.max(begun, d.inflight)} requests left; draining began {ago(d.since)}
         {w.latency.count > 0 && `; 95 % of its requests take up to ${millis(w.latency.p95_ms)}`}.
-        {d.overdue && <strong> The deadline has passed; requests are not cut.</strong>}
+        {d.overdue && <strong> The deadline has passed; the requests continue.</strong>}
       </p>
     </div>
   );
@@ -113,7 +113,7 @@ function DrainDialog({ worker: w, onClose }: { worker: WorkerState; onClose: () 
       {w.weights.override?.until && (
         <p className="note warn">A drain has no expiry: the weight {w.weights.override.weight}, which has one, is removed.</p>
       )}
-      <Field label="Deadline" hint="The page shows if requests are left after it. Requests are never cut.">
+      <Field label="Deadline" hint="After it, the worker is marked as overdue, and its requests continue.">
         <select value={timeout} onChange={(e) => setTimeout(Number(e.target.value))}>
           {timeouts.map((s) => (
             <option key={s} value={s}>

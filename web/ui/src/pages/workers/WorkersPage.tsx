@@ -35,7 +35,7 @@ export function WorkersPage() {
   const shown = shownPools(all, search.pool ?? "", search.q ?? "");
   return (
     <>
-      <PageTitle note="Weights are relative: to give a worker less, raise the others. Changes apply at once; config.yaml stays as it is.">
+      <PageTitle note="Weights are relative: to send a worker fewer requests, lower its weight or raise the others. Changes apply at once; config.yaml stays as it is.">
         Workers
       </PageTitle>
       <div className="row">
