@@ -47,5 +47,6 @@ export default defineConfig({
     assetsInlineLimit: 0, // the content security policy permits no data: scripts, fonts or workers
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    chunkSizeWarningLimit: 700, // kB; all pages are one script
   },
 });

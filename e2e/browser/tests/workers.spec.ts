@@ -122,6 +122,7 @@ test("an undo restores the weight and its expiry, and keeps a drain that began s
   await page.getByRole("button", { name: "Undo" }).click();
   await expect.poll(async () => (await weights()).effective).toBe(4);
   expect(Math.abs(Date.parse((await weights()).override.until) - until)).toBeLessThan(1000);
+  await expect(field).toHaveValue("4"); // the page has the answer
 
   await field.fill("8");
   await field.press("Enter");

@@ -29,7 +29,7 @@ test("what a replay cannot know is named", () => {
     "3 records left out: rejected by a limit.",
     "1 record left out: new_reason.",
     "1 request with a tenant or key that no longer exists: decided as if all tiers and models were permitted.",
-    "2 requests with loads that the edited bounds need and the records lack: decided as far as known.",
+    "2 requests with incomplete loads for the edited bounds: decided by the recorded loads.",
     "Keyword groups that no record has: maths. They match nothing here.",
     "These records come from 2 configurations.",
   ]);
