@@ -353,7 +353,7 @@ func namesSecret(name string) bool {
 }
 
 // plainKeys are the names that no section has for a key with a secret.
-var plainKeys = func() map[string]bool { //nolint:gochecknoglobals // a table
+var plainKeys = func() map[string]bool {
 	plain := map[string]bool{}
 	for _, section := range sections {
 		for name := range section.keys {

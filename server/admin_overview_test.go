@@ -61,7 +61,8 @@ func TestOverviewShowsTheGateway(t *testing.T) {
 		return *v.Rate.Refused > 0 && *v.Tiers[0].Requests > 0
 	})
 	tier = v.Tiers[0]
-	if *v.Rate.Errors != 0 || *tier.Requests >= *v.Rate.Requests || tier.TTFT95 == nil || v.CPU == nil || !v.Checklist.Requests {
+	if *v.Rate.Errors != 0 || *tier.Requests >= *v.Rate.Requests || tier.TTFT95 == nil || v.CPU == nil ||
+		!v.Checklist.Requests {
 		t.Errorf("after two requests it is %+v", v)
 	}
 }

@@ -77,7 +77,8 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 		w := &p.workers[i]
 		switch w.State {
 		case "down":
-			items = append(items, workerAttention(w, severityError, "Down"+timeSuffix(" since ", w.Since)+causeSuffix(w.LastError)+"."))
+			items = append(items, workerAttention(w, severityError,
+				"Down"+timeSuffix(" since ", w.Since)+causeSuffix(w.LastError)+"."))
 		case "open":
 			items = append(items, workerAttention(w, severityError,
 				"Its breaker is open"+timeSuffix(" until ", w.Breaker.Until)+causeSuffix(w.Breaker.Cause)+"."))

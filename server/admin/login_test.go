@@ -36,8 +36,8 @@ func (r *planeRig) askIn(c *http.Cookie, method, path, body string, headers ...s
 func TestALoginSetsACookieThatScriptsCannotRead(t *testing.T) {
 	r := newPlaneRig(t)
 	c := r.login("ops")
-	if c.Name != "tierway_session_8081" || !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" ||
-		c.Domain != "" || c.MaxAge != 0 || strings.Contains(c.Value, "ops") {
+	if c.Name != "tierway_session_8081" || !c.HttpOnly || c.Secure || c.SameSite != http.SameSiteStrictMode ||
+		c.Path != "/" || c.Domain != "" || c.MaxAge != 0 || strings.Contains(c.Value, "ops") {
 		t.Errorf("the cookie is %+v", c)
 	}
 	var view SessionView

@@ -49,7 +49,8 @@ func (a *sampler) sample(now time.Time) {
 		if total := a.grown[p.Name]; total != nil { // else it has no workers
 			counts.ttft = slices.Clone(total[tokenKinds:])
 			all = append(all, tokenSamples(p.Name, total[:tokenKinds])...)
-			all = append(all, quantiles("ttft", telemetry.TTFTSeconds(), counts.ttft, []string{"tier", p.Name}, 0.5, 0.95, 0.99)...)
+			all = append(all, quantiles("ttft", telemetry.TTFTSeconds(), counts.ttft, []string{"tier", p.Name},
+				0.5, 0.95, 0.99)...)
 		}
 		recent.tiers[p.Name] = counts
 	}
