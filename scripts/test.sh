@@ -96,13 +96,14 @@ else
 	step drift go test -tags nomsgpack -v -timeout 10m -run "$drift" ./server
 	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	# Packages that mostly wait for Redis, databases, SDKs and browsers run two at a time; packages
-	# that put load on the gateway run alone. Parallel tests mostly wait for timeouts, so
-	# more of them run than there are cores.
-	patient='/e2e/(backends|browser|docs|gateway|sdk|state)$'
+	# Packages that mostly wait for Redis, databases and SDKs run two at a time; packages that put load
+	# on the machine, as browsers do, run alone. Parallel tests mostly wait for timeouts, so more of
+	# them run than there are cores.
+	patient='/e2e/(backends|docs|gateway|sdk|state)$'
 	mapfile -t waiting < <(go list -tags nomsgpack ./e2e/... | grep -E "$patient")
-	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient")
+	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient|/e2e/browser$")
 	step e2e-wait go test -tags nomsgpack -count=1 -p 2 -parallel 4 -v -timeout 10m "${waiting[@]}"
+	step e2e-browser go test -tags nomsgpack -count=1 -parallel 2 -v -timeout 10m ./e2e/browser
 	step e2e-load go test -tags nomsgpack -count=1 -p 1 -parallel 6 -v -timeout 10m "${loading[@]}"
 fi
 

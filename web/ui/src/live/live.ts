@@ -70,6 +70,8 @@ class Live {
       this.#signedOut = m.state === "signed_out";
       this.#tick();
       if (this.#signedOut) void queries.invalidateQueries({ queryKey: ["session"] });
+      // Records may have ended after the list was fetched and before the stream opened.
+      if (m.state === "open" && this.#topics.has("decisions")) void queries.invalidateQueries({ queryKey: ["decisions"] });
       return;
     }
     const data: unknown = JSON.parse(m.data);
