@@ -48,8 +48,8 @@ func checkURL(text string, schemes []string, parse func() error) (message, hint 
 	return message, hint
 }
 
-// RedactURL returns a store's URL without its password and its query, which may have a password too. A URL whose
-// password cannot be told from the rest is hidden further.
+// RedactURL returns a store's URL without its password and its query, because a query may contain a password. If the
+// end of the password is not certain, RedactURL hides more.
 func RedactURL(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	switch {

@@ -67,7 +67,7 @@ func TestTLSAddsSecureAndTheHostPrefix(t *testing.T) {
 	}
 }
 
-// TestProxyThatTerminatesTLSAddsSecure to the cookie, whose name stays the same.
+// TestProxyThatTerminatesTLSAddsSecure to the cookie. The name of the cookie stays the same.
 func TestProxyThatTerminatesTLSAddsSecure(t *testing.T) {
 	r := newPlaneRig(t)
 	for proto, secure := range map[string]bool{"": false, "http": false, "https": true} {

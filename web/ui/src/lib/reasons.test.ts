@@ -9,7 +9,7 @@ import preview from "../../../../routing/preview.go?raw";
 import limits from "../../../../tenants/charge.go?raw";
 import { codedText, reasonText, rejectionText, ruleText, type ReasonKind } from "./reasons";
 
-/** constants returns the values of the constants whose names have a prefix. */
+/** constants returns the values of the constants with a prefix of their names. */
 const constants = (source: string, prefix: string) =>
   [...source.matchAll(new RegExp(`^\\s+${prefix}[A-Z]\\w* .*?= "(\\w+)"`, "gm"))].map((m) => m[1]!);
 

@@ -18,8 +18,8 @@ export const othersStyle: Style = { colour: grey, dash: 0 };
 const slots = new Map<string, Map<string, number>>();
 
 /**
- * styleOf returns the look of a name in a chart. It follows from the name, so that it does not change when other lines
- * come or go; only a name whose look is taken already gets the next free one, and keeps it.
+ * styleOf returns the style of a name in a chart. It is derived from the name, so it stays the same when other lines
+ * are added or removed. If another name has this style already, the name gets the next free style, and keeps it.
  */
 export function styleOf(chart: string, name: string): Style {
   const taken = slots.get(chart) ?? new Map<string, number>();
