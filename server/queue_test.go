@@ -84,7 +84,7 @@ func narrowRig(t *testing.T, h *blockingEngine, queue, engine string, more ...st
 	r := newRig(t, fmt.Sprintf(narrowYAML, digest("key"), digest("low"), queue, engine, url, strings.Join(more,
 		""))+"# %s")
 	t.Cleanup(h.release) // before the server waits for requests in flight
-	r.runControl()
+	r.stopControl = r.runControl()
 	r.waitForChecks()
 	t.Cleanup(func() {
 		if n := r.control.Snapshot().Pools[0].WaitQueue.Waiting(); n != 0 {

@@ -203,6 +203,7 @@ func TestExplainConsidersBackoffAndEngineWait(t *testing.T) {
 		{"", "", 0, http.StatusServiceUnavailable},
 	} {
 		r := narrowRig(t, newBlockingEngine(engines.Config{}), c.queue, "auto")
+		r.stopControl() // a check would report the worker as up again
 		p := r.control.Snapshot().Pools[0].Routing
 		w := p.Snapshot(time.Now())[0]
 		if c.backoff > 0 {

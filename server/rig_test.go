@@ -28,6 +28,8 @@ type rig struct {
 	access *logBuffer
 	logs   *logBuffer                   // the log without the access log
 	source func() (*config.File, error) // the configuration for a reload; nil: none
+	// stopControl stops the control loops that narrowRig started. Nothing reads the state of workers from then on.
+	stopControl func()
 }
 
 // logBuffer collects a log.
