@@ -14,7 +14,7 @@ SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 TAGS := -tags nomsgpack
 
-.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-classify docs ui screenshots deps clean
+.PHONY: help run build test check soak fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-scroll bench-classify docs ui screenshots deps clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,10 @@ bench-shared: build ## Measure what gateways share through Redis, beside a gatew
 
 bench-tabs: build ## Measure what 20 open pages of the admin UI cost, beside none (BENCH="-rounds 7 -rate 200", "-json")
 	@go run $(TAGS) ./bench/proxy -tabs $(BENCH)
+
+bench-scroll: build e2e/browser/node_modules/.stamp ## Scroll through 5,000 live decisions in a browser: long tasks and heap (4 minutes)
+	@scripts/packages.sh chromium
+	@node e2e/browser/scroll.mjs bin/tierway
 
 bench-classify: ## Measure the quality and savings of the classifier's rules on labelled prompts (BENCH="-data DIR -markdown")
 	@go run $(TAGS) ./bench/classify $(BENCH)

@@ -58,7 +58,7 @@ interface RequestsProps {
 }
 
 /** Requests is the panel with the list and its controls. */
-function Requests({ live: { feed, pages, pause, rows, fresh }, filter, onOpen, onFilter }: RequestsProps) {
+function Requests({ live: { feed, pages, pause, rows, floor, ended, fresh }, filter, onOpen, onFilter }: RequestsProps) {
   const [top, toTop] = useState(0); // a change scrolls up
   const resume = () => {
     pause.end();
@@ -83,13 +83,13 @@ function Requests({ live: { feed, pages, pause, rows, fresh }, filter, onOpen, o
     >
       {(all) => (
         <>
-          <Losses feed={feed} since={pages.data?.pages[0]} onReload={reload} />
+          <Losses feed={feed} since={floor} onReload={reload} />
           {all.length === 0 ? (
             <NoRows filtered={Object.keys(filter).length > 0} kept={pages.data?.pages.at(-1)?.kept ?? 0} />
           ) : (
             <>
               <DecisionTable key={JSON.stringify(filter)} rows={all} top={top} onOpen={onOpen} onFilter={onFilter} onPause={pause.set} />
-              <Older pages={pages} shown={all.length} />
+              <Older pages={pages} shown={all.length} ended={ended} />
             </>
           )}
         </>
@@ -98,12 +98,12 @@ function Requests({ live: { feed, pages, pause, rows, fresh }, filter, onOpen, o
   );
 }
 
-/** Older loads older records, below the list. */
-function Older({ pages, shown }: { pages: RequestsProps["live"]["pages"]; shown: number }) {
+/** Older loads older records, below the list. A list that has ended shows as many rows as it can. */
+function Older({ pages, shown, ended }: { pages: RequestsProps["live"]["pages"]; shown: number; ended: boolean }) {
   const last = pages.data?.pages.at(-1);
   return (
     <p className="more row">
-      {pages.hasNextPage && (
+      {pages.hasNextPage && !ended && (
         <button type="button" onClick={() => void pages.fetchNextPage()} disabled={pages.isFetchingNextPage}>
           {pages.isFetchingNextPage ? "Loading…" : "Load older"}
         </button>

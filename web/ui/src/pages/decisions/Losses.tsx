@@ -3,8 +3,8 @@ import { plural } from "../../lib/format";
 
 interface LossesProps {
   feed: { dropped: number; missed: number };
-  /** The page that was fetched last: earlier losses do not matter. */
-  since: unknown;
+  /** The number of the newest record when the list was fetched: earlier losses do not matter. */
+  since: number;
   onReload: () => void;
 }
 

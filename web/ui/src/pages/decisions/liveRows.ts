@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef } from "react";
-import type { DecisionView } from "../../api/schema";
+import { useCallback, useEffect, useMemo, useRef } from "react";
+import type { DecisionPage, DecisionView } from "../../api/schema";
 import { keptRows, type Feed } from "../../live/decisions";
 import { useFeed, useTopic } from "../../live/live";
 import { matches, type Filter } from "./filter";
@@ -19,9 +19,18 @@ export function useLiveRows(filter: Filter) {
     return pages.isPlaceholderData ? all.filter((d) => matches(filter, d)) : all; // the rows of the filter before
   }, [pages.data, pages.isPlaceholderData, filter]);
   const pause = usePause(feed, fetched);
-  const rows = useMemo(() => merged(pause.feed.rows, fetched, filter, pause.newest), [pause.feed, pause.newest, fetched, filter]);
-  useGapRefetch(feed, fetched, pause.causes.size === 0 && !pages.isFetching, pages.refetch);
-  return { feed, pages, pause, rows, fresh: newerThan(feed.rows, pause.newest, filter).length };
+  const { floor, fill } = useFloor(pages.data?.pages[0]);
+  const rows = useMemo(
+    () => merged(pause.feed.rows, fetched, filter, floor, pause.newest),
+    [pause.feed, pause.newest, fetched, filter, floor],
+  );
+  useGapRefetch(feed, fetched, pause.causes.size === 0 && !pages.isFetching, () => {
+    fill();
+    void pages.refetch();
+  });
+  // Older pages continue the list only where it ends with a fetched record.
+  const ended = rows.at(-1) !== fetched.at(-1);
+  return { feed, pages, pause, rows, floor, ended, fresh: newerThan(feed.rows, pause.newest, filter).length };
 }
 
 // Records that arrive between the first page and the begin of the stream are in neither. The first
@@ -35,9 +44,25 @@ function useFirstEvent(newest: number | undefined, refetch: () => unknown): void
   }, [newest, refetch]);
 }
 
-// A full feed has dropped the records after the fetched ones, so these are fetched again.
-function useGapRefetch(feed: Feed, fetched: DecisionView[], may: boolean, refetch: () => unknown): void {
+/**
+ * useFloor returns the number of the newest record when the list was fetched: live records are shown from there. After
+ * fill, one more fetch keeps the number and so the live rows.
+ */
+function useFloor(first: DecisionPage | undefined): { floor: number; fill: () => void } {
+  const state = useRef({ first, floor: 0, filling: false });
+  if (state.current.first !== first) {
+    const floor = state.current.filling ? state.current.floor : (first?.items[0]?.seq ?? 0);
+    state.current = { first, floor, filling: false };
+  }
+  const fill = useCallback(() => void (state.current.filling = true), []);
+  return { floor: state.current.floor, fill };
+}
+
+// A full feed has dropped the records after the fetched ones, so these are fetched again. The rows of the feed stay.
+function useGapRefetch(feed: Feed, fetched: DecisionView[], may: boolean, refetch: () => void): void {
   const oldest = feed.rows.length >= keptRows ? feed.rows.at(-1)!.seq : 0;
   const gap = may && fetched.length > 0 && oldest > fetched[0]!.seq;
-  useEffect(() => void (gap && refetch()), [gap, refetch]);
+  const latest = useRef(refetch);
+  latest.current = refetch;
+  useEffect(() => void (gap && latest.current()), [gap]);
 }

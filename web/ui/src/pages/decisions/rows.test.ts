@@ -7,12 +7,20 @@ const d = (seq: number, more: object = {}) => ({ seq, outcome: "ok", attempts: [
 test("live records stand before the fetched ones, without repeats", () => {
   const live = [d(9, { tenant: "a" }), d(8, { tenant: "b" }), d(7, { tenant: "a" }), d(6, { tenant: "a" })];
   const fetched = [d(7, { tenant: "a" }), d(5, { tenant: "a" })];
-  expect(merged(live, fetched, { tenant: "a" }).map((r) => r.seq)).toEqual([9, 7, 5]);
-  expect(merged(live, [], {}).map((r) => r.seq)).toEqual([9, 8, 7, 6]);
-  expect(merged([], fetched, {})).toBe(fetched);
-  expect(merged(live, fetched, {}, 7).map((r) => r.seq)).toEqual([7, 5]);
-  expect(merged(live, fetched, {}, 1)).toEqual([]);
+  const seqs = (rows: DecisionView[]) => rows.map((r) => r.seq);
+  expect(seqs(merged(live, fetched, { tenant: "a" }, 7))).toEqual([9, 7, 5]);
+  expect(seqs(merged(live, [], {}, 0))).toEqual([9, 8, 7, 6]);
+  expect(merged([], fetched, {}, 7)).toBe(fetched);
+  expect(seqs(merged(live, fetched, {}, 7, 7))).toEqual([7, 5]);
+  expect(merged(live, fetched, {}, 7, 1)).toEqual([]);
   expect(newerThan(live, 7, {})).toHaveLength(2);
+});
+
+test("live records that are older than newly fetched ones stay, and the fetched ones fill their gaps", () => {
+  const live = [d(9), d(7), d(6), d(3)];
+  const fetched = [d(9), d(8), d(7)];
+  expect(merged(live, fetched, {}, 5).map((r) => r.seq)).toEqual([9, 8, 7, 6]);
+  expect(merged([d(6), d(3)], fetched, {}, 2).map((r) => r.seq)).toEqual([9, 8, 7, 6, 3]);
 });
 
 test("the chain of attempts shows each failure", () => {

@@ -5,12 +5,17 @@ import type { Tone } from "../../ui/parts";
 import { matches, type Filter } from "./filter";
 
 /**
- * merged returns the rows to show, newest first: matching live records that are newer than the fetched ones, then
- * these. Records after the one with the number newest are left out.
+ * merged returns the rows to show, newest first: the fetched records, and the matching live ones after the record with the
+ * number floor. Records after the one with the number newest are left out.
  */
-export function merged(live: DecisionView[], fetched: DecisionView[], f: Filter, newest = Infinity): DecisionView[] {
-  const newer = newerThan(live, fetched[0]?.seq ?? 0, f);
-  const all = newer.length === 0 ? fetched : [...newer, ...fetched];
+export function merged(live: DecisionView[], fetched: DecisionView[], f: Filter, floor: number, newest = Infinity): DecisionView[] {
+  const rows: DecisionView[] = [];
+  let i = 0;
+  for (const d of newerThan(live, floor, f)) {
+    while (i < fetched.length && fetched[i]!.seq > d.seq) rows.push(fetched[i++]!);
+    if (fetched[i]?.seq !== d.seq) rows.push(d);
+  }
+  const all = rows.length === 0 ? fetched : rows.concat(fetched.slice(i));
   const from = all.findIndex((d) => d.seq <= newest);
   return from > 0 ? all.slice(from) : from < 0 ? [] : all;
 }
