@@ -26,11 +26,12 @@ local index = sibling(KEYS[2], owner)
 local kind = redis.call('TYPE', index)
 kind = type(kind) == 'table' and kind.ok or kind
 if kind ~= 'zset' and kind ~= 'none' then redis.call('DEL', index) end
+-- In microseconds: entries of one millisecond would be ordered by their ids.
 local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 redis.call('ZADD', index, string.format('%.0f', now), id)
 redis.call('PEXPIRE', index, ARGV[3])
-redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('%.0f', now - life)) -- these have expired
+redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('%.0f', now - life * 1000)) -- these have expired
 local surplus = redis.call('ZCARD', index) - tonumber(ARGV[4])
 if surplus > 0 then
   for _, oldest in ipairs(redis.call('ZRANGE', index, 0, surplus - 1)) do

@@ -169,7 +169,7 @@ func TestExpiredResponsesLeaveTheIndex(t *testing.T) {
 	server := backends.Redis(t)
 	r, _ := openResponses(t, server.URL)
 	index := indexOf("acme", "resp_1")
-	server.Do(fmt.Sprintf("ZADD %s %d %s", index, time.Now().Add(-responseLife-time.Minute).UnixMilli(), hashed("x")))
+	server.Do(fmt.Sprintf("ZADD %s %d %s", index, time.Now().Add(-responseLife-time.Minute).UnixMicro(), hashed("x")))
 	r.Put(t.Context(), stored("acme", "resp_1"))
 	if got := server.Do("ZCARD " + index); got != ":1" {
 		t.Errorf("the index has %s", got)
