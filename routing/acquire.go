@@ -55,11 +55,16 @@ func (l *Lease) Admit() error {
 
 // expectedLocked predicts the time from the booking to the request's outcome.
 func (l *Lease) expectedLocked(output int64) time.Duration {
-	d := firstStep + seconds(float64(l.ahead)/l.worker.value[prefillRate])
+	d := l.firstTokenLocked()
 	if !l.stream {
 		d += seconds(float64(output) * l.worker.value[tokenTime])
 	}
 	return min(d, maxPrefill)
+}
+
+// firstTokenLocked predicts the time from the booking to the first token.
+func (l *Lease) firstTokenLocked() time.Duration {
+	return min(firstStep+seconds(float64(l.ahead)/l.worker.value[prefillRate]), maxPrefill)
 }
 
 // book picks and books under the lock. On an error it leaves the zero lease l unchanged.
@@ -97,6 +102,9 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.booking = p.bookRequestLocked(r, w, &ws[i])
 	l.prefill, l.ahead, l.assumedCached, l.level = l.booking.prefill, w.pending, w.assumedCached, w.inflight
 	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
+	if r.Timed {
+		w.addSilentLocked(l.booking, p.silenceOf(r, w, l.firstTokenLocked()+l.queueTime))
+	}
 	return nil
 }
 

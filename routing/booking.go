@@ -32,6 +32,9 @@ type booking struct {
 	seconds       float64 // predicted duration of that
 	before, after *booking
 
+	silence  silence
+	silentAt int // place among the worker's silent requests, from 1; 0: the answer has begun, or does not count
+
 	// Set for an answer that is not streamed, at the predicted end of its prefill or when the answer arrives.
 	run    uint64 // number of its prefillRun; 0: none
 	others int    // other requests in flight
@@ -104,6 +107,7 @@ func uncached(prompt int64, v *View) int64 {
 // removeBookingLocked takes the booking out of the books.
 func (p *Pool) removeBookingLocked(b *booking) {
 	w := b.worker
+	w.removeSilentLocked(b)
 	p.endPrefillLocked(b)
 	w.countInflightLocked(p.traffic.at)
 	w.inflight--

@@ -19,6 +19,7 @@ type CostFacts struct {
 	Load       float64 `json:"load_s,omitempty"`     // seconds to load the cached tokens from slower media
 	Recent     float64 `json:"recent_tokens"`        // tokens sent to it, with a memory of half an hour
 	SlotWait   float64 `json:"slot_wait_s,omitzero"` // seconds until it has room; 0 unless it is full
+	Late       float64 `json:"late_s,omitzero"`      // seconds for which its present requests are overdue
 }
 
 // Traffic is the measured traffic of a pool for kv_aware's cost, at one pick.
@@ -318,6 +319,7 @@ func (p *Pool) costFactsLocked(w *Worker, v *View, now time.Time, residence floa
 		Stall:    decodeScale * decode[xPrefill],
 		Recent:   w.recentLocked(now),
 	}
+	f.Late = w.latenessLocked(now).Seconds()
 	f.Backlog = w.backlogLocked(now) + v.othersBacklog
 	f.Backlog += float64(w.backlog.requests)*f.Behind + float64(w.backlog.prefill)*f.PerToken
 	f.Backlog *= p.times.queueing()

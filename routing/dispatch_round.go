@@ -43,8 +43,10 @@ func (r *DispatchRound) Open() bool {
 
 func (r *DispatchRound) openLocked() bool {
 	var f eligibleSet
+	request := Request{Now: r.now}
+	r.pool.markLateLocked(&request, nil)
 	for _, w := range r.pool.workers {
-		if !r.pool.usableLocked(w, &Request{Now: r.now}, nil) {
+		if !r.pool.usableLocked(w, &request, nil) {
 			continue
 		}
 		saturated, _ := r.pool.metricsLocked(w, r.now)
@@ -64,9 +66,9 @@ func (r *DispatchRound) Sized() bool {
 
 // Changes returns the number of calls of the pool's watcher. A request that was not dispatched
 // at one count cannot be dispatched at the same count later, unless sure is false: then some
-// worker is in backoff or open, and its pause ends without a change.
+// worker is in backoff, open or late, which ends without a change.
 func (r *DispatchRound) Changes() (count uint64, sure bool) {
-	return r.pool.changes, !r.now.Before(r.pool.pausedUntil)
+	return r.pool.changes, !r.now.Before(r.pool.pausedUntil) && !r.pool.anyLateLocked(r.now)
 }
 
 // Offer picks a worker for the request and books it, like Acquire, but calls no gate: the
@@ -88,6 +90,7 @@ func (r *DispatchRound) Offer(q *Request, tried []*Worker) (l Lease, err error) 
 func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
+	r.pool.markLateLocked(q, tried)
 	group, _ := r.pool.groupLocked(q, tried)
 	var least *Worker
 	for _, w := range r.pool.workers {

@@ -12,7 +12,7 @@ import "math"
 // where U and n are divided by the worker's relative weight, and minima and means are those of the candidates:
 //
 //	s = load + u·perToken                                prefill of its own tokens
-//	T = max(min(U, o) + o, U + b) + s + slotWait         its time to first token
+//	T = max(min(U, o) + o, U + b) + s + slotWait + late  its time to first token
 //	D = output · (step + 3·n·stepEach)                   its decode, and the delay of others by it
 //	g = u/mean rate + b + slowdown·D/2                   work that it adds to the worker's prefills
 //	a = arrivals / max(0.1, 1 − utilization)             requests per second that the work delays
@@ -176,9 +176,10 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 // firstToken returns the predicted seconds to first token of a prompt with that many uncached tokens, behind a
 // backlog in seconds. A prompt waits at least for the engine's present step, of at most Overhead, and for its
 // own. Behind a longer backlog it shares steps with the prompts before it, and takes only Behind in addition.
+// It waits at least as long again as the present requests are late.
 func (f *CostFacts) firstToken(uncached, backlog float64) float64 {
 	own := f.Load + uncached*f.PerToken
-	return max(min(backlog, f.Overhead)+f.Overhead, backlog+f.Behind) + own + f.SlotWait
+	return max(min(backlog, f.Overhead)+f.Overhead, backlog+f.Behind) + own + f.SlotWait + f.Late
 }
 
 // uncached returns the prompt tokens that the worker has to compute.

@@ -17,6 +17,7 @@ type learned struct {
 	output, scale estimator
 	residenceTime estimator // seconds from a booking to its release
 	outputP90     outputP90
+	longest       longestAnswer
 	median        [quantities]float64 // over the workers with samples; 0 without any
 	samples       [quantities]int64
 	sorted        []float64 // buffer of refreshLocked
@@ -100,6 +101,10 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
 		p.learned.output.learn(float64(o.OutputTokens))
 		p.learned.outputP90.learn(o.OutputTokens)
+		p.learned.longest.learnTokens(o.OutputTokens)
+	}
+	if o.Err == nil && !l.stream && o.At.After(l.bookedAt) {
+		p.learned.longest.learnTime(o.At.Sub(l.bookedAt))
 	}
 	p.learnCreditLocked(l, o)
 	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {

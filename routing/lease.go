@@ -115,6 +115,7 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 	if !at.IsZero() {
 		p.advanceTrafficLocked(at)
 	}
+	l.endSilenceLocked(at, err)
 	if l.booking != nil {
 		if l.stream && err == nil && !at.IsZero() {
 			l.sample = p.endOfPrefillLocked(l.booking, at)
@@ -200,6 +201,7 @@ func (l *Lease) Release(o Result) {
 	if !o.At.IsZero() {
 		l.pool.advanceTrafficLocked(o.At)
 	}
+	l.endSilenceLocked(o.At, o.Err)
 	// The prefix of a stream is recorded at its first event.
 	if l.booking != nil && o.Err == nil && (first || !l.stream && outcome == nil) {
 		l.pool.recordPrefixLocked(l.booking, l.timeOr(o.At))

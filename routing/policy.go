@@ -25,6 +25,9 @@ type Request struct {
 	PromptTokens int64 // estimated, and corrected by Learned.PromptTokens
 	OutputTokens int64 // expected tokens of the answer
 	Stream       bool
+	Tenant       uint64         // hash of the tenant
+	MaxTokens    int64          // most tokens of the answer that the client accepts; 0 is no bound
+	Timed        bool           // the engine computes the answer in about the predicted time: silence counts against it
 	Waited       time.Duration  // time in the queue up to Now
 	Wait         bool           // the request can wait: a Planner is shown full workers and may choose one
 	Only         any            // the Ref of the only member that may take the request; nil is any

@@ -43,6 +43,10 @@ type Status struct {
 	Waiting   int       // requests in the engine's own queue
 	KVUsage   float64   // share of the KV cache in use, 0 to 1
 	LoadAt    time.Time // when the engine reported Waiting and KVUsage; zero if it never did
+	// when the engine's step counters were last seen to change; zero if it has none
+	SteppedAt time.Time
+	// since when they stand still although the engine reports running requests; zero while they move
+	StalledSince time.Time
 	// size of the KV cache in tokens; 0 if unknown
 	CacheTokens int64
 }
@@ -98,6 +102,8 @@ type Worker struct {
 	costs          workerCosts
 	credit         [sources]credit
 	reportsCached  bool // the engine has reported cached tokens
+	silences       silences
+	late           bool // at the last pick; see markLateLocked
 	removed        bool // no longer a member
 	others         othersLoad
 }
@@ -162,6 +168,7 @@ type Pool struct {
 	healthWeight     HealthWeight
 	stale            int64         // see StaleSeconds
 	pausedUntil      time.Time     // from then on no worker is in backoff or open
+	hideLate         bool          // the last pick left out late workers
 	round            DispatchRound // the current one
 	onChange         func()        // set by Watch, or nil
 	changes          uint64        // calls of onChange
@@ -192,6 +199,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		if w == nil {
 			w = &Worker{id: m.ID, idHash: HashText(m.ID), ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
+			w.silences.heard = new(atomic.Int64)
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
 		w.maxTokens, w.models, w.region = m.MaxTokensInflight, slices.Clone(m.Models), m.Region
@@ -300,6 +308,9 @@ type WorkerView struct {
 	Backoff           time.Duration // rest of its backoff; 0 without one
 	Open              time.Duration // rest of its open state or of the unreachable server's pause; 0 without one
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
+	Late              bool          // a request is overdue and it sends nothing: it gets requests only if its peers are late too
+	Hung              bool          // it was found to hang, by DetectHangs, and has sent nothing since
+	HeardAt           time.Time     // when it last sent a part of an answer; zero if it never did
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
 	Share          float64
 	SuccessRatio   float64       // share of its recent requests that succeeded, 0 to 1
@@ -356,6 +367,9 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Backoff:           max(0, w.backoffUntil.Sub(now)),
 			Open:              max(0, w.openUntilLocked().Sub(now)),
 			EjectionDenied:    w.ejectionDenied,
+			Late:              w.lateLocked(now),
+			Hung:              w.silences.hang.hung,
+			HeardAt:           w.silences.heardAt(),
 			Share:             w.shareLocked(now),
 			SuccessRatio:      w.success.value(now),
 			WeightLoss:        1 - p.healthWeight.share(w.success.value(now)),

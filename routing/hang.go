@@ -1,0 +1,207 @@
+package routing
+
+import (
+	"slices"
+	"time"
+)
+
+// hangEvidence is what shows that a worker hangs: its overdue requests, and the answers of its peers.
+type hangEvidence struct {
+	hung  bool // it was found to hang at found, and neither it nor its engine's counters have moved since
+	found time.Time
+	ended []silence // cut when they were overdue; at most endedKept
+	// answered has the last answers of the worker, as evidence about its peers.
+	answered [hangRequests]answerSeen
+	next     int // index in answered
+	// tenants has the last answer of each of the last two tenants. In answered, those of one busy tenant can
+	// displace all others.
+	tenants [2]answerSeen
+}
+
+// answerSeen is a request that a worker has answered.
+type answerSeen struct {
+	tenant, prompt uint64
+	began          time.Time
+}
+
+const (
+	// hangRequests is the number of overdue requests, and of later requests that peers answered, from which on a
+	// worker counts as hung. A single slow request says nothing about its worker.
+	hangRequests = 3
+	// hangWindow is the greatest age of a request that counts. It suffices for a worker that receives one in
+	// 100 s.
+	hangWindow = 5 * time.Minute
+	// hangLater is how much later a request of a peer must have begun. The requests of one burst wait for the
+	// same prefills, so that those of one worker may be answered just before those of another.
+	hangLater = time.Second
+	// hangOneTenant is the time after which the silent requests of a single tenant count although the
+	// peers answer only other tenants. Until then the tenant's prompts may be slow on a healthy worker.
+	// Later, the tenant may be the only one that uses a worker that hangs.
+	hangOneTenant = time.Minute
+	// hangAlone is the further time after which overdue requests count without an answer of a peer: ten times the
+	// shortest patience.
+	hangAlone = 30 * time.Second
+	// endedKept is the largest number of cut requests that are kept for a worker: the first and the
+	// newest. It leaves room for a second tenant beside one that sends most requests.
+	endedKept = 32
+	// stalledAfter is the time for which an engine's step counters may stand still while requests
+	// run. One step takes up to a few seconds on the largest models.
+	stalledAfter = 10 * time.Second
+	// heardGrace is the time for which bytes may arrive after the engine's counters have stopped: the
+	// last bytes were already on their way.
+	heardGrace = time.Second
+)
+
+// addEnded keeps a request that was cut at now although it was overdue.
+func (h *hangEvidence) addEnded(s silence, now time.Time) {
+	h.ended = slices.DeleteFunc(h.ended, func(s silence) bool { return now.Sub(s.began) >= hangWindow })
+	if len(h.ended) == endedKept {
+		h.ended = slices.Delete(h.ended, 1, 2)
+	}
+	h.ended = append(h.ended, s)
+}
+
+// addAnswer records a request that the worker has answered.
+func (h *hangEvidence) addAnswer(s *silence) {
+	a := answerSeen{s.tenant, s.prompt, s.began}
+	h.answered[h.next] = a
+	h.next = (h.next + 1) % len(h.answered)
+	if h.tenants[0].tenant != a.tenant {
+		h.tenants[1] = h.tenants[0]
+	}
+	h.tenants[0] = a
+}
+
+// DetectHangs finds the workers that accept requests and send nothing. WorkerView.Hung has the result. The
+// owner of the pool calls it once a second.
+func (p *Pool) DetectHangs(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
+		h := &w.silences.hang
+		from := w.silences.fromLocked()
+		if h.hung && (from.After(h.found) || w.status.SteppedAt.After(h.found)) {
+			h.hung = false
+		}
+		if !h.hung && (w.stalledLocked(now, from) || p.silentBesidePeersLocked(w, now, from)) {
+			h.hung, h.found = true, now
+		}
+	}
+}
+
+// stalledLocked reports whether the engine's step counters stand still although requests run, by the engine's
+// own report or by the age of the gateway's requests: vLLM publishes its reports after a step only. If the
+// engine has sent a part of an answer meanwhile, the counters are stale and prove nothing. They prove nothing
+// about a worker that is probed either, because they may be older than its probes. A request that may take
+// that long excuses its engine: a step may compute a whole prompt.
+func (w *Worker) stalledLocked(now, from time.Time) bool {
+	st, since := &w.status, w.status.StalledSince
+	if st.SteppedAt.IsZero() && since.IsZero() || w.ejected && w.ejection.Until.IsZero() {
+		return false
+	}
+	if since.IsZero() {
+		oldest := w.oldestSilentLocked()
+		if oldest == nil {
+			return false
+		}
+		if since = oldest.silentFrom(from, st.SteppedAt); st.SteppedAt.After(since) {
+			since = st.SteppedAt
+		}
+	}
+	if st.LoadAt.Sub(since) < stalledAfter || from.After(since.Add(heardGrace)) {
+		return false
+	}
+	return !slices.ContainsFunc(w.silences.waiting, func(b *booking) bool {
+		return now.Before(b.silence.began.Add(2 * b.silence.expected))
+	})
+}
+
+// oldestSilentLocked returns the silent request that was booked first, or nil.
+func (w *Worker) oldestSilentLocked() (oldest *silence) {
+	for _, b := range w.silences.waiting {
+		if oldest == nil || b.silence.began.Before(oldest.began) {
+			oldest = &b.silence
+		}
+	}
+	return oldest
+}
+
+// overdueRequestsLocked returns the overdue requests of a worker that has been silent since from, the newest
+// first. began is the beginning of their silence.
+func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) {
+	add := func(s silence) {
+		s.began = s.silentFrom(from, w.status.SteppedAt)
+		overdue = append(overdue, s)
+	}
+	for _, b := range w.silences.waiting {
+		if w.overdueLocked(&b.silence, now, from) && now.Sub(b.silence.began) < hangWindow {
+			add(b.silence)
+		}
+	}
+	for _, s := range w.silences.hang.ended {
+		if !s.began.Before(from) && now.Sub(s.began) < hangWindow {
+			add(s)
+		}
+	}
+	slices.SortFunc(overdue, func(a, b silence) int { return b.began.Compare(a.began) })
+	return overdue
+}
+
+// silentBesidePeersLocked reports whether several of the worker's requests are overdue while its peers have
+// answered as many requests that began later. If the peers answer other tenants, the overdue requests must
+// belong to two tenants, or be older than hangOneTenant. If the peers have answered nothing since, requests
+// with different prompts count after hangAlone.
+func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) bool {
+	if len(w.silences.waiting)+len(w.silences.hang.ended) < hangRequests {
+		return false
+	}
+	overdue := w.overdueRequestsLocked(now, from)
+	if len(overdue) < hangRequests {
+		return false
+	}
+	var answered, tenants []answerSeen
+	for _, peer := range p.workers {
+		if peer != w {
+			h := &peer.silences.hang
+			answered, tenants = append(answered, h.answered[:]...), append(tenants, h.tenants[:]...)
+		}
+	}
+	return provesHang(overdue, answered, tenants, now)
+}
+
+// provesHang compares overdue requests, newest first, with the last answers of the peers: all, and of each
+// tenant.
+func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time) bool {
+	var prompts []uint64 // that count
+	severalTenants, alone := false, 0
+	for i := range overdue {
+		s := &overdue[i]
+		severalTenants = severalTenants || s.tenant != overdue[0].tenant
+		later := func(a answerSeen) bool { return !a.began.Before(s.began.Add(hangLater)) }
+		same := func(a answerSeen) bool { return a.prompt == s.prompt && later(a) }
+		// A repeated prompt counts once, because the prompt itself may be slow. It counts each time
+		// if a peer has answered it.
+		first := !slices.Contains(prompts, s.prompt)
+		if first || slices.ContainsFunc(answered, same) {
+			prompts = append(prompts, s.prompt)
+		}
+		n := 0
+		for _, a := range answered {
+			if later(a) {
+				n++
+			}
+		}
+		if n == 0 && first && now.Sub(s.began) >= s.patience+hangAlone {
+			alone++
+		}
+		others := func(a answerSeen) bool { return a.tenant != s.tenant && later(a) }
+		oneTenant := !severalTenants && slices.ContainsFunc(tenants, others)
+		if len(prompts) < hangRequests || oneTenant && now.Sub(s.began) < hangOneTenant {
+			continue
+		}
+		if n >= hangRequests || alone >= hangRequests {
+			return true
+		}
+	}
+	return false
+}

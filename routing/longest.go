@@ -1,0 +1,45 @@
+package routing
+
+import "time"
+
+const (
+	// longestMemory is the number of answers after which the longest one counts two thirds less. A request of a
+	// length that occurs once in twenty is then still remembered at the next.
+	longestMemory = 128
+	// longestPrior is the output in tokens of the longest answer before any is known: the largest max_tokens that
+	// many clients send.
+	longestPrior = 4096
+	// longestGrowth bounds the ratio of a new longest time to the one before, so that an answer which an engine
+	// delayed does not hide the next delay.
+	longestGrowth = 4
+)
+
+// longestAnswer learns the length and the time of the longest recent answers.
+type longestAnswer struct {
+	tokens  float64 // output of the longest answer of any kind; 0 before the first
+	seconds float64 // time of the longest whole answer; 0 before the first
+}
+
+// learnTokens adds the output of an answer.
+func (l *longestAnswer) learnTokens(tokens int64) {
+	l.tokens = max(float64(tokens), l.tokens-(l.tokens-float64(tokens))/longestMemory)
+}
+
+// learnTime adds the time of an answer that was not a stream.
+func (l *longestAnswer) learnTime(took time.Duration) {
+	s := took.Seconds()
+	if l.seconds > 0 {
+		s = min(s, longestGrowth*max(l.seconds, overdueFloor.Seconds()))
+	}
+	l.seconds = max(s, l.seconds-(l.seconds-s)/longestMemory)
+}
+
+// of returns the longest expected time of the output of a whole answer of at most bound tokens, 0 for no bound,
+// on a worker with that many seconds per token.
+func (l *longestAnswer) of(bound int64, tokenTime float64) time.Duration {
+	most := int64(longestPrior)
+	if l.tokens > 0 {
+		most = int64(l.tokens)
+	}
+	return seconds(max(l.seconds, float64(atMost(bound, most))*tokenTime))
+}
