@@ -27,7 +27,7 @@ const (
 	// detected in down_after seconds.
 	suspectGap = time.Second
 	// maxHealthBody limits the read part of an answer in bytes. Engines answer /health with nothing
-	// or a line of JSON; it is read so that the connection can be kept.
+	// or a line of JSON.
 	maxHealthBody = 64 << 10
 	// maxModelsBody limits the list of models in bytes: ten times the list of a hosted endpoint.
 	maxModelsBody = 1 << 20
@@ -367,9 +367,9 @@ func (c *checker) recordRoundTrip(took time.Duration) {
 }
 
 // readPath sends GET path and reads at most limit bytes of the answer. code is 0 if there was no
-// answer.
+// answer. It uses a new connection: a server that has closed its listener may still answer on an old one.
 func (c *checker) readPath(ctx context.Context, path string, limit int64) (code int, body []byte, err error) {
-	answer, err := c.sendGet(ctx, path)
+	answer, err := c.sendGet(ctx, path, true)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -379,8 +379,9 @@ func (c *checker) readPath(ctx context.Context, path string, limit int64) (code 
 }
 
 // sendGet sends a request relative to the worker's root, where engines have /health and /metrics.
-func (c *checker) sendGet(ctx context.Context, path string) (*http1.Response, error) {
-	return c.w.sendTo(ctx, c.w.address.root()+path, &http1.Request{Method: http.MethodGet, Path: path,
+// fresh asks for a new connection.
+func (c *checker) sendGet(ctx context.Context, path string, fresh bool) (*http1.Response, error) {
+	return c.w.sendTo(ctx, c.w.address.root()+path, &http1.Request{Method: http.MethodGet, Path: path, Fresh: fresh,
 		Header: http.Header{"Accept": {"application/json, text/plain;q=0.9, */*;q=0.1"}}})
 }
 

@@ -34,6 +34,15 @@ type progress struct {
 	since time.Time // time of the first reading equal to last; zero before the first reading
 }
 
+// steppedAt returns when a reading last differed from the one before, or the zero time for an engine without step
+// counters.
+func (p *progress) steppedAt() time.Time {
+	if !p.last.steps.found {
+		return time.Time{}
+	}
+	return p.since
+}
+
 // observe compares a reading with the last one. It returns the time since when no value has changed
 // although requests run, or the zero time if there is no stall. Cache usage counts as progress,
 // because it grows during a prefill of many steps.

@@ -66,7 +66,7 @@ func (c *checker) scrapeLoad(ctx context.Context, timeout time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err := c.sendGet(ctx, pathMetrics)
+	answer, err := c.sendGet(ctx, pathMetrics, false)
 	if err != nil {
 		return // the next health check reports the fault
 	}
@@ -96,6 +96,7 @@ func (c *checker) scrapeLoad(ctx context.Context, timeout time.Duration) {
 		}
 		s.CacheTokens = own.cacheTokens
 		s.StalledSince = c.progress[i].observe(own, now)
+		s.SteppedAt = c.progress[i].steppedAt()
 	})
 }
 

@@ -83,7 +83,7 @@ type Status struct {
 	Up                  bool          // accepts requests; also true before the first check has ended
 	Since               time.Time     // last change of Up, or end of the first check; zero before that
 	CheckedAt           time.Time     // start of the last check; zero before the first has ended
-	RoundTrip           time.Duration // of a health check without delays; 0 if unknown
+	RoundTrip           time.Duration // of a health check on a new connection, without delays; 0 if unknown
 	LastError           string        // cause of the last failed check; empty once the worker is healthy
 	ConsecutiveFailures int
 	Passed, Failed      int64 // checks since the gateway knows the worker
@@ -100,6 +100,9 @@ type Status struct {
 
 	// Suspended is the reason why an engine with a healthy server runs no requests.
 	Suspended Suspension
+	// SteppedAt is when the engine's step counters, or its load, were last seen to change; zero for an engine
+	// without such counters. vLLM publishes both after a step only.
+	SteppedAt time.Time
 	// StalledSince is the time since when the engine's step counters stand still although requests
 	// run; zero while they move. It was last confirmed at LoadAt.
 	StalledSince time.Time

@@ -26,7 +26,7 @@ type workerState struct {
 	State     string  `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
 	Since     string  `json:"since,omitempty" doc:"Time when the worker came up or went down."`
 	LastError string  `json:"last_error,omitempty"`
-	RoundTrip float64 `json:"round_trip_ms,omitempty" doc:"Round-trip time of health checks, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
+	RoundTrip float64 `json:"round_trip_ms,omitempty" doc:"Time of a health check on a new connection, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
 
 	WorkerLoad
 	EngineLoad
