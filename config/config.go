@@ -160,7 +160,7 @@ type Retry struct {
 // Timeouts limit the stages of a request.
 type Timeouts struct {
 	Connect     time.Duration `yaml:"connect" doc:"Limit for connecting to a worker."`
-	FirstByte   time.Duration `yaml:"first_byte" doc:"Limit from the end of the request to the first event of a stream. Answers that are not streams are limited only by 'total'."`
+	FirstByte   time.Duration `yaml:"first_byte" absent:"ten times the predicted time, from '15s' to '5m'" doc:"Limit from the end of the request to the first event of a stream. Answers that are not streams are limited only by 'total'. The default applies before '5m' only if the worker sends nothing to any request and another worker can take this one; a set value always applies."`
 	Idle        time.Duration `yaml:"idle" doc:"Longest pause between two parts of an answer after it began."`
 	Total       Total         `yaml:"total" doc:"Limit for a whole request by class, including its queue time. Reaching it does not count as a worker failure, and the request is not retried."`
 	ClientStall time.Duration `yaml:"client_stall" doc:"Longest time that a write to the client may block or the client may pause within its request body. Afterwards the connection is closed. Time in which the worker sends nothing does not count."`
@@ -208,9 +208,8 @@ func Default() File {
 		KVEvents: KVEvents{Enabled: new(true), MaxBytes: kvcache.DefaultMemory},
 		Retry:    Retry{Attempts: 2, Budget: 0.2},
 		Timeouts: Timeouts{
-			Connect:   2 * time.Second,   // long enough for one retransmitted SYN, sent after 1 s
-			FirstByte: 300 * time.Second, // of a stream: a long prompt in the queue of a busy engine
-			Idle:      120 * time.Second,
+			Connect: 2 * time.Second, // long enough for one retransmitted SYN, sent after 1 s
+			Idle:    120 * time.Second,
 			Total: Total{
 				Interactive: 600 * time.Second, // the default of the official SDKs
 				Background:  600 * time.Second,

@@ -57,7 +57,7 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 		return
 	}
 	if c.To == breaker.HalfOpen {
-		m.Live.clearSilent() // streams from before the probes do not count
+		p.RestartSilence(m.Name, m, now) // requests from before the probes do not count
 	}
 	ps.log.Info("a worker's breaker is "+c.To.String(), "worker", m.Name, "tier", pool, "cause", c.Cause)
 }
@@ -71,8 +71,12 @@ const pollEvery = time.Second
 func (ps *Pools) pollBreakers(done <-chan struct{}) {
 	ps.recover.Every(pollEvery, done, "reading the breakers", func(now time.Time) {
 		ps.updateGatewayCount()
+		stopped := Stopped{}
 		for _, p := range ps.live() {
-			p.poll(now)
+			p.poll(now, stopped)
+		}
+		if len(stopped) > 0 {
+			ps.onStopped(stopped)
 		}
 		for _, p := range ps.snapshot().Pools {
 			p.measureRegions()
@@ -80,16 +84,16 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 	})
 }
 
-// poll makes the pool's breakers follow the time, good health checks and hangs.
-func (p *livePool) poll(now time.Time) {
-	var members []*Member
+// poll makes the pool's breakers follow the time, good health checks and hangs. It adds the workers that have
+// stopped answering.
+func (p *livePool) poll(now time.Time, stopped Stopped) {
+	p.Routing.DetectHangs(now)
 	for _, v := range p.Routing.Snapshot(now) {
-		members = append(members, v.Ref.(*Member))
-	}
-	for _, m := range members {
+		m, st := v.Ref.(*Member), v.Ref.(*Member).Worker.Status()
 		m.Gate.Poll()
-		m.Gate.SetHung(m.hung(members, now))
-		m.reportCheck(m.Worker.Status(), now)
+		m.Gate.SetHung(v.Hung)
+		m.reportCheck(st, now)
+		stopped.add(&v, &st, now)
 	}
 }
 

@@ -86,6 +86,7 @@ func New(o Options) (*Control, error) {
 		snapshot: ctl.Snapshot,
 
 		connected: make(chan struct{}, 1),
+		onStopped: func(Stopped) {},
 	}
 	if stores.Redis != nil {
 		ctl.Pools.sharing = newSharing(ctl.Pools)

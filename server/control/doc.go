@@ -16,7 +16,7 @@
 // # Parts
 //
 //	Pools         workers, breakers, queues and learned values, which outlive a reload
-//	Member        a worker in a pool, with its breaker, statistics, evidence and liveness
+//	Member        a worker in a pool, with its breaker, statistics and evidence
 //	Database      follows the SQL database; while it is unavailable, the directory in memory is used
 //	Stores        database, Redis, usage ledger and limits
 //	Identity      tenants, keys and admins of config.yaml and of the database together

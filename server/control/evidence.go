@@ -13,8 +13,8 @@ import (
 const evidenceKept = 16
 
 // contradictedFor is the time for which a good answer to another tenant outweighs the failures of one
-// tenant's requests. It is the time for which silent streams of one tenant alone prove no hang.
-const contradictedFor = hangOneTenant
+// tenant's requests. It is the time for which silent requests of one tenant alone prove no hang.
+const contradictedFor = time.Minute
 
 // evidence holds the last requests that failed on a worker, newest first. A request can itself make an
 // engine fail, so one failing request proves nothing about the worker, however often it is repeated.

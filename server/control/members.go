@@ -21,7 +21,6 @@ type Member struct {
 	Gate     *breaker.Breaker
 	Stats    workerStats
 	Evidence evidence // the last requests that failed on the worker
-	Live     liveness // the streams without a byte, which show whether the engine hangs
 	Events   *kvcache.Worker
 
 	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
@@ -73,7 +72,7 @@ func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
 // statusOf returns the part of the worker's status that routing uses.
 func (m *Member) statusOf(st *workers.Status) routing.Status {
 	return routing.Status{Up: st.Up && st.Suspended == "", Waiting: st.Waiting, KVUsage: st.KVUsage, LoadAt: st.LoadAt,
-		CacheTokens: m.Worker.CacheTokens(st)}
+		SteppedAt: st.SteppedAt, StalledSince: st.StalledSince, CacheTokens: m.Worker.CacheTokens(st)}
 }
 
 // observe applies the result of a health check or a scrape to the worker's pool.
@@ -98,7 +97,7 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 	if was := m.down.Swap(!st.Up); was && st.Up {
 		m.RejectsAccounting.Store(false)
 		m.RejectsPriority.Store(false)
-		m.Live.clearSilent()
+		p.Routing.RestartSilence(m.Name, m, time.Now())
 	}
 	m.Worker.ConfigureEvents(m.Events, &st, p.UsesCaches())
 	m.adapters.Store(&st.Adapters)

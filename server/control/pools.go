@@ -32,6 +32,8 @@ type Pools struct {
 	caches   *kvcache.Caches
 	snapshot func() *Snapshot
 
+	onStopped func(Stopped) // set by OnStopped before Run
+
 	connected chan struct{} // holds one after a new snapshot
 	sharing   *sharing      // nil without Redis
 

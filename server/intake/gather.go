@@ -17,7 +17,8 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	learned := res.Pool.Routing.Learned()
 	facts := routing.Request{Rand: it.rand(), Stream: p.GeneratesStream(), Model: control.NameHash(res.ModelName),
 		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.Req.MaxTokens),
-		Regions: res.Pool.Regions(region)}
+		Regions: res.Pool.Regions(region), Tenant: control.NameHash(c.Tenant), MaxTokens: p.Req.MaxTokens,
+		Timed: p.UsesEngine()}
 	facts.Rule, facts.Rules = p.rule(c, res, &facts), len(res.Pool.Rules)
 	policy := res.Pool.PolicyOf(facts.Rule)
 	p.setKey(c, policy, &facts)

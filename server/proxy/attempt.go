@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -40,15 +41,18 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
+	a.movable = movable(x)
 	a.firstByte = a.firstByteWithin()
+	a.watch.extend = a.firstByteEnd
 	a.watch.start(cancel, a.firstByte, x.patience)
 	defer cancel(nil)
 	defer a.watch.stop()
-	if a.usesEngine && x.parsed.GeneratesStream() {
-		m.Live.BeginStream(a, a.sentStream(), lease.Expected())
-		defer func() { m.Live.EndStream(a, time.Now(), ctx.Err() != nil) }()
-	}
+	x.current.Store(a)
+	defer x.current.Store(nil)
 	f := a.sendAndRelay(ctx)
+	if ctx.Err() != nil {
+		lease.Cut(time.Now())
+	}
 	a.releaseLoad(f)
 	return a
 }
@@ -62,28 +66,75 @@ const unbounded = time.Duration(math.MaxInt64)
 func (a *attempt) firstByteWithin() time.Duration {
 	within := unbounded
 	if a.x.parsed.Req.Stream {
-		within = a.x.in.Snap.File.Timeouts.FirstByte
+		within = firstByteLimit(a.x.in.Snap.File.Timeouts.FirstByte, a.lease.Expected())
 	}
-	w := a.lease.Worker()
-	if w == nil {
+	if a.lease.Worker() == nil {
 		return within
 	}
 	patience, probing := a.m.Gate.Probing(a.lease.Ticket(), a.lease.Expected())
-	if probing && (a.x.parsed.Req.Stream || movable(a.x, w.ID())) {
+	if a.probing = probing; probing && (a.x.parsed.Req.Stream || a.mayMove()) {
 		within = min(within, patience)
 	}
 	return within
 }
 
-// movable reports whether another worker may answer a request that has reached the worker id.
-func movable(x *exchange, id string) bool {
+const (
+	// firstByteMax is the longest time to the first event if timeouts.first_byte is not set: a long prompt in the
+	// queue of a busy engine.
+	firstByteMax = 300 * time.Second
+	// firstByteFactor is the ratio of that time to the predicted one, up to firstByteMax, on a worker that sends
+	// nothing at all. A healthy engine is not off by a factor of 10.
+	firstByteFactor = 10
+	// firstByteMin is the least such time: an engine may load a model, or compile a graph.
+	firstByteMin = 15 * time.Second
+)
+
+// firstByteLimit returns the configured time limit, or one near the predicted time if none is set.
+func firstByteLimit(configured, expected time.Duration) time.Duration {
+	if configured > 0 {
+		return configured
+	}
+	return min(firstByteMax, max(firstByteMin, firstByteFactor*expected))
+}
+
+// firstByteEnd returns the end of a time limit that is reached at now and that the gateway has set itself. It
+// applies only if the worker has answered before but now sends nothing, and another worker can take the request.
+func (a *attempt) firstByteEnd(now time.Time) time.Time {
+	ceiling := a.started.Add(firstByteMax)
+	switch heard := a.lease.Heard(); {
+	case a.probing || a.x.in.Snap.File.Timeouts.FirstByte > 0:
+		return now
+	case heard.IsZero() || !a.mayMove():
+		return ceiling
+	case now.Sub(heard) < firstByteMin && heard.After(a.started):
+		return earlier(heard.Add(firstByteMin), ceiling)
+	}
+	return now
+}
+
+// earlier returns the earlier of two times.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// movable reports whether the request may be sent to one more worker after the present attempt.
+func movable(x *exchange) bool {
 	made := 0
 	for _, a := range x.dispatch.attempts {
 		if a.pool == x.resolution.Pool {
 			made++
 		}
 	}
-	return !x.parsed.AtMostOnce() && made < x.in.Snap.File.Retry.Attempts && hasOtherWorker(x.resolution.Pool, id)
+	return !x.parsed.AtMostOnce() && made < x.in.Snap.File.Retry.Attempts
+}
+
+// mayMove reports whether another worker can take the request now.
+func (a *attempt) mayMove() bool {
+	w := a.lease.Worker()
+	return a.movable && w != nil && hasOtherWorker(a.pool, w.ID())
 }
 
 // attempt is one try on one worker.
@@ -103,6 +154,9 @@ type attempt struct {
 	usage        openai.Usage // as the engine reported it
 	most         openai.Usage // largest accepted report
 	usesEngine   bool         // the answer shows whether the engine works
+	probing      bool         // a probe of a half-open worker
+	movable      bool         // the request may be sent to one more worker
+	retryPaid    atomic.Bool  // the retry after this attempt is spent from the budget
 	moments
 	outcome
 }
@@ -169,7 +223,7 @@ func (a *attempt) answered(at time.Time, err error) {
 // received records that the worker sent a part of the answer.
 func (a *attempt) received() {
 	if a.usesEngine {
-		a.m.Live.Received(time.Now())
+		a.lease.Received(time.Now())
 	}
 }
 
@@ -182,7 +236,8 @@ func (a *attempt) releaseLoad(f *failure) {
 		countPace(a)
 	}
 	a.used.sent = a.used.sent || f == nil || f.sent
-	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout)) {
+	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout) ||
+		errors.Is(f.fault, errStoppedSilence)) {
 		a.bookEstimate(0) // the engine has done work; the answer of another worker replaces this
 	}
 	if f == nil {
@@ -272,9 +327,6 @@ func hasOtherWorker(p *control.Pool, id string) bool {
 func (a *attempt) firstContent(at time.Time) {
 	a.firstAt = at
 	a.ttft = a.firstAt.Sub(a.started)
-	if a.usesEngine {
-		a.m.Live.AnswerStream(a.sentStream())
-	}
 	if a.x.dispatch.firstAt.IsZero() {
 		a.x.dispatch.firstAt = a.firstAt
 		a.m.Series.TTFT.Observe(a.ttft.Seconds())
@@ -303,13 +355,4 @@ func (a *attempt) streamEnded(e telemetry.StreamEnd, o decisions.Result, fault e
 	a.fault = fault
 	a.ending.result = o
 	a.x.s.metrics.StreamEnded(e)
-}
-
-// sentStream returns the description of the attempt that liveness compares.
-func (a *attempt) sentStream() control.SentStream {
-	q := control.SentStream{Tenant: a.x.caller.Tenant, Began: a.started}
-	if n := len(a.x.facts.Blocks); n > 0 {
-		q.Prompt = a.x.facts.Blocks[n-1].Hash
-	}
-	return q
 }

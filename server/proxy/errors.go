@@ -17,6 +17,7 @@ var (
 	errFirstByteTimeout = errors.New("no first event within timeouts.first_byte")
 	errIdleTimeout      = errors.New("no bytes within timeouts.idle")
 	errTotalTimeout     = errors.New("the request reached its total time")
+	errStoppedSilence   = errors.New("the worker has stopped answering, and sent nothing for 10s")
 	errTrailer          = errors.New("the body did not end after its last event")
 	ErrDrainCut         = errors.New("cut by the drain timeout")
 	errTruncated        = errors.New("the stream ended without a terminating event")

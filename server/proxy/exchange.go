@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"tierway/decisions"
@@ -22,6 +23,7 @@ type exchange struct {
 	s *Proxy
 
 	before, after *exchange // links of an inflightShard, which guards them
+	current       atomic.Pointer[attempt]
 
 	in         intake.Inbound
 	answer     answer

@@ -31,7 +31,8 @@ type failure struct {
 // worker. Timeouts never count as caused: a hanging worker is more likely than a faulty request.
 func (f *failure) requestMayBeCause() bool {
 	return f.sent && !errors.Is(f.fault, routing.ErrExcluded) &&
-		!errors.Is(f.fault, errFirstByteTimeout) && !errors.Is(f.fault, errIdleTimeout)
+		!errors.Is(f.fault, errFirstByteTimeout) && !errors.Is(f.fault, errIdleTimeout) &&
+		!errors.Is(f.fault, errStoppedSilence)
 }
 
 // errAborted is the fault of an answer that the engine aborted, as vLLM does on SIGTERM.
@@ -166,7 +167,11 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.recheck = true
 		f.err = &openai.Error{Code: openai.CodeWorkerError,
 			Message: "The worker closed the connection before its answer was complete. Try again, unless the request must not run twice.", Cause: err}
-	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
+	case errors.As(cause, new(*stoppedError)):
+		f.fault, f.recheck = excluded("%w", cause), true // its breaker and its health check know already
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker stopped answering. Try again.",
+			Cause: cause}
+	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout), errors.Is(cause, errStoppedSilence):
 		f.fault, f.recheck = cause, true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
 			Message: "The worker did not answer in time. Try again, with a shorter prompt or a lower max_tokens.", Cause: cause}

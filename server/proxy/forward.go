@@ -66,7 +66,7 @@ func (x *exchange) forwardToPool() (why string, err error) {
 			return "", nil
 		}
 		repeatable := mayRepeat(x, a.failure)
-		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && spendRetry(x, a.failure)
+		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && (a.retryPaid.Load() || spendRetry(x, a.failure))
 		d.addFailed(a)
 		if !retry {
 			if n > 1 {

@@ -52,6 +52,21 @@ func (f *inflightRequests) remove(x *exchange) {
 	x.before, x.after = nil, nil
 }
 
+// attempts returns the attempts in progress. Those that end meanwhile may be among them.
+func (f *inflightRequests) attempts() (all []*attempt) {
+	for i := range f.shards {
+		l := &f.shards[i]
+		l.mu.Lock()
+		for x := l.first; x != nil; x = x.after {
+			if a := x.current.Load(); a != nil {
+				all = append(all, a)
+			}
+		}
+		l.mu.Unlock()
+	}
+	return all
+}
+
 // oldest returns the age of the oldest request, or 0 without requests.
 func (f *inflightRequests) oldest() (age time.Duration) {
 	for i := range f.shards {

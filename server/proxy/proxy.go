@@ -71,6 +71,9 @@ func New(o Options) *Proxy {
 	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest {
 		return telemetry.OldestRequest{Age: px.inflight.oldest()}
 	})
+	if o.Control.Pools != nil {
+		o.Control.Pools.OnStopped(px.leaveStopped)
+	}
 	return px
 }
 

@@ -257,7 +257,8 @@ func errorType(a *attempt) string {
 		return ""
 	case status != 0:
 		return strconv.Itoa(status)
-	case errors.Is(fault, errFirstByteTimeout), errors.Is(fault, errIdleTimeout), errors.Is(fault, errTotalTimeout):
+	case errors.Is(fault, errFirstByteTimeout), errors.Is(fault, errIdleTimeout), errors.Is(fault, errTotalTimeout),
+		errors.Is(fault, errStoppedSilence), errors.As(fault, new(*stoppedError)):
 		return decisions.ErrorTimeout
 	case errors.Is(fault, ErrDrainCut):
 		return decisions.ErrorShutdown

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -17,7 +18,13 @@ type watchdog struct {
 	armed time.Time // when the timer fires
 	total time.Time // deadline of the exchange
 	due   time.Time // limit of the silence; zero while it is not measured
+	since time.Time // beginning of the silence
 	cause error     // cause of the cancellation at due
+	ended bool      // stop was called
+
+	// extend returns the end of a silence before the first byte that reaches its limit at now: a later time, or
+	// one that has passed. nil extends none. It is set before start.
+	extend func(now time.Time) time.Time
 }
 
 // start measures silence until the first byte, with the limit firstByte. total is the deadline of the
@@ -27,7 +34,7 @@ func (w *watchdog) start(cancel context.CancelCauseFunc, firstByte time.Duration
 	defer w.mu.Unlock()
 	w.cancel, w.total, w.cause = cancel, total, errFirstByteTimeout
 	now := time.Now()
-	w.due = w.waitEnd(now, firstByte)
+	w.since, w.due = now, w.waitEnd(now, firstByte)
 	w.armed = w.due
 	w.timer = time.AfterFunc(w.armed.Sub(now), w.onTimer)
 }
@@ -52,6 +59,10 @@ func (w *watchdog) onTimer() {
 func (w *watchdog) overdue(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if now.Before(w.total) && !w.due.IsZero() && !now.Before(w.due) && w.extend != nil &&
+		errors.Is(w.cause, errFirstByteTimeout) {
+		w.due = earlier(w.extend(now), w.total)
+	}
 	switch {
 	case !now.Before(w.total):
 		return errTotalTimeout
@@ -66,6 +77,9 @@ func (w *watchdog) overdue(now time.Time) error {
 }
 
 func (w *watchdog) armLocked(now, at time.Time) {
+	if w.ended {
+		return
+	}
 	w.armed = at
 	w.timer.Reset(at.Sub(now))
 }
@@ -76,8 +90,20 @@ func (w *watchdog) startSilence(d time.Duration, cause error) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cause, w.due = cause, w.waitEnd(now, d)
+	w.cause, w.since, w.due = cause, now, w.waitEnd(now, d)
 	if w.due.Before(w.armed) {
+		w.armLocked(now, w.due)
+	}
+}
+
+// limitSilence lowers the limit of the silence that is being measured to d, with the cause. It has no effect
+// while the gateway does not wait for the worker.
+func (w *watchdog) limitSilence(d time.Duration, cause error) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if due := w.since.Add(d); !w.due.IsZero() && due.Before(w.due) {
+		w.cause, w.due = cause, due
 		w.armLocked(now, w.due)
 	}
 }
@@ -96,4 +122,10 @@ func (w *watchdog) extendTotal(total time.Time) {
 	w.mu.Unlock()
 }
 
-func (w *watchdog) stop() { w.timer.Stop() }
+// stop ends the watchdog. Later calls do not arm its timer again.
+func (w *watchdog) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.timer.Stop()
+}
