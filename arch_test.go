@@ -40,13 +40,13 @@ func floors() map[string]string {
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
 		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0",
 		"workers/kvcache": "0b",
-		"routing/prefix":  "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1",
+		"routing/prefix":  "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1", "memnet": "-1",
 		"routing/kvindex": "-1b",
 	}
 }
 
 // testCode are the packages that only tests, e2e and bench import.
-func testCode() []string { return []string{"routing/routingtest", "engines/chaos"} }
+func testCode() []string { return []string{"routing/routingtest", "engines/chaos", "memnet"} }
 
 // simulator are the packages that no part of the gateway imports but its command line.
 func simulator() []string { return []string{"sim", "sim/comparison"} }
