@@ -41,6 +41,7 @@ type listeners struct {
 	log         *slog.Logger
 	recover     *control.Recoverer
 	proxy       *proxy.Proxy
+	listen      func(network, address string) (net.Listener, error)
 	cutRequests context.CancelCauseFunc // cancels all requests in flight
 
 	mu     sync.Mutex
@@ -82,7 +83,7 @@ func (ls *listeners) open(addresses []address) error {
 
 // openOne opens one address. base is the parent context of its requests.
 func (ls *listeners) openOne(base context.Context, a address) (listener, error) {
-	l, err := net.Listen("tcp", a.listen)
+	l, err := ls.listen("tcp", a.listen)
 	if err != nil {
 		return listener{},
 			fmt.Errorf("listening for the %s plane: %w (choose another address: %s)",

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -39,6 +40,10 @@ type Options struct {
 	Access  io.Writer
 	Metrics *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
+	// Listen and Dial replace the network in tests: Listen opens the addresses of the planes, and Dial the
+	// connections to workers. Nil: net.Listen and net.Dialer.
+	Listen func(network, address string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Server is a gateway: the listeners, the data plane and the admin plane.
@@ -67,7 +72,10 @@ func New(o Options) (*Server, error) {
 	name := intake.GatewayName + id
 	s := &Server{name: name, log: o.Log, metrics: o.Metrics, recover: control.NewRecoverer(o.Log, o.Metrics),
 		decisions: decisions.NewLog(o.Config.Decisions.Keep)}
-	s.listeners = &listeners{log: o.Log, recover: s.recover}
+	s.listeners = &listeners{log: o.Log, recover: s.recover, listen: o.Listen}
+	if o.Listen == nil {
+		s.listeners.listen = net.Listen
+	}
 	if err := s.openFiles(o); err != nil {
 		return nil, err
 	}
@@ -83,6 +91,7 @@ func New(o Options) (*Server, error) {
 		Metrics:  o.Metrics,
 		Recover:  s.recover,
 		Rand:     o.Rand,
+		Dial:     o.Dial,
 	})
 	if err != nil {
 		s.closeFiles()

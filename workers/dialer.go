@@ -25,13 +25,16 @@ const (
 	missingFor = 30 * time.Second
 )
 
+// dialFunc opens a connection, as net.Dialer.DialContext does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
 // dialer opens connections to one worker's host and port. It keeps the addresses of the host for
 // freshFor, and longer while lookups fail, so a failed name server takes no worker down. It is safe
 // for concurrent use.
 type dialer struct {
 	host, port string
 	lookup     func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	dial       func(ctx context.Context, network, address string) (net.Conn, error)
+	dial       dialFunc
 	log        *slog.Logger
 
 	mu      sync.Mutex   // guards the rest

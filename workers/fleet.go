@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 )
@@ -26,6 +27,9 @@ type Options struct {
 	// Recover runs a step that reads an engine's answer. work names the step for a log. Recover
 	// returns the step's error, or an error if the step panics. Nil: a panic ends the process.
 	Recover func(work string, step func() error) error
+	// Dial opens the connections to workers, except Unix sockets. Tests set it; addresses of metadata
+	// services are then not rejected. Nil: net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	send func(Spec) Sender // newSender, or a replacement in tests
 }
@@ -52,7 +56,7 @@ func NewFleet(o Options) *Fleet {
 		o.Recover = func(_ string, step func() error) error { return step() }
 	}
 	if o.send == nil {
-		o.send = func(s Spec) Sender { return newSender(s, o.Log) }
+		o.send = func(s Spec) Sender { return newSender(s, o.Dial, o.Log) }
 	}
 	f := &Fleet{options: o, changed: make(chan struct{}, 1)}
 	if o.Via != "" {

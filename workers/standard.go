@@ -41,13 +41,17 @@ const (
 	pingTimeout = 10 * time.Second
 )
 
-// newSender returns the Sender for spec's URL: the HTTP/1.1 client, or net/http for TLS.
-func newSender(spec Spec, log *slog.Logger) Sender {
+// newSender returns the Sender for spec's URL: the HTTP/1.1 client, or net/http for TLS. dial is Options.Dial.
+func newSender(spec Spec, dial dialFunc, log *slog.Logger) Sender {
 	to, err := parseAddress(spec.URL)
 	if err != nil { // every exchange fails with the cause and sends nothing
 		return http1.New(http1.Config{Host: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
 			return nil, err
 		}})
+	}
+	dialer := newDialer(to.host, log)
+	if dial != nil {
+		dialer.dial = dial
 	}
 	switch to.scheme {
 	case "unix":
@@ -59,10 +63,10 @@ func newSender(spec Spec, log *slog.Logger) Sender {
 		})
 	case "http":
 		return http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
-			ConnectTimeout: spec.ConnectTimeout, Dial: newDialer(to.host, log).DialContext})
+			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext})
 	}
 	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
-		dial: newDialer(to.host, log).DialContext})
+		dial: dialer.DialContext})
 }
 
 // standardConfig configures a standard Sender.

@@ -399,7 +399,7 @@ func TestClosedSenderLeavesNoGoroutine(t *testing.T) {
 }
 
 func TestInvalidURLFailsEveryExchange(t *testing.T) {
-	send := newSender(Spec{Config: Config{URL: "ftp://engine"}}, slog.New(slog.DiscardHandler))
+	send := newSender(Spec{Config: Config{URL: "ftp://engine"}}, nil, slog.New(slog.DiscardHandler))
 	_, err := send.Send(t.Context(), postRequest("/", "x"))
 	wantPhase(t, err, http1.PhaseConnect)
 	if !strings.Contains(err.Error(), "scheme") {

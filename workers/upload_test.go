@@ -28,7 +28,7 @@ func bothSenders(t *testing.T, handler http.HandlerFunc, test func(t *testing.T,
 	t.Run("http1", func(t *testing.T) {
 		engine := httptest.NewServer(handler)
 		t.Cleanup(engine.Close)
-		s := newSender(Spec{Config: Config{URL: engine.URL}}, slog.New(slog.DiscardHandler))
+		s := newSender(Spec{Config: Config{URL: engine.URL}}, nil, slog.New(slog.DiscardHandler))
 		t.Cleanup(s.Close)
 		test(t, s)
 	})

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,8 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	Recover *Recoverer
 	Rand    func() uint64 // uniform; safe for concurrent use
+	// Dial opens the connections to workers; nil: net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // New builds the state of a gateway. Before Begin no configuration is in force and nothing is
@@ -97,6 +100,7 @@ func New(o Options) (*Control, error) {
 		Rand:     o.Rand,
 		Recover:  o.Recover.Try,
 		Via:      o.Via,
+		Dial:     o.Dial,
 	})
 	ctl.Pools.caches = kvcache.New(kvcache.Options{Log: o.Log, Listen: o.Config.KVEvents.Listen, Recover: o.Recover.Try})
 	ctl.Database = &Database{
