@@ -51,7 +51,7 @@ type Breaker struct {
 	consecutiveFailures int       // since the last success
 	interrupted         int       // length of the run of failures that the last success ended
 	failedProbes        int       // failed probes and hangs since it was last closed
-	slow                bool      // opened for slowness, and not closed since
+	slow, hung          bool      // opened for slowness, for a hang; and not closed since
 	unreachable         bool      // the last failure was a connection failure
 	tripReason          string    // why the failure that is being counted opens the breaker
 	probedSince         time.Time // when it last became half-open, or was made; earlier requests do not count
@@ -266,6 +266,10 @@ func (b *Breaker) SetHung(hung bool) {
 // probe or hang: one more check at the usual interval. It doubles with each further failure.
 const healthWait = 5 * time.Second
 
+// hungDoublings bounds the doublings after a hang, so that an engine that goes on has requests again within half a
+// minute. A probe of an engine that still hangs delays its request, and another worker answers it.
+const hungDoublings = 1
+
 // Healthy reports that an active health check which began at started was good. An open
 // breaker that opened before then becomes half-open. It stays open if it was opened for
 // slowness, which a health check does not measure; failed probes delay the effect.
@@ -274,7 +278,11 @@ func (b *Breaker) Healthy(started time.Time) {
 	defer b.unlock()
 	from := b.since
 	if b.failedProbes > 0 {
-		from = from.Add(healthWait << min(b.failedProbes-1, 10))
+		most := 10
+		if b.hung {
+			most = hungDoublings
+		}
+		from = from.Add(healthWait << min(b.failedProbes-1, most))
 	}
 	if b.state == Open && !b.slow && started.After(from) {
 		b.endOpenLocked()

@@ -79,7 +79,7 @@ func (b *Breaker) followLocked(to State) {
 	outdated := b.outdated
 	switch to {
 	case Open:
-		b.slow = b.slow || c.Cause == CauseSlow
+		b.slow, b.hung = b.slow || c.Cause == CauseSlow, b.hung || c.Cause == CauseHung
 		if c.Cause != CauseSlow && c.Cause != CauseOtherGateway {
 			b.found = now
 		}
@@ -96,7 +96,7 @@ func (b *Breaker) followLocked(to State) {
 		}
 	case Closed:
 		c.Cause = CauseProbeSucceeded
-		b.slow, b.failedProbes = false, 0
+		b.slow, b.hung, b.failedProbes = false, false, 0
 		if outdated {
 			b.renewLocked()
 		}
