@@ -247,14 +247,14 @@ func (b *Breaker) tripLocked(reason string) {
 	b.tripReason = ""
 }
 
-// SetHung reports once a second whether the engine hangs. A hang opens the breaker; its end
-// makes the breaker half-open at once. A hang counts as a failed probe for Healthy, because
-// a health check of a hung engine may still succeed.
-func (b *Breaker) SetHung(hung bool) {
+// SetHung reports once a second since when the engine hangs; the zero time means that it does not. A hang opens the
+// breaker, unless it was found before the last transition; its end makes the breaker half-open at once. A
+// hang counts as a failed probe for Healthy, because a health check of a hung engine may still succeed.
+func (b *Breaker) SetHung(found time.Time) {
 	b.mu.Lock()
 	defer b.unlock()
-	switch {
-	case hung && b.state != Open:
+	switch hung := !found.IsZero(); {
+	case hung && b.state != Open && !found.Before(b.since):
 		b.failedProbes++
 		b.tripLocked(CauseHung)
 	case !hung && b.state == Open && b.cause == CauseHung:

@@ -13,7 +13,7 @@ func TestHangOpensUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		for range 4 {
-			r.bs[1].SetHung(true)
+			r.bs[1].SetHung(time.Now())
 			time.Sleep(time.Second)
 			r.healthy(1, time.Now())
 			r.Poll()
@@ -21,7 +21,7 @@ func TestHangOpensUntilItEnds(t *testing.T) {
 		if r.try(1, nil) {
 			t.Error("a request passed to a worker that hangs")
 		}
-		r.bs[1].SetHung(false)
+		r.bs[1].SetHung(time.Time{})
 		time.Sleep(tick)
 		if !r.try(1, nil) {
 			t.Error("no probe passed to a worker after its hang")
@@ -39,7 +39,7 @@ func TestHungWorkerIsProbedAfterOpenFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})
 		for range 12 {
-			r.bs[1].SetHung(true)
+			r.bs[1].SetHung(time.Now())
 			r.Poll()
 			time.Sleep(time.Second)
 		}
@@ -55,14 +55,14 @@ func TestHealthChecksEndAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{})
 		for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second} {
-			r.bs[1].SetHung(true)
+			r.bs[1].SetHung(time.Now())
 			if r.last().Cause != CauseHung {
 				t.Fatalf("notified of %+v", r.last())
 			}
 			opened := time.Now()
 			for r.bs[1].State() == Open {
 				time.Sleep(time.Second)
-				r.bs[1].SetHung(true)
+				r.bs[1].SetHung(time.Now())
 				r.healthy(1, time.Now())
 				r.Poll()
 			}
@@ -71,7 +71,7 @@ func TestHealthChecksEndAHang(t *testing.T) {
 			}
 		}
 		r.try(1, nil)
-		r.bs[1].SetHung(true)
+		r.bs[1].SetHung(time.Now())
 		time.Sleep(6 * time.Second)
 		r.healthy(1, time.Now())
 		if r.bs[1].State() != HalfOpen {
@@ -85,11 +85,11 @@ func TestHealthChecksEndAHang(t *testing.T) {
 func TestHangOpensAHalfOpenBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, Config{OpenFor: 10 * time.Second})
-		r.bs[1].SetHung(true)
+		r.bs[1].SetHung(time.Now())
 		r.pass(10 * time.Second)
 		r.fails(1, 3, errClient)
 		r.is(Closed, HalfOpen)
-		r.bs[1].SetHung(true)
+		r.bs[1].SetHung(time.Now())
 		r.is(Closed, Open)
 		if r.last().Cause != CauseHung {
 			t.Errorf("notified of %+v", r.last())
@@ -101,8 +101,22 @@ func TestHangOpensAHalfOpenBreaker(t *testing.T) {
 func TestEndOfAHangKeepsOtherOpenStates(t *testing.T) {
 	r := newRig(t, 2, Config{})
 	r.fails(1, 5, errFive)
-	r.bs[1].SetHung(false)
+	r.bs[1].SetHung(time.Time{})
 	if r.bs[1].State() != Open {
 		t.Errorf("the breaker is %s", r.bs[1].State())
 	}
+}
+
+// TestHangFromBeforeTheLastTransitionHasNoEffect: the finding may be older than the health check that made the
+// breaker half-open.
+func TestHangFromBeforeTheLastTransitionHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, Config{})
+		found := time.Now()
+		r.bs[1].SetHung(found)
+		time.Sleep(6 * time.Second)
+		r.healthy(1, time.Now())
+		r.bs[1].SetHung(found)
+		r.is(Closed, HalfOpen)
+	})
 }

@@ -86,7 +86,13 @@ func sequence(t *rapid.T) {
 			}
 			suspected = time.Now()
 		},
-		"hung": func(t *rapid.T) { b.SetHung(rapid.Bool().Draw(t, "hung")) },
+		"hung": func(t *rapid.T) {
+			found := time.Time{}
+			if rapid.Bool().Draw(t, "hung") {
+				found = time.Now()
+			}
+			b.SetHung(found)
+		},
 		"configure": func(t *rapid.T) {
 			c.Probes = rapid.IntRange(c.Probes, 3).Draw(t, "probes")
 			b.Configure(c)

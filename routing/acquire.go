@@ -103,7 +103,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.prefill, l.ahead, l.assumedCached, l.level = l.booking.prefill, w.pending, w.assumedCached, w.inflight
 	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
 	if r.Timed {
-		w.addSilentLocked(l.booking, p.silenceOf(r, w, l.firstTokenLocked()+l.queueTime))
+		w.addSilentLocked(l.booking, p.silenceOf(r, w, l.firstTokenLocked()))
 	}
 	return nil
 }

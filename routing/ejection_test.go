@@ -169,12 +169,12 @@ func TestWorkersWithoutConnectionsAreAllEjected(t *testing.T) {
 func TestHangsKeepTheEjectionCap(t *testing.T) {
 	g := newGatedPool(t, 4, Slowness{})
 	for _, b := range g.bs {
-		b.SetHung(true)
+		b.SetHung(time.Now())
 	}
 	g.is("out", "out", "kept", "kept")
 	g = newGatedPool(t, 2, Slowness{})
 	g.down(0, true)
-	g.bs[1].SetHung(true)
+	g.bs[1].SetHung(time.Now())
 	g.is("in", "kept")
 }
 

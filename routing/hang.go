@@ -7,6 +7,8 @@ import (
 
 // hangEvidence is what shows that a worker hangs: its overdue requests, and the answers of its peers.
 type hangEvidence struct {
+	unanswered bool // see WorkerView.Unanswered
+
 	hung  bool // it was found to hang at found, and neither it nor its engine's counters have moved since
 	found time.Time
 	ended []silence // cut when they were overdue; at most endedKept
@@ -38,6 +40,9 @@ const (
 	// peers answer only other tenants. Until then the tenant's prompts may be slow on a healthy worker.
 	// Later, the tenant may be the only one that uses a worker that hangs.
 	hangOneTenant = time.Minute
+	// unansweredAfter is the silence after which an overdue request may move to a peer although too few requests
+	// prove a hang. It leaves a client with a time limit of 12 s enough time for the peer's answer.
+	unansweredAfter = 8 * time.Second
 	// hangAlone is the further time after which overdue requests count without an answer of a peer: ten times the
 	// shortest patience.
 	hangAlone = 30 * time.Second
@@ -72,19 +77,21 @@ func (h *hangEvidence) addAnswer(s *silence) {
 	h.tenants[0] = a
 }
 
-// DetectHangs finds the workers that accept requests and send nothing. WorkerView.Hung has the result. The
-// owner of the pool calls it once a second.
+// DetectHangs finds the workers that accept requests and send nothing. WorkerView.HungAt and WorkerView.Unanswered
+// have the result. A worker that may be computing a long prompt does not hang. The owner of the pool calls it once a second.
 func (p *Pool) DetectHangs(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.workers {
 		h := &w.silences.hang
 		from := w.silences.fromLocked()
-		if h.hung && (from.After(h.found) || w.status.SteppedAt.After(h.found)) {
-			h.hung = false
+		if from.After(h.found) || w.status.SteppedAt.After(h.found) {
+			h.found = time.Time{}
 		}
-		if !h.hung && (w.stalledLocked(now, from) || p.silentBesidePeersLocked(w, now, from)) {
-			h.hung, h.found = true, now
+		var silent bool
+		silent, h.unanswered = p.silentBesidePeersLocked(w, now, from)
+		if h.found.IsZero() && (silent || w.stalledLocked(now, from)) && !w.computesLongPromptLocked(now, from) {
+			h.found = now
 		}
 	}
 }
@@ -92,8 +99,7 @@ func (p *Pool) DetectHangs(now time.Time) {
 // stalledLocked reports whether the engine's step counters stand still although requests run, by the engine's
 // own report or by the age of the gateway's requests: vLLM publishes its reports after a step only. If the
 // engine has sent a part of an answer meanwhile, the counters are stale and prove nothing. They prove nothing
-// about a worker that is probed either, because they may be older than its probes. A request that may take
-// that long excuses its engine: a step may compute a whole prompt.
+// about a worker that is probed either, because they may be older than its probes.
 func (w *Worker) stalledLocked(now, from time.Time) bool {
 	st, since := &w.status, w.status.StalledSince
 	if st.SteppedAt.IsZero() && since.IsZero() || w.ejected && w.ejection.Until.IsZero() {
@@ -108,12 +114,7 @@ func (w *Worker) stalledLocked(now, from time.Time) bool {
 			since = st.SteppedAt
 		}
 	}
-	if st.LoadAt.Sub(since) < stalledAfter || from.After(since.Add(heardGrace)) {
-		return false
-	}
-	return !slices.ContainsFunc(w.silences.waiting, func(b *booking) bool {
-		return now.Before(b.silence.began.Add(2 * b.silence.expected))
-	})
+	return st.LoadAt.Sub(since) >= stalledAfter && !from.After(since.Add(heardGrace))
 }
 
 // oldestSilentLocked returns the silent request that was booked first, or nil.
@@ -150,14 +151,15 @@ func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) 
 // silentBesidePeersLocked reports whether several of the worker's requests are overdue while its peers have
 // answered as many requests that began later. If the peers answer other tenants, the overdue requests must
 // belong to two tenants, or be older than hangOneTenant. If the peers have answered nothing since, requests
-// with different prompts count after hangAlone.
-func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) bool {
-	if len(w.silences.waiting)+len(w.silences.hang.ended) < hangRequests {
-		return false
+// with different prompts count after hangAlone. unanswered reports whether a single request is overdue for
+// unansweredAfter beside such answers.
+func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, unanswered bool) {
+	if now.Sub(from) < overdueFloor || len(w.silences.waiting) == 0 && len(w.silences.hang.ended) < hangRequests {
+		return false, false
 	}
 	overdue := w.overdueRequestsLocked(now, from)
-	if len(overdue) < hangRequests {
-		return false
+	if len(overdue) == 0 {
+		return false, false
 	}
 	var answered, tenants []answerSeen
 	for _, peer := range p.workers {
@@ -170,8 +172,8 @@ func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) bool {
 }
 
 // provesHang compares overdue requests, newest first, with the last answers of the peers: all, and of each
-// tenant.
-func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time) bool {
+// tenant. See silentBesidePeersLocked for its results.
+func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time) (hung, unanswered bool) {
 	var prompts []uint64 // that count
 	severalTenants, alone := false, 0
 	for i := range overdue {
@@ -191,6 +193,7 @@ func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time
 				n++
 			}
 		}
+		unanswered = unanswered || n >= hangRequests && now.Sub(s.began) >= unansweredAfter
 		if n == 0 && first && now.Sub(s.began) >= s.patience+hangAlone {
 			alone++
 		}
@@ -200,8 +203,8 @@ func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time
 			continue
 		}
 		if n >= hangRequests || alone >= hangRequests {
-			return true
+			return true, true
 		}
 	}
-	return false
+	return false, unanswered
 }

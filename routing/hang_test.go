@@ -76,7 +76,7 @@ func (r *silentRig) answer(tenant string, prompt uint64, began ...float64) {
 func (r *silentRig) hung(s float64) (a, b bool) {
 	r.pool.DetectHangs(at(s))
 	views := r.pool.Snapshot(at(s))
-	return views[0].Hung, views[1].Hung
+	return !views[0].HungAt.IsZero(), !views[1].HungAt.IsZero()
 }
 
 // TestSilentWorkerIsHungIfPeersAnswerLaterRequests: several of its requests must be overdue without a byte.
@@ -173,6 +173,20 @@ func TestSilentWorkerIsHungIfPeersAnswerLaterRequests(t *testing.T) {
 			r.cutAll(6)
 			r.answer("u", 9, 1, 2, 3)
 		}, 60, true},
+		"a long prompt in the same engine": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			q := timed("t", 4, 1)
+			q.PromptTokens = 479_800 // 60 s, overdue after 120 s
+			r.book("a", q)
+			r.answer("t", 9, 1, 2, 3)
+		}, 120, false},
+		"a long prompt that is overdue too": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			q := timed("t", 4, 1)
+			q.PromptTokens = 479_800
+			r.book("a", q)
+			r.answer("t", 9, 1, 2, 3)
+		}, 122, true},
 		"requests whose time cannot be predicted": {func(r *silentRig) {
 			for i := range 3 {
 				q := timed("t", uint64(i), 0)

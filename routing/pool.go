@@ -309,7 +309,8 @@ type WorkerView struct {
 	Open              time.Duration // rest of its open state or of the unreachable server's pause; 0 without one
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
 	Late              bool          // a request is overdue and it sends nothing: it gets requests only if its peers are late too
-	Hung              bool          // it was found to hang, by DetectHangs, and has sent nothing since
+	HungAt            time.Time     // when DetectHangs found that it hangs; zero if it does not
+	Unanswered        bool          // a request is overdue for long, and the peers answer: it may move to one
 	HeardAt           time.Time     // when it last sent a part of an answer; zero if it never did
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
 	Share          float64
@@ -368,7 +369,8 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Open:              max(0, w.openUntilLocked().Sub(now)),
 			EjectionDenied:    w.ejectionDenied,
 			Late:              w.lateLocked(now),
-			Hung:              w.silences.hang.hung,
+			HungAt:            w.silences.hang.found,
+			Unanswered:        w.silences.hang.unanswered,
 			HeardAt:           w.silences.heardAt(),
 			Share:             w.shareLocked(now),
 			SuccessRatio:      w.success.value(now),

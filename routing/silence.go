@@ -11,6 +11,7 @@ type silence struct {
 	tenant, prompt uint64
 	stream         bool
 	began          time.Time     // booking
+	firstToken     time.Duration // predicted time to the first token
 	expected       time.Duration // predicted time to the first byte; for a whole answer the longest time to its end
 	patience       time.Duration // time after which the request is overdue
 }
@@ -180,6 +181,20 @@ func (w *Worker) overdueLocked(s *silence, now, from time.Time) bool {
 	return !now.Before(s.silentFrom(from, w.status.SteppedAt).Add(s.patience))
 }
 
+// computesLongPromptLocked reports whether the silence since from may be the prefill of a prompt that takes longer
+// than overdueFloor. Some engines compute it in one step, in which no other request gets a token.
+func (w *Worker) computesLongPromptLocked(now, from time.Time) bool {
+	return slices.ContainsFunc(w.silences.waiting, func(b *booking) bool {
+		s := &b.silence
+		return s.firstToken >= overdueFloor && now.Before(s.silentFrom(from, time.Time{}).Add(firstTokenPatience(s.firstToken)))
+	})
+}
+
+// firstTokenPatience returns the time after which a first token with that prediction is overdue.
+func firstTokenPatience(first time.Duration) time.Duration {
+	return max(overdueFloor, min(overdueFactor*first, first+overdueSpare))
+}
+
 // markLateLocked marks the late workers, and decides whether picks leave them out: only while another worker
 // can take the request. If all are late, the cause is likely no single worker.
 func (p *Pool) markLateLocked(r *Request, tried []*Worker) {
@@ -203,10 +218,10 @@ func (p *Pool) anyLateLocked(now time.Time) bool {
 }
 
 // silenceOf returns the silence of a request that is booked on the worker now. first is its predicted time to
-// the first token.
+// the first token, without a wait for a slot: the answers that have the slots are not silent.
 func (p *Pool) silenceOf(r *Request, w *Worker, first time.Duration) silence {
-	s := silence{tenant: r.Tenant, stream: r.Stream, began: r.Now, expected: first,
-		patience: max(overdueFloor, min(overdueFactor*first, first+overdueSpare))}
+	s := silence{tenant: r.Tenant, stream: r.Stream, began: r.Now, firstToken: first, expected: first,
+		patience: firstTokenPatience(first)}
 	if n := len(r.Blocks); n > 0 {
 		s.prompt = r.Blocks[n-1].Hash
 	}
@@ -239,6 +254,18 @@ func (l *Lease) Received(at time.Time) {
 	if l.worker != nil {
 		l.worker.silences.heard.Store(at.UnixNano())
 	}
+}
+
+// Overdue reports whether the worker has sent nothing for longer than the patience of the lease's request, and
+// nothing of its answer.
+func (l *Lease) Overdue(now time.Time) bool {
+	if l.pool == nil {
+		return false
+	}
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	b := l.booking
+	return b != nil && b.silentAt > 0 && l.worker.overdueLocked(&b.silence, now, l.worker.silences.fromLocked())
 }
 
 // Heard returns when the worker last sent a part of any answer; the zero time if it never did since it is a
@@ -279,5 +306,5 @@ func (p *Pool) RestartSilence(id string, ref any, at time.Time) {
 
 func (l *silences) restartLocked(at time.Time) {
 	l.restart, l.holdFrom, l.due.valid = at, time.Time{}, false
-	l.hang.ended, l.hang.hung = l.hang.ended[:0], false
+	l.hang.ended, l.hang.found = l.hang.ended[:0], time.Time{}
 }

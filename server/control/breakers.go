@@ -91,7 +91,7 @@ func (p *livePool) poll(now time.Time, stopped Stopped) {
 	for _, v := range p.Routing.Snapshot(now) {
 		m, st := v.Ref.(*Member), v.Ref.(*Member).Worker.Status()
 		m.Gate.Poll()
-		m.Gate.SetHung(v.Hung)
+		m.Gate.SetHung(v.HungAt)
 		m.reportCheck(st, now)
 		stopped.add(&v, &st, now)
 	}

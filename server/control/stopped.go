@@ -12,6 +12,10 @@ import (
 // be answered soon.
 type Stopped map[*Member]string
 
+// Silent is the reason for a worker of which a single request is overdue for long. Only such requests are in
+// doubt: a hang is not proven.
+const Silent = "sends nothing"
+
 // stoppedSilence is the silence after which a worker that is down or suspended has stopped answering. Until
 // then it may finish its requests, as engines do before they exit.
 const stoppedSilence = 5 * time.Second
@@ -19,8 +23,10 @@ const stoppedSilence = 5 * time.Second
 // add adds the worker if it has stopped answering.
 func (s Stopped) add(v *routing.WorkerView, st *workers.Status, now time.Time) {
 	switch {
-	case v.Hung:
+	case !v.HungAt.IsZero():
 		s[v.Ref.(*Member)] = "hangs"
+	case v.Unanswered:
+		s[v.Ref.(*Member)] = Silent
 	case now.Sub(v.HeardAt) < stoppedSilence:
 	case !st.Up:
 		s[v.Ref.(*Member)] = "is down"

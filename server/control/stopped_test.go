@@ -19,14 +19,15 @@ func TestStoppedWorkersHangOrAreSilent(t *testing.T) {
 		want   string
 	}{
 		"up and silent":           {heard(time.Hour), workers.Status{Up: true}, ""},
-		"hung":                    {routing.WorkerView{Hung: true, HeardAt: now}, workers.Status{Up: true}, "hangs"},
+		"hung":                    {routing.WorkerView{HungAt: now, HeardAt: now}, workers.Status{Up: true}, "hangs"},
+		"one request is overdue":  {routing.WorkerView{Unanswered: true}, workers.Status{Up: true}, Silent},
 		"down and silent":         {heard(5 * time.Second), workers.Status{}, "is down"},
 		"down and never heard":    {routing.WorkerView{}, workers.Status{}, "is down"},
 		"down, but it sends":      {heard(4 * time.Second), workers.Status{}, ""},
 		"asleep and silent":       {heard(time.Minute), workers.Status{Up: true, Suspended: workers.Asleep}, "is asleep"},
 		"paused and silent":       {heard(time.Minute), workers.Status{Up: true, Suspended: workers.Paused}, "is paused"},
 		"pausing, and it sends":   {heard(time.Second), workers.Status{Up: true, Suspended: workers.Paused}, ""},
-		"down, and known to hang": {routing.WorkerView{Hung: true}, workers.Status{}, "hangs"},
+		"down, and known to hang": {routing.WorkerView{HungAt: now}, workers.Status{}, "hangs"},
 	} {
 		m, stopped := &Member{}, Stopped{}
 		c.view.Ref = m
