@@ -71,7 +71,7 @@ if [ "${1:-}" = soak ]; then
 	# In virtual time: loads under which no healthy worker may be ejected.
 	step soak-sim env TIERWAY_WORLDS=all go test -tags nomsgpack -count=1 -v -timeout 30m -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected' ./sim
 	# One package at a time: the measurements would disturb each other on two cores.
-	step soak go test -tags nomsgpack -count=1 -p 1 -v -timeout 40m ./e2e/...
+	step soak env TIERWAY_LIVENESS=all go test -tags nomsgpack -count=1 -p 1 -v -timeout 40m ./e2e/...
 else
 	# Short soaks: their assertions hold after seconds, too.
 	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}

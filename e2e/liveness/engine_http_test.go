@@ -93,7 +93,7 @@ func (e *engine) serveChat(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush() //nolint:errcheck // vLLM sends the head before the first token
 	}
 	e.submit(j)
-	defer j.gone.Store(true)
+	defer e.abort(j)
 	sent := 0
 	for {
 		select {

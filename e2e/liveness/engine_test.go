@@ -2,9 +2,10 @@ package liveness
 
 import (
 	"hash/fnv"
+	"io"
+	"iter"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,9 @@ const (
 	fullBatch = 64
 	// maxRunning is vLLM's --max-num-seqs.
 	maxRunning = 256
+	// stepTokens is the number of prompt tokens that a step admits, as vLLM's --max-num-batched-tokens. A
+	// longer prompt has a step of its own.
+	stepTokens = 8192
 )
 
 // engineConfig is the speed of an engine.
@@ -29,8 +33,8 @@ type engineConfig struct {
 	noMetrics bool          // as engines other than vLLM: no load, no counters
 }
 
-// usualEngine answers a short request of the load in 0.7 s.
-func usualEngine() engineConfig { return engineConfig{prefill: 10_000, step: 25 * time.Millisecond} }
+// usualEngine answers a request of the load in 0.7 s, of which the prefill needs 0.1 s without a cache.
+func usualEngine() engineConfig { return engineConfig{prefill: 5000, step: 25 * time.Millisecond} }
 
 // slower returns an engine that needs factor times as long for everything.
 func (c engineConfig) slower(factor float64) engineConfig {
@@ -38,20 +42,24 @@ func (c engineConfig) slower(factor float64) engineConfig {
 	return c
 }
 
+// silent returns the engine without metrics.
+func (c engineConfig) silent() engineConfig {
+	c.noMetrics = true
+	return c
+}
+
 // job is a request in an engine.
 type job struct {
 	text      string
-	want, got int           // tokens of the answer
-	cached    int           // tokens of the prompt that were cached
-	events    chan int      // tokens of each event; closed at the end; it has room for all
-	whole     bool          // the answer has one event
-	gone      atomic.Bool   // the client has left
-	admitted  bool          // it runs, or has run
-	ended     chan struct{} // closed with events
+	want, got int      // tokens of the answer
+	cached    int      // tokens of the prompt that were cached
+	events    chan int // tokens of each event; closed at the end; it has room for all
+	whole     bool     // the answer has one event
+	gone      bool     // the client has left; guarded by the engine's mutex
 }
 
 // engine is the core of a vLLM engine: a loop of steps. In a step each running request gets a token, and
-// waiting requests are admitted with their whole prompt at once. So a long prompt delays all others, and
+// waiting requests are admitted with whole prompts, without chunks. So a long prompt delays all others, and
 // nothing is published meanwhile. It is safe for concurrent use.
 type engine struct {
 	config engineConfig
@@ -60,8 +68,8 @@ type engine struct {
 	changed          sync.Cond  // its L is mu
 	waiting, running []*job
 	cache            map[uint64]bool // chain hashes of cached blocks
-	counters         gauges          // up to date; running and waiting are set at the end of a step
-	published        gauges          // of the last step
+	counters         gauges          // only the counters
+	published        gauges          // at the end of the last step
 	asleep           bool            // as POST /sleep reports it
 	stopped          bool            // no step begins or ends
 	stopWhen         func() bool     // checked after each step; true stops the steps; nil: never
@@ -119,6 +127,9 @@ func (e *engine) submit(j *job) {
 	e.update(func() { e.waiting = append(e.waiting, j) })
 }
 
+// abort removes a request whose client has left, before the next step.
+func (e *engine) abort(j *job) { e.update(func() { j.gone = true }) }
+
 // stop stops the steps as soon as condition holds, now or at the end of a step. The condition reads the
 // published gauges; nil always holds.
 func (e *engine) stop(condition func(gauges) bool) {
@@ -139,11 +150,21 @@ func (e *engine) checkStopLocked() {
 	}
 }
 
-// hasWorkLocked removes the requests of clients that have left and reports whether there are others.
+// hasWorkLocked reports whether there are requests whose clients wait. If only others were left, their
+// removal is published, as after vLLM's step without tokens.
 func (e *engine) hasWorkLocked() bool {
-	gone := func(j *job) bool { return j.gone.Load() }
-	e.waiting, e.running = slices.DeleteFunc(e.waiting, gone), slices.DeleteFunc(e.running, gone)
+	if e.removeGoneLocked() && len(e.waiting)+len(e.running) == 0 {
+		e.publishLocked()
+	}
 	return len(e.waiting)+len(e.running) > 0
+}
+
+// removeGoneLocked removes the requests whose clients have left, and reports whether there were any.
+func (e *engine) removeGoneLocked() bool {
+	before := len(e.waiting) + len(e.running)
+	gone := func(j *job) bool { return j.gone }
+	e.waiting, e.running = slices.DeleteFunc(e.waiting, gone), slices.DeleteFunc(e.running, gone)
+	return len(e.waiting)+len(e.running) < before
 }
 
 // beginStepLocked admits waiting requests and returns the time of the step.
@@ -151,10 +172,15 @@ func (e *engine) beginStepLocked() time.Duration {
 	uncached := 0
 	for len(e.waiting) > 0 && len(e.running) < maxRunning {
 		j := e.waiting[0]
+		tokens := len(j.text) / bytesPerToken
+		j.cached = e.cachedLocked(j.text)
+		if uncached > 0 && uncached+tokens-j.cached > stepTokens {
+			break
+		}
+		e.storeLocked(j.text)
 		e.waiting = e.waiting[1:]
-		j.cached = e.useCacheLocked(j.text)
-		uncached += len(j.text)/bytesPerToken - j.cached
-		e.counters.prompt += len(j.text) / bytesPerToken
+		uncached += tokens - j.cached
+		e.counters.prompt += tokens
 		e.running = append(e.running, j)
 	}
 	batch := 1 + float64(len(e.running)-1)/fullBatch
@@ -163,39 +189,60 @@ func (e *engine) beginStepLocked() time.Duration {
 
 // endStepLocked generates a token of each running request and publishes the gauges.
 func (e *engine) endStepLocked() {
-	kept := e.running[:0]
-	tokens := 0
-	for _, j := range e.running {
+	e.removeGoneLocked()
+	e.running = slices.DeleteFunc(e.running, func(j *job) (done bool) {
 		j.got++
 		e.counters.generated++
-		done := j.got >= j.want
+		done = j.got >= j.want
 		if done || !j.whole && (j.got == 1 || j.got%eventTokens == 0) {
 			j.events <- j.got
 		}
 		if done {
 			close(j.events)
-			continue
 		}
-		tokens += len(j.text)/bytesPerToken + j.got
-		kept = append(kept, j)
-	}
-	e.running = kept
+		return done
+	})
 	e.counters.iterations++
-	e.counters.running, e.counters.waiting, e.counters.kvTokens = len(e.running), len(e.waiting), tokens
+	e.publishLocked()
+}
+
+// publishLocked publishes the gauges, and stops the steps if they must stop now.
+func (e *engine) publishLocked() {
 	e.published = e.counters
+	e.published.running, e.published.waiting = len(e.running), len(e.waiting)
+	for _, j := range e.running {
+		e.published.kvTokens += len(j.text)/bytesPerToken + j.got
+	}
 	e.checkStopLocked()
 }
 
-// useCacheLocked returns how many tokens of a prompt are cached, and caches its blocks.
-func (e *engine) useCacheLocked(text string) (cached int) {
-	chain, hit := fnv.New64a(), true
-	for i := blockBytes; i <= len(text); i += blockBytes {
-		chain.Write([]byte(text[i-blockBytes : i])) //nolint:errcheck // never fails
-		h := chain.Sum64()
-		if hit = hit && e.cache[h]; hit {
-			cached += blockBytes / bytesPerToken
+// cachedLocked returns how many tokens of a prompt are cached.
+func (e *engine) cachedLocked(text string) (tokens int) {
+	for h := range blocks(text) {
+		if !e.cache[h] {
+			break
 		}
+		tokens += blockBytes / bytesPerToken
+	}
+	return tokens
+}
+
+// storeLocked caches the blocks of a prompt.
+func (e *engine) storeLocked(text string) {
+	for h := range blocks(text) {
 		e.cache[h] = true
 	}
-	return cached
+}
+
+// blocks returns the chain hashes of the whole blocks of a prompt.
+func blocks(text string) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		chain := fnv.New64a()
+		for i := blockBytes; i <= len(text); i += blockBytes {
+			io.WriteString(chain, text[i-blockBytes:i]) //nolint:errcheck // never fails
+			if !yield(chain.Sum64()) {
+				return
+			}
+		}
+	}
 }

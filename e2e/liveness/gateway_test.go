@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,9 +25,11 @@ import (
 	"tierway/telemetry"
 )
 
-// TestMain sets gin's release mode, as the program does, so that gin does not print its routes.
+// TestMain sets gin's release mode, as the program does, so that gin does not print its routes. Cells are
+// short and leave little behind, so collecting garbage less often saves a quarter of their time.
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
+	debug.SetGCPercent(800)
 	os.Exit(m.Run())
 }
 

@@ -10,8 +10,6 @@ import (
 // per second with one system message. The busier worker hangs while its /health goes on. Engines without
 // metrics show nothing else; those with metrics show running requests only if they hang while they run some.
 func TestAWorkerThatHangsFailsFewRequests(t *testing.T) {
-	silent := usualEngine()
-	silent.noMetrics = true
 	for _, k := range []struct {
 		name   string
 		engine engineConfig
@@ -19,8 +17,8 @@ func TestAWorkerThatHangsFailsFewRequests(t *testing.T) {
 	}{
 		{"metrics/busy", usualEngine(), "hang-busy"},
 		{"metrics/idle", usualEngine(), "hang-idle"},
-		{"no-metrics/busy", silent, "hang-busy"},
-		{"no-metrics/idle", silent, "hang-idle"},
+		{"no-metrics/busy", usualEngine().silent(), "hang-busy"},
+		{"no-metrics/idle", usualEngine().silent(), "hang-idle"},
 	} {
 		for _, stream := range []bool{true, false} {
 			t.Run(k.name+"/"+answerKind(stream), func(t *testing.T) {
@@ -43,14 +41,6 @@ func TestAWorkerThatHangsFailsFewRequests(t *testing.T) {
 			})
 		}
 	}
-}
-
-// answerKind names the kind of answer of a load.
-func answerKind(stream bool) string {
-	if stream {
-		return "stream"
-	}
-	return "whole"
 }
 
 // busiest returns the worker to which most requests were sent since a time.

@@ -20,7 +20,7 @@ const (
 	// shortAnswer is the usual length of an answer in tokens.
 	shortAnswer = 24
 	// systemTokens and userTokens are the lengths of the two messages of a prompt.
-	systemTokens = 1024
+	systemTokens = 512
 	userTokens   = 64
 )
 
@@ -37,8 +37,8 @@ type load struct {
 	stream  bool
 	prefix  string
 	tenants int
-	length  func(i int) int // of the answer to request i, in tokens; nil: shortAnswer
-	patient bool            // clients do not leave
+	length  func() int // of the next answer, in tokens; nil: shortAnswer
+	patient bool       // clients do not leave
 
 	sent   int // requests so far
 	owned  sync.WaitGroup
@@ -85,7 +85,11 @@ func (l *load) nextGap(c *cluster) time.Duration {
 // start sends one request.
 func (l *load) start(c *cluster) {
 	l.sent++
-	body, tenant := l.body(c, l.sent), tenantNames[l.sent%l.tenants]
+	l.startBody(c, l.body(c, l.sent), tenantNames[l.sent%l.tenants])
+}
+
+// startBody sends a request with a body.
+func (l *load) startBody(c *cluster, body, tenant string) {
 	l.owned.Go(func() {
 		s := l.send(c, body, tenant)
 		l.mu.Lock()
@@ -121,7 +125,7 @@ func (l *load) body(c *cluster, i int) string {
 	}
 	question := text(user, userTokens)
 	if l.length != nil {
-		question += fmt.Sprint(lengthMark, l.length(i))
+		question += fmt.Sprint(lengthMark, l.length())
 	}
 	return chatBody(l.stream, text(system, systemTokens), question)
 }
@@ -132,9 +136,9 @@ func text(number, tokens int) string {
 	return strings.Repeat(unit, tokens*bytesPerToken/len(unit))
 }
 
-// chatBody returns a chat completion with two messages.
+// chatBody returns a chat completion with two messages, whose texts need no escapes.
 func chatBody(stream bool, system, user string) string {
-	return fmt.Sprintf(`{"model":%q,"stream":%v,"messages":[{"role":"system","content":%q},{"role":"user","content":%q}]}`,
+	return fmt.Sprintf(`{"model":"%s","stream":%v,"messages":[{"role":"system","content":"%s"},{"role":"user","content":"%s"}]}`,
 		modelName, stream, system, user)
 }
 
@@ -176,4 +180,12 @@ func (l *load) send(c *cluster, body, tenant string) (s served) {
 		s.err = fmt.Errorf("the answer ends without a finish_reason: %.200s", answer)
 	}
 	return s
+}
+
+// answerKind names the kind of answer of a load.
+func answerKind(stream bool) string {
+	if stream {
+		return "stream"
+	}
+	return "whole"
 }

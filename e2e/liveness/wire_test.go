@@ -64,6 +64,13 @@ func (w *wire) all() []attempt {
 	return out
 }
 
+// refusals returns the number of refused connections to an address.
+func (w *wire) refusals(address string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused[address]
+}
+
 // tap is a connection to a worker that records its attempts.
 type tap struct {
 	net.Conn
