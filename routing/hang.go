@@ -110,7 +110,7 @@ func (w *Worker) stalledLocked(now, from time.Time) bool {
 		if oldest == nil {
 			return false
 		}
-		if since = oldest.silentFrom(from, st.SteppedAt); st.SteppedAt.After(since) {
+		if since = oldest.silentFrom(from); st.SteppedAt.After(since) {
 			since = st.SteppedAt
 		}
 	}
@@ -131,7 +131,7 @@ func (w *Worker) oldestSilentLocked() (oldest *silence) {
 // first. began is the beginning of their silence.
 func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) {
 	add := func(s silence) {
-		s.began = s.silentFrom(from, w.status.SteppedAt)
+		s.began = s.silentFrom(from)
 		overdue = append(overdue, s)
 	}
 	for _, b := range w.silences.waiting {

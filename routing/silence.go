@@ -29,6 +29,9 @@ const (
 	// wholeFactor is the ratio of patience to the longest time of a whole answer's output. That time is a
 	// bound already, so that the factor covers only the spread of the engine's speed.
 	wholeFactor = 2
+	// stepsFor is the time for which a report shows that the engine makes steps. It is read with each health check,
+	// by default every 5 s, and more often while the worker is busy.
+	stepsFor = 6 * time.Second
 	// lateFloor is the silence up to which a worker is not late in the cost of kv_aware: a pause of the
 	// network, or of one step of the engine.
 	lateFloor = time.Second
@@ -100,12 +103,9 @@ func (l *silences) heardAt() time.Time {
 	return time.Time{}
 }
 
-// silentFrom returns since when the request waits for a byte. A byte of another answer restarts its time,
-// because it shows that the engine works. So does an engine's step, for an answer that is not a stream.
-func (s *silence) silentFrom(from, stepped time.Time) time.Time {
-	if !s.stream && stepped.After(from) {
-		from = stepped
-	}
+// silentFrom returns since when the request waits for a byte of a worker that has been silent since from. A byte
+// of another answer restarts its time, because it shows that the engine works.
+func (s *silence) silentFrom(from time.Time) time.Time {
 	if s.began.After(from) {
 		return s.began
 	}
@@ -114,7 +114,7 @@ func (s *silence) silentFrom(from, stepped time.Time) time.Time {
 
 // add includes a request.
 func (d *dueTimes) add(s *silence) {
-	from := s.silentFrom(d.from, time.Time{})
+	from := s.silentFrom(d.from)
 	expected, overdue := from.Add(max(lateFloor, s.expected)), from.Add(s.patience)
 	if d.expected.IsZero() || expected.Before(d.expected) {
 		d.expected = expected
@@ -163,22 +163,20 @@ func (w *Worker) lateLocked(now time.Time) bool {
 	if l.holdFrom.After(from) && now.Sub(l.holdFrom) < lateHold {
 		return true
 	}
-	return len(l.waiting) > 0 && !now.Before(l.dueLocked(from).overdue) && w.overdueNowLocked(now, from)
+	return len(l.waiting) > 0 && !now.Before(l.dueLocked(from).overdue) && (!w.stepsLocked(now) ||
+		slices.ContainsFunc(l.waiting, func(b *booking) bool { return w.overdueLocked(&b.silence, now, from) }))
 }
 
-// overdueNowLocked reports whether a silent request is overdue although the engine may have made steps.
-func (w *Worker) overdueNowLocked(now, from time.Time) bool {
-	if w.status.SteppedAt.Before(from) {
-		return true
-	}
-	return slices.ContainsFunc(w.silences.waiting, func(b *booking) bool {
-		return w.overdueLocked(&b.silence, now, from)
-	})
-}
-
-// overdueLocked reports whether a request is overdue if the worker has been silent since from.
+// overdueLocked reports whether a request is overdue if the worker has been silent since from. An engine that
+// still makes steps may be generating an answer that is not a stream.
 func (w *Worker) overdueLocked(s *silence, now, from time.Time) bool {
-	return !now.Before(s.silentFrom(from, w.status.SteppedAt).Add(s.patience))
+	return !now.Before(s.silentFrom(from).Add(s.patience)) && (s.stream || !w.stepsLocked(now))
+}
+
+// stepsLocked reports whether the engine's counters moved until its last report, which is not too old.
+func (w *Worker) stepsLocked(now time.Time) bool {
+	st := &w.status
+	return !st.SteppedAt.IsZero() && st.LoadAt.Sub(st.SteppedAt) < overdueFloor && now.Sub(st.LoadAt) < stepsFor
 }
 
 // computesLongPromptLocked reports whether the silence since from may be the prefill of a prompt that takes longer
@@ -186,7 +184,7 @@ func (w *Worker) overdueLocked(s *silence, now, from time.Time) bool {
 func (w *Worker) computesLongPromptLocked(now, from time.Time) bool {
 	return slices.ContainsFunc(w.silences.waiting, func(b *booking) bool {
 		s := &b.silence
-		return s.firstToken >= overdueFloor && now.Before(s.silentFrom(from, time.Time{}).Add(firstTokenPatience(s.firstToken)))
+		return s.firstToken >= overdueFloor && now.Before(s.silentFrom(from).Add(firstTokenPatience(s.firstToken)))
 	})
 }
 

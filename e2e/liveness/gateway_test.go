@@ -143,10 +143,11 @@ func (c *cluster) metric(name, labels string) (sum float64) {
 	return sum
 }
 
-// eligible reports whether the gateway sends requests to a worker: it is up, and its breaker is closed.
+// eligible reports whether the gateway may send requests to a worker: it is up, and its breaker is closed or
+// half-open. It stays half-open until the policy selects the worker for a probe.
 func (c *cluster) eligible(w *process) bool {
 	label := `worker="` + w.name + `"`
-	return c.metric("tierway_worker_up", label) == 1 && c.metric("tierway_worker_breaker", label) == 0
+	return c.metric("tierway_worker_up", label) == 1 && c.metric("tierway_worker_breaker", label) < 2
 }
 
 // syncBuffer collects a log.

@@ -59,11 +59,12 @@ var healthyCases = []healthyCase{
 		l.startPrompt(c, int(usualEngine().prefill*time.Minute.Seconds()))
 		l.driveFor(c, 90*time.Second)
 	}},
-	// Both workers compute such a prompt, so that no policy can avoid the wait.
+	// Both workers compute such a prompt, so that no policy can avoid the wait. Both prompts on one worker stay
+	// within timeouts.idle.
 	{name: "long-prefills", engines: []engineConfig{usualEngine(), usualEngine()}, drive: func(c *cluster, l *load) {
 		l.driveFor(c, 20*time.Second)
-		l.startPrompt(c, int(usualEngine().prefill*time.Minute.Seconds()))
-		l.startPrompt(c, int(usualEngine().prefill*time.Minute.Seconds()))
+		l.startPrompt(c, int(usualEngine().prefill*50))
+		l.startPrompt(c, int(usualEngine().prefill*50))
 		l.driveFor(c, 90*time.Second)
 	}},
 	// 200 requests arrive at once, at engines that have answered nothing yet. The last prefill ends after 12 s.

@@ -73,7 +73,7 @@ func (o *observation) violations() (v []string) {
 		fail("an attempt was without content on the sick worker %s for %s, longer than %s", o.sick, o.longest, o.bound())
 	}
 	if !o.eligible {
-		fail("the worker %s is not up with a closed breaker at the end", o.sick)
+		fail("the worker %s is down or its breaker is open at the end", o.sick)
 	}
 	if fair := o.fairShare(); o.after*sharePart < fair {
 		fail("the recovered worker %s has %.0f %% of the requests; its fair share is %.0f %%", o.sick, 100*o.after, 100*fair)
@@ -94,6 +94,9 @@ func (o *observation) fairShare() float64 {
 		}
 		return min(o.before, 1/float64(o.workers))
 	case "chwbl", "consistent_hash", "rendezvous_hash":
+		if o.prefix == uniquePrefix {
+			return min(o.before, 1/float64(o.workers))
+		}
 		return o.before
 	}
 	return 1 / float64(o.workers)
