@@ -12,7 +12,7 @@ const (
 	warmUp      = 20 * time.Second // load before the fault
 	idleGap     = 4 * time.Second  // end of the warm-up without requests, before a fault of an idle worker
 	faultTime   = 40 * time.Second
-	watchTime   = 40 * time.Second // after the recovery
+	watchTime   = 50 * time.Second // after the recovery: 100 requests show the share of a recovered worker
 	settledFrom = 5 * time.Second  // of the warm-up: the gateway has learned the speed of its workers
 )
 

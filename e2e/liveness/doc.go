@@ -7,10 +7,10 @@
 // default it runs a part of it, in which each pair of values of two dimensions occurs. TIERWAY_LIVENESS=all
 // selects all cells; `make soak` sets it. -v prints a table of all cells with their processor time.
 //
-//	go test -tags nomsgpack ./e2e/liveness                         # 40 s of processor time
-//	TIERWAY_LIVENESS=all go test -tags nomsgpack ./e2e/liveness    # about 5 minutes
+//	go test -tags nomsgpack ./e2e/liveness                         # 27 s of processor time
+//	TIERWAY_LIVENESS=all go test -tags nomsgpack ./e2e/liveness    # about 4 minutes
 //	TIERWAY_LIVENESS=all go test -tags nomsgpack -v ./e2e/liveness -run 'Sick/chwbl/whole/unique/frozen'
 //
-// A cell needs no wall time of its own and has fixed seeds. Its figures vary by a request or two, because
+// A cell needs no wall time of its own and has fixed seeds. Figures may still vary by a request or two, because
 // goroutines that are ready at the same moment run in any order.
 package liveness

@@ -84,20 +84,19 @@ func (o *observation) violations() (v []string) {
 // bound is the time after which a sick worker is detected.
 func (o *observation) bound() time.Duration { return detectionTime + o.prediction }
 
-// fairShare returns the share that the recovered worker should have. Policies that place requests by what
-// they have learned may leave them where the prompts are cached now: then no share is due.
+// fairShare returns the share that the recovered worker should have: that of each worker, or what it had
+// before if a policy places requests by their prompts. Policies that learn where prompts are cached may leave
+// them where they are now: then no share is due.
 func (o *observation) fairShare() float64 {
+	even := 1 / float64(o.workers)
 	switch o.policy {
 	case "kv_aware", "kv_overlap", "cache_aware":
 		if o.prefix != uniquePrefix {
 			return 0
 		}
-		return min(o.before, 1/float64(o.workers))
+		return min(o.before, even)
 	case "chwbl", "consistent_hash", "rendezvous_hash":
-		if o.prefix == uniquePrefix {
-			return min(o.before, 1/float64(o.workers))
-		}
-		return o.before
+		return min(o.before, even)
 	}
-	return 1 / float64(o.workers)
+	return even
 }
