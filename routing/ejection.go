@@ -40,6 +40,9 @@ func (p *Pool) Restore(id string, ref any, at time.Time) {
 	if w == nil {
 		return
 	}
+	if !w.ejection.Slow {
+		w.latency = latency{} // it shows the time before the ejection, and how long its probes waited
+	}
 	w.ejected, w.ejection = false, Ejection{}
 	w.slowStartFrom, w.restoredAt = at, at
 	p.capEjectionsLocked()

@@ -403,3 +403,18 @@ func TestEjectionCapHoldsInAnyOrder(t *testing.T) {
 		})
 	})
 }
+
+// TestRestoredWorkerHasNoAverageLatency: the average would show its probes' wait for the end of a hang. That of a
+// slow worker stays, because it is why the worker was ejected.
+func TestRestoredWorkerHasNoAverageLatency(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
+		w := p.workers[0]
+		w.latency.learn(10*time.Second, start)
+		p.Eject("a", nil, Ejection{At: start, Slow: slow})
+		p.Restore("a", nil, start.Add(time.Minute))
+		if kept := w.latency.samples > 0; kept != slow {
+			t.Errorf("slow: %v: the average is kept: %v", slow, kept)
+		}
+	}
+}

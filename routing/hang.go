@@ -41,7 +41,7 @@ const (
 	// Later, the tenant may be the only one that uses a worker that hangs.
 	hangOneTenant = time.Minute
 	// unansweredAfter is the silence after which an overdue request may move to a peer although too few requests
-	// prove a hang. It leaves a client with a time limit of 12 s enough time for the peer's answer.
+	// prove a hang. It leaves a client with a time limit of 12 s some time for the peer's answer.
 	unansweredAfter = 8 * time.Second
 	// hangAlone is the further time after which overdue requests count without an answer of a peer: ten times the
 	// shortest patience.
@@ -151,8 +151,11 @@ func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) 
 // silentBesidePeersLocked reports whether several of the worker's requests are overdue while its peers have
 // answered as many requests that began later. If the peers answer other tenants, the overdue requests must
 // belong to two tenants, or be older than hangOneTenant. If the peers have answered nothing since, requests
-// with different prompts count after hangAlone. unanswered reports whether a single request is overdue for
-// unansweredAfter beside such answers.
+// with different prompts count after hangAlone.
+//
+// unanswered reports whether a request is overdue for unansweredAfter. The peers must have answered such later
+// requests; or the worker answered others shortly before, and neither a long prompt nor a step of its engine
+// explains the silence. An engine that has been idle may be loading its model.
 func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, unanswered bool) {
 	if now.Sub(from) < overdueFloor || len(w.silences.waiting) == 0 && len(w.silences.hang.ended) < hangRequests {
 		return false, false
@@ -168,7 +171,13 @@ func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, un
 			answered, tenants = append(answered, h.answered[:]...), append(tenants, h.tenants[:]...)
 		}
 	}
-	return provesHang(overdue, answered, tenants, now)
+	hung, unanswered = provesHang(overdue, answered, tenants, now)
+	if oldest := overdue[len(overdue)-1].began; !unanswered && now.Sub(oldest) >= unansweredAfter {
+		heard := w.silences.heardAt()
+		unanswered = !heard.IsZero() && oldest.Sub(heard) < hangWindow && !w.stepsLocked(now) &&
+			!w.computesLongPromptLocked(now, from)
+	}
+	return hung, unanswered
 }
 
 // provesHang compares overdue requests, newest first, with the last answers of the peers: all, and of each

@@ -367,3 +367,47 @@ func TestSilenceEndsAtZero(t *testing.T) {
 		t.Errorf("left: %d ended", len(l.hang.ended))
 	}
 }
+
+// TestOverdueRequestMayMoveWithoutAProofOfAHang: after 8 s of silence, if a peer's answers show that requests of
+// then can be answered, or if the worker has answered others shortly before.
+func TestOverdueRequestMayMoveWithoutAProofOfAHang(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(*silentRig)
+		at   float64
+		want bool
+	}{
+		"the peer answers":        {func(r *silentRig) { r.send("t", 0, 1); r.answer("t", 9, 1, 2, 3) }, 8, true},
+		"not long enough":         {func(r *silentRig) { r.send("t", 0, 1); r.answer("t", 9, 1, 2, 3) }, 7.9, false},
+		"it answered before":      {func(r *silentRig) { r.hear(-200); r.send("t", 0, 1) }, 8, true},
+		"it was idle for long":    {func(r *silentRig) { r.hear(-400); r.send("t", 0, 1) }, 100, false},
+		"it has answered nothing": {func(r *silentRig) { r.send("t", 0, 1) }, 100, false},
+		"it makes steps": {func(r *silentRig) {
+			r.hear(-1)
+			r.send("t", 0, 1)
+			r.pool.Observe("a", "a", Status{Up: true, SteppedAt: at(7), LoadAt: at(7)})
+		}, 8, false},
+		"a long prompt": {func(r *silentRig) {
+			r.hear(-1)
+			r.send("t", 0, 1)
+			q := timed("t", 2, 0)
+			q.PromptTokens = 479_800
+			r.book("a", q)
+		}, 100, false},
+		"its client has left": {func(r *silentRig) { r.send("t", 0, 1); r.cutAll(5); r.answer("t", 9, 1, 2, 3) }, 9, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSilentRig(t)
+			c.do(r)
+			r.pool.DetectHangs(at(c.at))
+			if got := r.pool.Snapshot(at(c.at))[0].Unanswered; got != c.want {
+				t.Errorf("unanswered: %v, want %v", got, c.want)
+			}
+			if a, _ := r.hung(c.at); a {
+				t.Error("it counts as hung")
+			}
+			if overdue := len(r.leases) > 0 && r.leases[0].Overdue(at(c.at)); c.want && !overdue {
+				t.Error("its request is not overdue")
+			}
+		})
+	}
+}

@@ -30,14 +30,19 @@ type latency struct {
 	last    time.Time // when a stream was last sent or answered
 }
 
-// learn adds the time to first event of one stream.
+// learn adds the time to first event of one stream. A single stream that waited for long, such as the last one
+// before an engine went on after a hang, counts as an outlier.
 func (l *latency) learn(took time.Duration, at time.Time) {
 	if took < 0 {
 		return
 	}
+	sample := took.Seconds()
+	if l.mean > 0 {
+		sample = min(sample, outlier*l.mean)
+	}
 	l.samples++
 	aged := 1 - math.Exp(-max(0, at.Sub(l.at).Seconds())/latencyMemory.Seconds())
-	l.mean += (took.Seconds() - l.mean) * max(latencyDecay, 1/float64(l.samples), aged)
+	l.mean += (sample - l.mean) * max(latencyDecay, 1/float64(l.samples), aged)
 	l.at = at
 	l.touch(at)
 }

@@ -310,7 +310,7 @@ type WorkerView struct {
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
 	Late              bool          // a request is overdue and it sends nothing: it gets requests only if its peers are late too
 	HungAt            time.Time     // when DetectHangs found that it hangs; zero if it does not
-	Unanswered        bool          // a request is overdue for long, and the peers answer: it may move to one
+	Unanswered        bool          // by DetectHangs: a request is overdue for long, and may move to a peer
 	HeardAt           time.Time     // when it last sent a part of an answer; zero if it never did
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
 	Share          float64

@@ -314,7 +314,7 @@ func (a *attempt) releaseUnsettled() {
 // hasOtherWorker reports whether the pool has another worker that takes requests now.
 func hasOtherWorker(p *control.Pool, id string) bool {
 	for _, v := range p.Routing.Snapshot(time.Now()) {
-		if v.ID != id && v.InRotation() && v.Backoff == 0 {
+		if v.ID != id && v.InRotation() && v.Backoff == 0 && !v.Late {
 			return true
 		}
 	}
