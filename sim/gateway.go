@@ -14,8 +14,24 @@ type gateway struct {
 	world           *World
 	pool            *routing.Pool
 	admission       admission
-	dispatchPlanned bool // a dispatch is planned for this moment
+	dispatchPlanned bool      // a dispatch is planned for this moment
+	streams         []streams // by the engine's index
 	exchange
+}
+
+// streams are the streams of a gateway that an engine is answering. Their tokens arrive with each of its steps.
+type streams struct {
+	running int
+	last    *routing.Lease // of the one that began last
+}
+
+// receiveTokens reports the tokens that have arrived up to now.
+func (g *gateway) receiveTokens() {
+	for _, s := range g.streams {
+		if s.running > 0 {
+			s.last.Received(g.world.time(g.world.now))
+		}
+	}
 }
 
 // newGateway returns a gateway with that policy, to which no engine has reported its metrics.
@@ -24,7 +40,7 @@ func (w *World) newGateway(p routing.Policy) *gateway {
 	for i, e := range w.engines {
 		members[i] = e.member(&w.config)
 	}
-	g := &gateway{world: w, pool: routing.NewPool(p, members)}
+	g := &gateway{world: w, pool: routing.NewPool(p, members), streams: make([]streams, len(w.engines))}
 	g.pool.SetSaturation(w.config.Saturation)
 	switch w.config.Admission {
 	case Direct:
@@ -46,6 +62,7 @@ func (g *gateway) planDispatch() {
 	g.dispatchPlanned = true
 	g.world.After(0, func() {
 		g.dispatchPlanned = false
+		g.receiveTokens()
 		g.admission.dispatch()
 	})
 }
@@ -111,6 +128,9 @@ func (w *World) startAttempt(rec *Record) {
 		PromptTokens: g.pool.Learned().PromptTokens(r.PromptTokens),
 		OutputTokens: g.pool.Learned().OutputTokens(r.MaxTokens),
 		Stream:       routing.Unit(routing.Draw(uint64(rec.Number))) >= w.config.UnstreamedShare,
+		Tenant:       routing.HashText(r.Tenant),
+		MaxTokens:    r.MaxTokens,
+		Timed:        true,
 	}}
 	if r.Session != 0 {
 		f.route.Key, f.route.KeyOf = r.Session, routing.KeySession
@@ -129,6 +149,7 @@ func (w *World) startAttempt(rec *Record) {
 			}
 		})
 	}
+	g.receiveTokens()
 	g.admission.enter(f)
 }
 
@@ -147,9 +168,14 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 		b.answered()
 		if f.route.Stream {
 			f.lease.Answered(w.time(w.now), nil)
+			f.gateway.streams[e.at].running++
+			f.gateway.streams[e.at].last = &f.lease
 		}
 	}
 	j.onEnd = func() {
+		if f.route.Stream {
+			f.gateway.streams[e.at].running--
+		}
 		e.inside--
 		b.ended()
 		f.lease.Answered(w.time(w.now), nil)
