@@ -206,7 +206,7 @@ func (v *View) costFacts() CostFacts {
 		f.Backlog = float64(v.PendingTokens) * f.PerToken
 	}
 	if !(f.Step > 0) {
-		f.Step = timeLimits.prior
+		f.Step, f.StepEach = timeLimits.prior, concurrencyShare*timeLimits.prior
 	}
 	return f
 }

@@ -38,6 +38,16 @@ func newRegression(prior, deviation, most regressors) (g regression) {
 	return g
 }
 
+// follow sets the prior of coefficient i to a ratio of coefficient j. Samples that show only j change both, and
+// keep the ratio. The deviation of i in newRegression becomes that of its difference from the ratio.
+func (g *regression) follow(i, j int, ratio float64) {
+	shared := ratio * g.start[j]
+	g.coefficients[i] = ratio * g.coefficients[j]
+	g.covariance[i][j], g.covariance[j][i] = shared, shared
+	g.start[i] += ratio * shared
+	g.covariance[i][i] = g.start[i]
+}
+
 // predict returns the time for these regressors.
 func (g *regression) predict(x regressors) (y float64) {
 	for i := range x {

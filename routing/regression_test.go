@@ -57,7 +57,7 @@ func TestRegressionFindsTheCoefficientsThroughNoise(t *testing.T) {
 
 func TestRegressionStaysFiniteWhateverItLearns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		g := prefillModel()
+		g := rapid.SampledFrom([]regression{prefillModel(), newWorkTimes().decode}).Draw(rt, "model")
 		value := rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1e6), rapid.Just(math.Inf(1)), rapid.Just(math.NaN()))
 		fact := rapid.Float64Range(0, 1e7)
 		for range rapid.IntRange(1, 200).Draw(rt, "samples") {
@@ -69,4 +69,19 @@ func TestRegressionStaysFiniteWhateverItLearns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPriorOfConcurrencyFollowsTheStep: answers of single requests show the step, and the share that another answer
+// adds to it stays.
+func TestPriorOfConcurrencyFollowsTheStep(t *testing.T) {
+	for _, step := range []float64{0.005, 0.025, 0.1} {
+		g := newWorkTimes().decode
+		for range 100 {
+			g.learn(regressors{xToken: 1}, step)
+		}
+		if share := g.coefficients[xInflight] / g.coefficients[xToken]; math.Abs(share/concurrencyShare-1) > 0.01 ||
+			math.Abs(g.coefficients[xToken]/step-1) > 0.05 {
+			t.Errorf("steps of %v s: learned %v, of which another answer adds %v", step, g.coefficients[xToken], share)
+		}
+	}
 }
