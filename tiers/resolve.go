@@ -56,10 +56,14 @@ type Resolution struct {
 	// Note is what that step overrode, such as "keyword:code selected large", or why
 	// max_tokens was not counted; mostly empty.
 	Note   string
-	Pinned bool // requested by the engine's own model name: the request must not be moved
+	// Pinned means that the request must not be moved: the engine's own model name requested it, or
+	// its budget is spent.
+	Pinned bool
 
 	list  *targetList // the targets among which the request may move; nil: none
 	index int         // of Target in list
+	// selected is the resolution to the tier that the rules selected, if that had no worker up; nil: this one
+	selected *Resolution
 }
 
 // Evidence is what a request was classified by, as names and numbers that can be stored.
@@ -335,23 +339,6 @@ func (k *Catalog) fitContext(v *Resolution, at int, free bool, q *Query) (int, e
 		}
 	}
 	return at, err
-}
-
-// avoidUnavailable moves a request as the rules say if its tier has no worker up.
-func (k *Catalog) avoidUnavailable(v *Resolution, at int, free bool, q *Query) int {
-	if !k.movable(v, at) || k.unavailableStep == 0 || permits(q.Available, k.targets[at].Name) {
-		return at
-	}
-	up := func(i int) bool {
-		return k.mayMoveTo(i, free, q) && permits(q.Fits, k.targets[i].Name) && permits(q.Available, k.targets[i].Name)
-	}
-	here := slices.Index(k.tiers, at)
-	for _, step := range []int{k.unavailableStep, -k.unavailableStep} {
-		if to, ok := k.nearest(here, step, up); ok {
-			return k.move(q, v, at, to, "unavailable")
-		}
-	}
-	return at
 }
 
 // Models returns the names that q may use, as /v1/models lists them: tiers, models, aliases
