@@ -71,11 +71,13 @@ type LeaveReason uint8
 const (
 	Cancelled LeaveReason = iota // the client is gone
 	Late                         // the time of WaitUntil has passed
+	Moved                        // the ticket enters another queue, with ForOtherQueue
 )
 
 // Leave removes a waiting ticket at once. For a dispatched, unclaimed ticket, Cancelled returns
 // the lease to the pool, and Late returns nil: the caller must Claim it. For a waiting ticket,
-// Late returns the error of the answer, or ErrWaiting if its limit has moved: see WaitUntil.
+// Late returns the error of the answer, or ErrWaiting if its limit has moved: see WaitUntil. Moved returns
+// ErrMoved if the ticket has left, and otherwise nil: the caller must Claim it.
 func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 	var unclaimed routing.Lease
 	q.locked(func() {
@@ -85,6 +87,12 @@ func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 			q.removeLocked(t, now)
 			if t.counted {
 				counts.Abandoned++
+			}
+		case t.state == stateWaiting && why == Moved:
+			err = ErrMoved
+			q.removeLocked(t, now)
+			if t.counted {
+				counts.Moved++
 			}
 		case t.state == stateWaiting && now.Before(q.waitLimitLocked(t)):
 			err = ErrWaiting
@@ -99,7 +107,7 @@ func (q *Queue) Leave(t *Ticket, why LeaveReason, now time.Time) (err error) {
 				counts.Dispatched--
 				counts.Abandoned++
 			}
-		case t.state == stateEvicted:
+		case t.state == stateEvicted && why != Moved:
 			err = t.err
 		}
 	})

@@ -26,7 +26,8 @@
 //  1. Enter returns a lease at once, an error, or ErrWaiting.
 //  2. After ErrWaiting, the owner waits for onWake, for the time of WaitUntil, or for its client.
 //  3. After onWake it calls Claim, which returns the lease, an error, or ErrWaiting again.
-//     After WaitUntil it calls Leave with Late; if the client is gone, Leave with Cancelled.
+//     After WaitUntil it calls Leave with Late; if the client is gone, Leave with Cancelled. While no
+//     worker is up, onWake is also an occasion to Leave with Moved.
 //  4. After the last attempt it calls SettleUsage. A retry enters the same Ticket again.
 //
 // The package has no clock, starts no goroutine and never blocks. Time is an argument of each

@@ -24,6 +24,7 @@ type Queue struct {
 	classes     [Classes]class
 	bytes       int64
 	downSince   time.Time // since when no worker of the pool is up; zero while one is
+	nextMove    time.Time // when the movable tickets are woken again while no worker is up
 	unroutable  []*Ticket // no worker that is up could take them when they were last offered
 	seenChanges uint64    // the pool's change counter at the last whole pass
 
@@ -37,7 +38,8 @@ type Queue struct {
 }
 
 // New returns an empty queue before a pool. onWake is called once each time a ticket's wait is
-// over; then Claim returns its lease or its error. The caller must call Dispatch when a waiting
+// over; then Claim returns its lease or its error. It is also called for a Movable ticket that may
+// leave; then Claim returns ErrWaiting. The caller must call Dispatch when a waiting
 // request may be dispatched (see routing.Pool.Watch), and every few hundred milliseconds while
 // one waits.
 func New(pool *routing.Pool, c Config, onWake func(*Ticket)) *Queue {

@@ -215,9 +215,9 @@ func (r *rig) check() {
 			r.t.Fatalf("class %d: %d tickets of %d tokens in flows and %d in the list, counted %d of %d", i, depth, tokens,
 				listed, c.depth, c.tokens)
 		}
-		if k := c.counts; k.Entered != k.Dispatched+k.Abandoned+k.Expired+int64(depth) {
-			r.t.Fatalf("class %d: entered %d, dispatched %d + abandoned %d + expired %d + waiting %d", i, k.Entered,
-				k.Dispatched, k.Abandoned, k.Expired, depth)
+		if k := c.counts; k.Entered != k.Dispatched+k.Abandoned+k.Expired+k.Moved+int64(depth) {
+			r.t.Fatalf("class %d: entered %d, dispatched %d + abandoned %d + expired %d + moved %d + waiting %d", i,
+				k.Entered, k.Dispatched, k.Abandoned, k.Expired, k.Moved, depth)
 		}
 		waiting += depth
 	}

@@ -39,6 +39,9 @@ func (e *ShedError) Error() string {
 	return fmt.Sprintf("shed by the queue (%s): retry after %s", e.Reason, e.RetryAfter)
 }
 
+// ErrMoved means that the request has left the queue for that of another pool: see Leave.
+var ErrMoved = errors.New("the request moves to another queue")
+
 // state is the state of a ticket.
 type state uint8
 
@@ -65,7 +68,10 @@ type Ticket struct {
 	Bytes     int64     // size of the body
 	Deadline  time.Time // zero: no deadline
 	ID        string    // as List shows it
-	Ref       any       // for the owner
+	// Movable means that the owner may take the ticket to the queue of another pool while no worker of
+	// this pool is up. onWake is then called at intervals, and the ticket waits on until Leave.
+	Movable bool
+	Ref     any // for the owner
 
 	// The rest is guarded by the queue's lock while the ticket waits, and belongs to its owner otherwise.
 	state           state

@@ -7,14 +7,20 @@ import (
 	"tierway/routing"
 )
 
-// expireWhileDownLocked evicts tickets that have waited for their limit while no worker is up.
+// wakeMovableEvery is the interval at which movable tickets are woken while no worker is up, because
+// another pool may have one by then. It is below the 100 ms between two calls of Dispatch, so that each
+// of these calls wakes them.
+const wakeMovableEvery = 50 * time.Millisecond
+
+// expireWhileDownLocked evicts tickets that have waited for their limit while no worker is up, and wakes
+// the movable ones of the others.
 func (q *Queue) expireWhileDownLocked(now time.Time) {
 	if q.pool.Up(now) {
 		q.downSince = time.Time{}
 		return
 	}
 	if q.downSince.IsZero() {
-		q.downSince = now
+		q.downSince, q.nextMove = now, now
 	}
 	for i := range q.classes {
 		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
@@ -23,6 +29,22 @@ func (q *Queue) expireWhileDownLocked(now time.Time) {
 				break // newer tickets have not waited longer
 			}
 			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
+		}
+	}
+	if !now.Before(q.nextMove) {
+		q.nextMove = now.Add(wakeMovableEvery)
+		q.wakeMovableLocked()
+	}
+}
+
+// wakeMovableLocked calls onWake for the waiting tickets that may leave for another queue, in the order of
+// arrival.
+func (q *Queue) wakeMovableLocked() {
+	for i := range q.classes {
+		for t := q.classes[i].all.first; t != nil; t = t.links[inClass].after {
+			if t.Movable {
+				q.wakeups = append(q.wakeups, t)
+			}
 		}
 	}
 }

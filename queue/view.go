@@ -19,12 +19,13 @@ type ClassView struct {
 	Oldest time.Duration // wait of the oldest request
 	Drain  time.Duration // estimated time until the present requests are dispatched; 0: unknown
 
-	// Totals since the program started. Entered = Dispatched + Abandoned + Expired + Depth.
+	// Totals since the program started. Entered = Dispatched + Abandoned + Expired + Moved + Depth.
 	Entered    int64                   // had to wait
 	Dispatched int64                   // dispatched after a wait
 	Promoted   int64                   // dispatched as the class above because they were aged; part of Dispatched
 	Abandoned  int64                   // clients left during the wait
 	Expired    int64                   // shed after a wait
+	Moved      int64                   // left for the queue of another pool, because no worker was up
 	Shed       [len(shedReasons)]int64 // by reason in the order of ShedReasons; at Enter or after a wait
 }
 

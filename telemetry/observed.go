@@ -89,11 +89,12 @@ type ClassGauges struct {
 	Class      string        `label:"class"`
 	Depth      int           `metric:"tierway_queue_depth" help:"Requests that wait for a worker."`
 	Oldest     time.Duration `metric:"tierway_queue_oldest_age_seconds" help:"Wait of the oldest waiting request; 0 if none waits."`
-	Entered    int64         `metric:"tierway_queue_entered_total" help:"Requests that had to wait. entered = dispatched + abandoned + expired + depth."`
+	Entered    int64         `metric:"tierway_queue_entered_total" help:"Requests that had to wait. entered = dispatched + abandoned + expired + moved + depth."`
 	Dispatched int64         `metric:"tierway_queue_dispatched_total" help:"Requests that reached a worker after a wait."`
 	Promoted   int64         `metric:"tierway_queue_promotions_total" help:"Requests that waited longer than the age of their class and were dispatched as the class above."`
 	Abandoned  int64         `metric:"tierway_queue_abandoned_total" help:"Requests that ended in the queue because the client disconnected."`
 	Expired    int64         `metric:"tierway_queue_expired_total" help:"Requests that the queue rejected after a wait. tierway_queue_shed_total has the reasons."`
+	Moved      int64         `metric:"tierway_queue_moved_total" help:"Requests that left the queue for the queue of another tier, because no worker was up. classifier.unavailable selects that tier."`
 	Shed       []ShedTotal   // one element for each reason, also with a total of 0
 }
 

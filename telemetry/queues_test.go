@@ -13,7 +13,7 @@ import (
 var oneQueue = QueueGauges{Tier: "small", Bytes: 4096, Stale: 7, MaxBytes: 1 << 20, MaxDepth: 50,
 	Classes: []ClassGauges{
 		{Class: "interactive", Depth: 2, Oldest: 1500 * time.Millisecond, Entered: 31, Dispatched: 20, Promoted: 3,
-			Abandoned: 4, Expired: 5,
+			Abandoned: 4, Expired: 5, Moved: 6,
 			Shed: []ShedTotal{{"depth", 4}, {"wait", 0}}},
 		{Class: "batch", Shed: []ShedTotal{{"depth", 0}, {"wait", 0}}},
 	}}
@@ -37,6 +37,8 @@ func TestScrapeShowsQueues(t *testing.T) {
 		`tierway_queue_expired_total{class="interactive",tier="small"} 5`,
 		`tierway_queue_limit_bytes{tier="small"} 1.048576e+06`,
 		`tierway_queue_limit_requests{tier="small"} 50`,
+		`tierway_queue_moved_total{class="batch",tier="small"} 0`,
+		`tierway_queue_moved_total{class="interactive",tier="small"} 6`,
 		`tierway_queue_oldest_age_seconds{class="batch",tier="small"} 0`,
 		`tierway_queue_oldest_age_seconds{class="interactive",tier="small"} 1.5`,
 		`tierway_queue_promotions_total{class="batch",tier="small"} 0`,

@@ -55,7 +55,7 @@ type Resolution struct {
 	Rule string
 	// Note is what that step overrode, such as "keyword:code selected large", or why
 	// max_tokens was not counted; mostly empty.
-	Note   string
+	Note string
 	// Pinned means that the request must not be moved: the engine's own model name requested it, or
 	// its budget is spent.
 	Pinned bool

@@ -42,7 +42,9 @@ func (k *Catalog) nextAvailable(at int, free bool, q *Query) (int, bool) {
 }
 
 // takes reports whether the prompt fits the target and a worker of it is up.
-func takes(q *Query, target string) bool { return permits(q.Fits, target) && permits(q.Available, target) }
+func takes(q *Query, target string) bool {
+	return permits(q.Fits, target) && permits(q.Available, target)
+}
 
 // MovesIfUnavailable reports whether the rules move a request out of its tier while the tier has no
 // worker up. Whether another tier can take it is decided by MoveUnavailable.

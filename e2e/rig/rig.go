@@ -225,9 +225,9 @@ func checkQuiet(m gateway.Samples) error {
 	}
 	in := m.Sum("tierway_queue_entered_total")
 	out := m.Sum("tierway_queue_dispatched_total") + m.Sum("tierway_queue_abandoned_total") +
-		m.Sum("tierway_queue_expired_total")
+		m.Sum("tierway_queue_expired_total") + m.Sum("tierway_queue_moved_total")
 	if in != out {
-		return fmt.Errorf("%v requests entered a queue and %v were dispatched, abandoned or expired", in, out)
+		return fmt.Errorf("%v requests entered a queue and %v were dispatched, abandoned, expired or moved", in, out)
 	}
 	return nil
 }

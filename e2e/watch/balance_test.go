@@ -199,6 +199,7 @@ func (s *storm) checkQueuesEmpty() {
 				Dispatched int64 `json:"dispatched"`
 				Abandoned  int64 `json:"abandoned"`
 				Expired    int64 `json:"expired"`
+				Moved      int64 `json:"moved"`
 			} `json:"classes"`
 		} `json:"items"`
 	}
@@ -213,7 +214,7 @@ func (s *storm) checkQueuesEmpty() {
 			s.T.Errorf("the queue of %s has %d requests and %d bytes", q.Name, q.Depth, q.Bytes)
 		}
 		for class, c := range q.Classes {
-			if c.Depth != 0 || c.Entered != c.Dispatched+c.Abandoned+c.Expired {
+			if c.Depth != 0 || c.Entered != c.Dispatched+c.Abandoned+c.Expired+c.Moved {
 				s.T.Errorf("the queue of %s, %s: %+v", q.Name, class, c)
 			}
 		}

@@ -34,11 +34,12 @@ type classState struct {
 	MaxWait    float64          `json:"max_wait_ms"`
 	Tokens     int64            `json:"tokens" doc:"Tokens of the waiting prompts and their expected answers."`
 	Drain      *float64         `json:"drain_ms" doc:"Like the queue's drain_ms, for the requests of this class and of more urgent classes."`
-	Entered    int64            `json:"entered" doc:"Requests that entered the queue: the sum of dispatched, abandoned, expired and the waiting requests."`
+	Entered    int64            `json:"entered" doc:"Requests that entered the queue: the sum of dispatched, abandoned, expired, moved and the waiting requests."`
 	Dispatched int64            `json:"dispatched" doc:"Requests that were dispatched to a worker after a wait."`
 	Promoted   int64            `json:"promoted" doc:"Dispatched requests that were promoted to the class above because they had waited longer than age."`
 	Abandoned  int64            `json:"abandoned" doc:"Requests that waited until their client disconnected."`
 	Expired    int64            `json:"expired" doc:"Requests that were rejected after a wait."`
+	Moved      int64            `json:"moved" doc:"Requests that left for the queue of another tier, because no worker was up."`
 	Shed       map[string]int64 `json:"shed" doc:"Requests that were rejected with 503, at once or after a wait, by reason."`
 }
 
@@ -143,6 +144,7 @@ func classStateOf(c *queue.ClassView, maxWait time.Duration) classState {
 		Promoted:   c.Promoted,
 		Abandoned:  c.Abandoned,
 		Expired:    c.Expired,
+		Moved:      c.Moved,
 		Shed:       map[string]int64{},
 	}
 	for i, reason := range queue.ShedReasons() {

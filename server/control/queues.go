@@ -65,7 +65,7 @@ func (ps *Pools) PredictionGauges() []telemetry.PredictionGauges {
 // classGauges returns the values of one class of a queue for a scrape.
 func classGauges(name string, c *queue.ClassView) telemetry.ClassGauges {
 	g := telemetry.ClassGauges{Class: name, Depth: c.Depth, Oldest: c.Oldest, Entered: c.Entered, Dispatched: c.Dispatched,
-		Promoted: c.Promoted, Abandoned: c.Abandoned, Expired: c.Expired}
+		Promoted: c.Promoted, Abandoned: c.Abandoned, Expired: c.Expired, Moved: c.Moved}
 	for i, reason := range queue.ShedReasons() {
 		g.Shed = append(g.Shed, telemetry.ShedTotal{Reason: reason, Total: c.Shed[i]})
 	}

@@ -27,10 +27,15 @@ type Parsed struct {
 // tokens then show the error of the estimate.
 func (p *Parsed) WholeText() bool {
 	r := p.Req
-	if r == nil || r.Media || r.PreviousResponseID != "" || r.ConversationID != "" || r.N > 1 {
+	if r == nil || r.Media || p.FollowsUp() || r.N > 1 {
 		return false
 	}
 	return p.in.Dialect.Generates()
+}
+
+// FollowsUp reports whether the request continues a stored response or conversation, which one engine has.
+func (p *Parsed) FollowsUp() bool {
+	return p.Req.PreviousResponseID != "" || p.Req.ConversationID != ""
 }
 
 // GeneratesStream reports whether the answer is a stream of generated tokens.

@@ -301,7 +301,8 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 		note += "; " + res.Rule + " selected " + res.Pool.Name
 	}
 	res.Moves = append(res.Moves, tiers.Move{Tier: res.Pool.Name, Rule: res.Rule, By: "budget"})
-	res.Resolution = tiers.Resolution{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note}
+	res.Resolution = tiers.Resolution{Target: best.Name, Tier: true, Model: best.Model, Rule: "budget", Note: note,
+		Pinned: true}
 	res.Pool, res.ModelName = best, best.Model
 	return res, true
 }

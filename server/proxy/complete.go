@@ -60,7 +60,7 @@ func (x *exchange) gather() {
 	x.gatherFacts()
 	if x.parsed.Req.Stream && x.in.Dialect.Generates() {
 		// While the request may get another target, its tier is unknown, and the timer must not read it.
-		tierKnown := !x.mayFallBack()
+		tierKnown := !x.mayFallBack() && !x.movesIfUnavailable()
 		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() {
 			h := setInto(x.answer.header())
 			openHeaders(x, &h, tierKnown)

@@ -18,8 +18,8 @@ type dispatch struct {
 	firstAt  time.Time         // first content of a generated stream
 }
 
-// forward sends the request to its pool, and to the further targets of its list while these do not serve
-// it. If none does, the client gets the error of the first one.
+// forward sends the request to its pool. If the pool does not serve it, the request goes to the further
+// targets of its list. Without a list, it leaves a tier that has no worker up.
 func (x *exchange) forward() error {
 	setDeadline(x)
 	x.s.budget.creditRequest()
@@ -28,9 +28,18 @@ func (x *exchange) forward() error {
 	}
 	defer func() { x.dispatch.reportFailed(errNoAnswer) }()
 	why, err := x.forwardToPool()
+	for why != "" && x.leaveUnavailable() {
+		why, err = x.forwardToPool()
+	}
 	if why == "" || !x.mayFallBack() {
 		return err
 	}
+	return x.forwardToList(why, err)
+}
+
+// forwardToList sends the request to the further targets of its list until one serves it. why and err are
+// the results of its first target. If no target serves the request, the client gets the error of the first one.
+func (x *exchange) forwardToList(why string, err error) error {
 	first, rejected, firstErr := x.resolution, x.wait.rejection, err
 	for {
 		if !x.fallBack(why) {

@@ -9,6 +9,7 @@ import (
 	"tierway/queue"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/intake"
 )
 
 // wakeup notifies the goroutine of an exchange that its wait in a queue is over. The zero
@@ -57,6 +58,8 @@ type wait struct {
 	placement placement     // selection of the last worker
 	total     time.Duration // sum of all waits
 	promoted  bool          // the queue dispatched the request before its class, because of its age
+	// next is the resolution for which the request has left a queue without a worker up; nil: it has not
+	next *intake.Resolution
 	rejection
 }
 
@@ -84,6 +87,7 @@ func fillTicket(x *exchange) *queue.Ticket {
 		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.Req.Body))
 		t.Expected, t.MaxTokens = true, x.parsed.Req.MaxTokens
 		t.Deadline = x.patience
+		t.Movable = x.movesIfUnavailable()
 	}
 	return t
 }
@@ -140,6 +144,9 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 		if err == nil {
 			x.wait.wakeup.reset()
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
+				return lease, err
+			}
+			if err = leaveForNextTier(x, t); err != nil {
 				return lease, err
 			}
 		}
