@@ -158,11 +158,26 @@ type onceListener struct {
 // Close is part of net.Listener. Every call returns the error of the first one.
 func (l *onceListener) Close() error { return l.once() }
 
+// frameTime is the time in which the cut requests of all addresses send their error frames, each of which
+// is one write. A client that does not read delays a stop by this time.
+const frameTime = 1500 * time.Millisecond
+
+// lastHandlerTime limits the wait for handlers after their connections are closed. Their writes fail at
+// once, and they publish the record and the usage of their requests.
+const lastHandlerTime = time.Second
+
 // shut closes the addresses in order: the admin plane and the metrics stay open until the requests of
-// the data plane have ended. Requests that still run at the deadline are cut and get 2 s to send their
+// the data plane have ended. Requests that still run when cut ends are cut, and get frameTime to send their
 // error frames. The data plane still serves the first request of each connection that it has accepted,
 // if the request arrives within firstRequestTime, and within grace if that is shorter.
-func (ls *listeners) shut(deadline context.Context, grace time.Duration) {
+func (ls *listeners) shut(cut context.Context, grace time.Duration) {
+	frames, endFrames := context.WithCancel(context.Background())
+	defer endFrames()
+	defer context.AfterFunc(cut, func() {
+		ls.proxy.Cut()
+		ls.cutRequests(proxy.ErrDrainCut)
+		time.AfterFunc(frameTime, endFrames)
+	})()
 	for _, l := range ls.all {
 		if l.plane == "data" {
 			// Shutdown would close such a connection without an answer. A balancer that does not check
@@ -170,18 +185,24 @@ func (ls *listeners) shut(deadline context.Context, grace time.Duration) {
 			l.Close() //nolint:errcheck // Shutdown returns the error
 			select {
 			case <-time.After(min(grace, firstRequestTime)):
-			case <-deadline.Done():
+			case <-cut.Done():
 			}
 		}
-		if l.server.Shutdown(deadline) == nil {
-			continue
-		}
-		ls.proxy.Cut()
-		ls.cutRequests(proxy.ErrDrainCut)
-		last, cancel := context.WithTimeout(context.Background(), 2*time.Second) // ample: an error frame is one write
-		if l.server.Shutdown(last) != nil {
+		// Shutdown polls at growing intervals. The second call begins with short ones.
+		if l.server.Shutdown(cut) != nil && l.server.Shutdown(frames) != nil {
 			l.server.Close()
 		}
-		cancel()
+	}
+	ls.waitForHandlers()
+}
+
+// waitForHandlers waits until no request of the data plane is in flight, for at most lastHandlerTime.
+func (ls *listeners) waitForHandlers() {
+	const every = 5 * time.Millisecond
+	for range lastHandlerTime / every {
+		if ls.proxy.Inflight() == 0 {
+			return
+		}
+		<-time.After(every)
 	}
 }

@@ -56,6 +56,9 @@ type Server struct {
 	name      string // name of this process among the gateways
 	planes    *planes
 	listeners *listeners
+	cut       context.Context // ended by Cut
+	endDrain  context.CancelFunc
+	cutOnce   sync.Once
 
 	decisions    *decisions.Log
 	decisionFile *decisions.File   // nil if decisions.file is not set
@@ -76,6 +79,7 @@ func New(o Options) (*Server, error) {
 	if o.Listen == nil {
 		s.listeners.listen = net.Listen
 	}
+	s.cut, s.endDrain = context.WithCancel(context.Background())
 	if err := s.openFiles(o); err != nil {
 		return nil, err
 	}
@@ -229,6 +233,8 @@ func (s *Server) LoginCode(adminKey string) (string, error) {
 //   - the listeners close; requests in flight have drain.timeout to finish
 //   - the remaining requests are cut with an error frame
 //
+// Cut skips what is left of the first two steps.
+//
 // Run returns nil after a drain, or the error of a listener that failed. Call it once, after Listen.
 func (s *Server) Run(ctx context.Context) error {
 	controlCtx, stopControl := context.WithCancel(context.Background())
@@ -265,9 +271,24 @@ func (s *Server) drain() {
 	// request that a balancer is sending.
 	//
 	// accept_grace gives balancers time to see /readyz and to send new requests elsewhere.
-	<-time.After(d.AcceptGrace)
-	deadline, cancel := context.WithTimeout(context.Background(), d.Timeout)
-	defer cancel()
-	s.listeners.shut(deadline, d.AcceptGrace)
+	select {
+	case <-time.After(d.AcceptGrace):
+	case <-s.cut.Done():
+	}
+	defer time.AfterFunc(d.Timeout, func() { s.Cut("drain.timeout has passed") }).Stop()
+	s.listeners.shut(s.cut, d.AcceptGrace)
 	s.log.Info("drained", "inflight", s.proxy.Inflight())
+}
+
+// Cut ends the drain of Run at once, also one that has not begun: streams get an error frame, and queued
+// requests 503. The log has the cause and the number of these requests. Further calls have no effect.
+func (s *Server) Cut(cause string) {
+	s.cutOnce.Do(func() {
+		queued := 0
+		for _, p := range s.control.Snapshot().Pools {
+			queued += p.WaitQueue.Waiting()
+		}
+		s.log.Warn("cutting the requests in flight", "cause", cause, "inflight", s.proxy.Inflight(), "queued", queued)
+		s.endDrain()
+	})
 }

@@ -60,7 +60,8 @@ func (f demoFlags) run(c *cobra.Command) (err error) {
 	}
 	file := &demoFile{}
 	defer func() { err = errors.Join(err, file.remove()) }()
-	ctx, stop := demoSignals(c.Context(), file)
+	end := &ending{clear: func() { _ = file.remove() }} // the process exits and cannot report an error
+	ctx, stop := end.demoSignals(c.Context())
 	defer stop()
 	// The engines outlive the signal: their streams must not end before the gateway that reads them.
 	fleet, closeFleet, err := startFleet(context.WithoutCancel(ctx))
@@ -71,11 +72,11 @@ func (f demoFlags) run(c *cobra.Command) (err error) {
 	if err := file.create(f.config, keys.settings(f.load, fleet)); err != nil {
 		return err
 	}
-	return f.serve(ctx, c, file.path(), keys)
+	return f.serve(ctx, c, file.path(), keys, end)
 }
 
 // serve runs the gateway with the configuration at path, and the background load, until ctx ends.
-func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, keys demoKeys) error {
+func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, keys demoKeys, end *ending) error {
 	from := serveFlags{config: path, listen: f.listen, adminListen: f.adminListen}
 	file, err := from.load(c)
 	if err != nil {
@@ -91,6 +92,8 @@ func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, key
 	if err != nil {
 		return err
 	}
+	end.log, end.flush = logs.log, logs.close
+	end.gateway.Store(s)
 	if err := s.Listen(); err != nil {
 		return err
 	}
@@ -103,7 +106,7 @@ func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, key
 	}
 	load := startDemoLoad(ctx, demoLoad{url: greeting.BaseURL, rate: f.load, keys: keys.load})
 	defer load.stop()
-	return follower{reloadable: s, log: logs.log, source: source, path: path, loaded: file.Hash()}.run(ctx)
+	return end.status(follower{reloadable: s, log: logs.log, source: source, path: path, loaded: file.Hash()}.run(ctx))
 }
 
 // check rejects values that the demo cannot use. The addresses must be ones that other machines cannot
@@ -124,8 +127,8 @@ func (f demoFlags) check() error {
 
 // demoSignals is signals for a demo, which ends also when its terminal closes: it must leave no file
 // behind.
-func demoSignals(parent context.Context, file *demoFile) (ctx context.Context, stop func()) {
-	ctx, stopSignals := signals(parent, func() { _ = file.remove() }) // the process exits and cannot report an error
+func (e *ending) demoSignals(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, stopSignals := e.signals(parent)
 	if signal.Ignored(syscall.SIGHUP) {
 		return ctx, stopSignals // under nohup, the demo outlives its terminal
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -149,7 +148,8 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	var s *server.Server
 	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
 	defer announced.clear()
-	ctx, stop := signals(c.Context(), announced.clear)
+	end := &ending{log: log, clear: announced.clear, flush: logs.close}
+	ctx, stop := end.signals(c.Context())
 	defer stop()
 	o.Announce, o.Withdraw = announced.announce, announced.clear
 	var source *configSource
@@ -161,12 +161,14 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	if err != nil {
 		return err
 	}
+	end.gateway.Store(s)
 	if err := s.Listen(); err != nil {
 		return err
 	}
 	log.Info("serving", "version", version, "data", s.Addr("data"), "admin", s.Addr("admin"),
 		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
-	return follower{reloadable: s, log: log, hup: hup, source: source, path: f.path(), loaded: file.Hash()}.run(ctx)
+	err = follower{reloadable: s, log: log, hup: hup, source: source, path: f.path(), loaded: file.Hash()}.run(ctx)
+	return end.status(err)
 }
 
 // adminAddress returns the URL of the admin plane for programs on this machine: from the
@@ -201,26 +203,4 @@ func options(file *config.File, log *slog.Logger, access io.Writer) server.Optio
 		o.Access = access
 	}
 	return o
-}
-
-// signals returns a context that ends at the first SIGTERM or SIGINT, which starts the drain.
-// The second signal calls last and ends the process at once.
-func signals(parent context.Context, last func()) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(parent)
-	ch := make(chan os.Signal, 2)
-	signal.Notify(ch, syscall.SIGTERM, os.Interrupt)
-	go func() {
-		if _, first := <-ch; first {
-			cancel()
-		}
-		if _, second := <-ch; second {
-			last()
-			os.Exit(130) // as shells report an interrupt
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(ch)
-		close(ch)
-		cancel()
-	}
 }

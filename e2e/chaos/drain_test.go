@@ -9,11 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"syscall"
 	"testing"
 
-	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -160,36 +158,4 @@ func TestAStopDoesNotWaitForUnreadBodies(t *testing.T) {
 		}
 	}
 	r.Stop()
-}
-
-// TestTheSecondSignalEndsAtOnce, even with requests in progress.
-func TestTheSecondSignalEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		w := newWorker(t, "w0", hanging(3))
-		file := rig.Settings{"auth": "{ required: false }", "tiers": tiers([]*rig.Worker{w}),
-			"drain": "{ accept_grace: 60s, timeout: 60s }"}.Write(t)
-		p := gateway.StartCommand(t, nil, "serve", "-c", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-		data, _ := p.Addresses()
-		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(chat.stream))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Signal(sent)
-		rig.Eventually(t, func() error {
-			if !strings.Contains(p.Log(), `"draining"`) {
-				return errors.New("the gateway does not drain")
-			}
-			return nil
-		})
-		p.Signal(sent)
-		if status := p.ExitStatus(); status != 130 {
-			t.Errorf("%v: the status is %d, want 130", sent, status)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err == nil {
-			t.Errorf("%v: the stream that was cut looks whole: %s", sent, body)
-		}
-	}
 }

@@ -196,9 +196,10 @@ func (p *Process) Addresses() (data, admin string) {
 	return strings.TrimSuffix(strings.TrimPrefix(p.BaseURL, "http://"), "/v1"), strings.TrimPrefix(p.AdminURL, "http://")
 }
 
-// ExitStatus waits until the program exits and returns its status.
+// ExitStatus waits until the program exits and returns its status, which may be any.
 func (p *Process) ExitStatus() int {
 	p.t.Helper()
+	p.endWanted = true
 	select {
 	case <-p.ended:
 	case <-time.After(patience):

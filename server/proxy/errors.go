@@ -10,8 +10,8 @@ import (
 	"tierway/openai"
 )
 
-// Causes for which the gateway ends an exchange. ErrDrainCut is the cause for requests that the drain
-// timeout cuts.
+// Causes for which the gateway ends an exchange. ErrDrainCut is the cause for requests that the
+// end of a drain cuts.
 var (
 	errClientGone       = errors.New("the client left")
 	errFirstByteTimeout = errors.New("no first event within timeouts.first_byte")
@@ -19,7 +19,7 @@ var (
 	errTotalTimeout     = errors.New("the request reached its total time")
 	errStoppedSilence   = errors.New("the worker has stopped answering, and sent nothing for 10s")
 	errTrailer          = errors.New("the body did not end after its last event")
-	ErrDrainCut         = errors.New("cut by the drain timeout")
+	ErrDrainCut         = errors.New("cut at the end of the drain")
 	errTruncated        = errors.New("the stream ended without a terminating event")
 )
 

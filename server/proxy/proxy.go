@@ -32,7 +32,7 @@ type Proxy struct {
 	exhaustions   logLimiter // failed connections without a free file descriptor
 
 	draining atomic.Bool
-	isCut    atomic.Bool // the drain timeout has passed
+	isCut    atomic.Bool // the drain has ended
 }
 
 // Options are the parts of a Proxy.
@@ -91,8 +91,8 @@ func (px *Proxy) Drain() { px.draining.Store(true) }
 // Draining reports whether Drain was called.
 func (px *Proxy) Draining() bool { return px.draining.Load() }
 
-// Cut records that the drain timeout has passed. Queued requests are then answered with ErrDrainCut as
-// the cause, instead of being dispatched.
+// Cut records that the drain has ended. Queued requests are then answered with ErrDrainCut as the cause,
+// instead of being dispatched.
 func (px *Proxy) Cut() { px.isCut.Store(true) }
 
 // Inflight returns the number of requests in flight, from their first byte to their last.
