@@ -70,7 +70,7 @@ func (p *planes) readiness() readiness {
 	}
 	switch p.control.Database.State() {
 	case control.DatabaseAway:
-		r.Degraded = append(r.Degraded, "database: unavailable; tenants are served from memory, usage rows are buffered")
+		r.Degraded = append(r.Degraded, "database: "+p.databaseAway())
 	case control.DatabaseReadOnly:
 		r.Degraded = append(r.Degraded, "database: rejects writes; usage rows are buffered")
 	}
@@ -85,6 +85,17 @@ func (p *planes) readiness() readiness {
 	}
 	r.Ready = len(r.reasons) == 0
 	return r
+}
+
+// databaseAway returns what an unavailable database means for the tenants.
+func (p *planes) databaseAway() string {
+	switch {
+	case !p.control.Snapshot().Identity.ReadAt.IsZero():
+		return "unavailable; tenants are served from memory, usage rows are buffered"
+	case p.control.Database.HasCallers():
+		return "unavailable since the start; only tenants of the configuration are served, usage rows are buffered"
+	}
+	return "unavailable since the start; no key is known, so that no request is served"
 }
 
 // writeJSON writes v as the answer's body. A value that cannot be encoded is a fault of the program

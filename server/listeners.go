@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,20 +23,22 @@ type address struct {
 	listen  string
 	files   config.TLS
 	handler http.Handler
+	later   bool // the address is only reserved, until openReserved
 }
 
-// listener is one open address with its server.
+// listener is one address with its server.
 type listener struct {
 	plane string
 	net.Listener
-	server *http.Server
+	server   *http.Server
+	reserved *reservedListener // nil if the address was opened at once
 }
 
 // firstRequestTime is the time in which the first request of an open connection arrives, even if a
 // packet is lost and sent again.
 const firstRequestTime = time.Second
 
-// listeners are the open addresses of a gateway. They are opened once, before they are
+// listeners are the addresses of a gateway. They are opened or reserved once, before they are
 // served.
 type listeners struct {
 	log         *slog.Logger
@@ -56,8 +59,8 @@ var addressSettings = map[string]string{
 	"metrics": "metrics.listen in the configuration file",
 }
 
-// open opens all addresses, then calls the function of whenOpen. If one address fails, it closes
-// the others and returns the error.
+// open opens or reserves all addresses, then calls the function of whenOpen. If one address fails, it
+// closes the others and returns the error.
 func (ls *listeners) open(addresses []address) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -81,9 +84,9 @@ func (ls *listeners) open(addresses []address) error {
 	return nil
 }
 
-// openOne opens one address. base is the parent context of its requests.
+// openOne opens or reserves one address. base is the parent context of its requests.
 func (ls *listeners) openOne(base context.Context, a address) (listener, error) {
-	l, err := ls.listen("tcp", a.listen)
+	l, reserved, err := ls.listenOrReserve(a)
 	if err != nil {
 		return listener{},
 			fmt.Errorf("listening for the %s plane: %w (choose another address: %s)",
@@ -99,7 +102,7 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	l = &onceListener{Listener: l, once: sync.OnceValue(l.Close)}
-	return listener{plane: a.plane, Listener: acceptor{l, a.plane, ls.log, ls.proxy.Exhausted}, server: &http.Server{
+	return listener{plane: a.plane, reserved: reserved, Listener: acceptor{l, a.plane, ls.log, ls.proxy.Exhausted}, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           a.handler,
 		BaseContext:       func(net.Listener) context.Context { return base },
@@ -108,6 +111,34 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 		MaxHeaderBytes:    64 << 10,         // keys and trace headers need a fraction of it
 		ErrorLog:          slog.NewLogLogger(ls.log.Handler(), slog.LevelDebug),
 	}}, nil
+}
+
+// listenOrReserve returns the listener of an address. reserved is nil, or the listener that must be opened.
+func (ls *listeners) listenOrReserve(a address) (l net.Listener, reserved *reservedListener, err error) {
+	if !a.later {
+		l, err = ls.listen("tcp", a.listen)
+		return l, nil, err
+	}
+	if reserved, err = reserve(a.listen); err != nil {
+		return nil, nil, err
+	}
+	return reserved, reserved, nil
+}
+
+// hasReserved reports whether an address is reserved for openReserved.
+func (ls *listeners) hasReserved() bool {
+	return slices.ContainsFunc(ls.all, func(l listener) bool { return l.reserved != nil })
+}
+
+// openReserved opens the addresses that are only reserved. If one fails, serve reports it.
+func (ls *listeners) openReserved() error {
+	var errs []error
+	for _, l := range ls.all {
+		if l.reserved != nil {
+			errs = append(errs, l.reserved.open())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // whenOpen calls f once the addresses are open. Only the last f given before that is called.

@@ -47,16 +47,20 @@ func (s *Server) newPlanes(o Options) *planes {
 	return p
 }
 
-// addresses returns the addresses of a configuration, the data plane's first.
+// addresses returns the addresses of a configuration, the data plane's first. Without any key that could
+// be valid, the data plane is opened later: proxies such as nginx send a POST to another gateway if its
+// connection is refused, but not if it is answered with 503. An address that the admin plane shares is
+// opened at once.
 func (p *planes) addresses(f *config.File) []address {
-	all := []address{{"data", f.Listen, f.TLS, p.dataHandler()}}
+	all := []address{{plane: "data", listen: f.Listen, files: f.TLS, handler: p.dataHandler()}}
 	if f.SharedPlanes() {
 		all[0].handler = sharePlanes(all[0].handler, p.adminHandler())
 	} else {
-		all = append(all, address{"admin", f.Admin.Listen, f.Admin.TLS, p.adminHandler()})
+		all[0].later = !p.control.Database.HasCallers()
+		all = append(all, address{plane: "admin", listen: f.Admin.Listen, files: f.Admin.TLS, handler: p.adminHandler()})
 	}
 	if f.Metrics.Listen != "" {
-		all = append(all, address{"metrics", f.Metrics.Listen, config.TLS{}, p.metricsHandler()})
+		all = append(all, address{plane: "metrics", listen: f.Metrics.Listen, handler: p.metricsHandler()})
 	}
 	return all
 }

@@ -208,7 +208,8 @@ func (s *Server) closeFiles() {
 }
 
 // Listen opens the addresses of the configuration. If one cannot be opened, it closes the others and
-// returns an error. Call it once.
+// returns an error. While no key is known, because the database was never read, it only reserves the address
+// of the data plane: connections are refused until Run opens it. Call it once.
 func (s *Server) Listen() error {
 	return s.listeners.open(s.planes.addresses(s.control.Snapshot().File))
 }
@@ -248,6 +249,7 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Go(func() { s.traces.Run(storesCtx) })
 	owned.Go(func() { s.planes.admin.Run(controlCtx) })
 	failed := s.listeners.serve(&owned)
+	owned.Go(func() { s.openDataPlane(controlCtx) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -259,6 +261,34 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Wait()
 	s.close()
 	return err
+}
+
+// callersEvery is the interval at which a reserved data plane looks for keys. The database is read at most
+// once per second, so that it adds little.
+const callersEvery = 100 * time.Millisecond
+
+// openDataPlane opens a reserved data plane when the keys are read, unless ctx ends or a drain begins before.
+func (s *Server) openDataPlane(ctx context.Context) {
+	if !s.listeners.hasReserved() {
+		return
+	}
+	s.log.Warn("the data plane refuses connections until the database is read: no key is known", "address",
+		s.Addr("data"), "way_out", "restore the database, or add auth.keys to the configuration file and reload")
+	tick := time.NewTicker(callersEvery)
+	defer tick.Stop()
+	for !s.control.Database.HasCallers() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	if s.proxy.Draining() {
+		return
+	}
+	if err := s.listeners.openReserved(); err == nil { // Run returns the error
+		s.log.Info("the data plane accepts connections: keys are known", "address", s.Addr("data"))
+	}
 }
 
 // drain stops the server in the steps of Run.

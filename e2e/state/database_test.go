@@ -103,52 +103,6 @@ func TestDatabaseOutageFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestColdStartWithoutTheDatabaseReturns503: while keys cannot be checked, a well-formed key gets 503
-// with Retry-After, and /readyz is 503. The gateway recovers by itself.
-//
-// RS-10.
-func TestColdStartWithoutTheDatabaseReturns503(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, engines.Config{})
-	sql := backends.Postgres(t)
-	key := newKey(t, sql.URL, "fox")
-	sql.Kill()
-	p := r.start(rig.Settings{"store": stores(sql.URL, ""), "auth": "{ keys: [] }"})
-	ask := func(key string) rig.Reply {
-		t.Helper()
-		got, err := r.post(context.Background(), p.BaseURL, chatPath, key, chatBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	if got := ask(key); got.Status != http.StatusServiceUnavailable ||
-		!strings.Contains(got.Body, "auth_backend_unavailable") || got.Header.Get("Retry-After") == "" {
-		t.Errorf("a good key gets %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"), got.Body)
-	}
-	if got := ask(key[:len(key)-1]); got.Status != http.StatusUnauthorized {
-		t.Errorf("a mistyped key gets %d: %s", got.Status, got.Body)
-	}
-	if ready, alive := p.GetStatus("/readyz"), p.GetStatus("/livez"); ready != http.StatusServiceUnavailable ||
-		alive != http.StatusOK {
-		t.Errorf("without any directory /readyz is %d and /livez %d", ready, alive)
-	}
-	sql.Restart()
-	took := rig.Within(t, rig.Patience, func() error {
-		if got := ask(key); got.Status != http.StatusOK {
-			if got.Status == http.StatusUnauthorized {
-				t.Error("a good key got 401")
-			}
-			return errorf("the key gets %d: %s", got.Status, got.Body)
-		}
-		return nil
-	})
-	if status := p.GetStatus("/readyz"); status != http.StatusOK {
-		t.Errorf("with the database /readyz is %d", status)
-	}
-	t.Logf("served %v after the database was up", took)
-}
-
 // TestStartWithoutDatabaseAndRedisServesConfiguredTenants: tenants in the configuration are served,
 // and their usage is in the ledger later.
 //
