@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,4 +129,25 @@ func TestStartWithoutDatabaseAndRedisServesConfiguredTenants(t *testing.T) {
 	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
 	waitForMetric(t, p, "tierway_database_up", 1, rig.Patience)
 	waitForLedgerRows(t, sql.URL, "app", asked)
+}
+
+// TestASecondSignalEndsBesideAHungDatabase: the rows that cannot be written are lost, and the log says so.
+func TestASecondSignalEndsBesideAHungDatabase(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1, engines.Config{})
+	sql := backends.Postgres(t)
+	p := gateway.Start(t, r.Settings(rig.Settings{"store": stores(sql.URL, ""),
+		"drain": `{ accept_grace: 30m, timeout: 30m }`}).String())
+	p.WaitUntilReady()
+	sql.Hang()
+	defer sql.Resume()
+	if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
+		t.Fatalf("the request gets %d: %s", got.Status, got.Body)
+	}
+	p.Signal(syscall.SIGTERM)
+	p.WaitFor("the drain", func() bool { return len(linesWith(p, `"draining"`)) > 0 })
+	p.Signal(syscall.SIGTERM)
+	if status := p.ExitStatus(); status != 130 || len(linesWith(p, "ending before all usage rows")) != 1 {
+		t.Errorf("the status is %d, want 130: %s", status, p.Log())
+	}
 }

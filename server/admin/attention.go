@@ -134,10 +134,12 @@ func storeAttention(redis redisView, sql SQLView) (items []AttentionItem) {
 	if redis.State == "away" {
 		add("redis", "Unavailable: this gateway enforces the limits alone.")
 	}
-	switch sql.State {
-	case control.DatabaseAway.String():
+	switch {
+	case sql.State == control.DatabaseAway.String() && sql.ReadAt == nil:
+		add("database", "Unavailable since the start: its keys, drains and weights are unknown.")
+	case sql.State == control.DatabaseAway.String():
 		add("database", "Unavailable: tenants are served from memory, and usage rows are buffered.")
-	case control.DatabaseReadOnly.String():
+	case sql.State == control.DatabaseReadOnly.String():
 		add("database", "It rejects writes: usage rows are buffered.")
 	}
 	return items
