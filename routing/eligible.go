@@ -152,9 +152,9 @@ func (f *eligibleSet) enterGroup(group int) bool {
 // eligibleLocked returns the workers that can take a request now: of the lowest group with a
 // usable worker, the free ones. If the request can wait and the policy plans, it returns the
 // full ones too. Full and saturated workers keep their group: load does not move to the next
-// group. Late workers are left out while another worker is usable. If metrics alone saturate all workers of the group, the ones without requests in
-// flight are eligible. Of the group, the workers of the nearest region with a free worker are
-// returned.
+// group. Late workers are left out while another worker is usable. If metrics alone saturate all
+// workers of the group, the ones without requests in flight are eligible. Of the group, the
+// workers of the nearest region with a free worker are returned.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	p.markLateLocked(r, tried)
 	f := eligibleSet{views: p.views[:0]}

@@ -9,8 +9,7 @@ import (
 type hangEvidence struct {
 	unanswered bool // see WorkerView.Unanswered
 
-	hung  bool // it was found to hang at found, and neither it nor its engine's counters have moved since
-	found time.Time
+	found time.Time // when it was found to hang; zero once it has sent something, or its engine's counters have moved
 	ended []silence // cut when they were overdue; at most endedKept
 	// answered has the last answers of the worker, as evidence about its peers.
 	answered [hangRequests]answerSeen
@@ -78,7 +77,8 @@ func (h *hangEvidence) addAnswer(s *silence) {
 }
 
 // DetectHangs finds the workers that accept requests and send nothing. WorkerView.HungAt and WorkerView.Unanswered
-// have the result. A worker that may be computing a long prompt does not hang. The owner of the pool calls it once a second.
+// have the result. A worker that may be computing a long prompt does not hang. The owner of the pool calls it once
+// a second.
 func (p *Pool) DetectHangs(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

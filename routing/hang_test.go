@@ -24,7 +24,8 @@ func at(s float64) time.Time { return start.Add(time.Duration(s * float64(time.S
 
 // timed returns a request that counts when its worker is silent.
 func timed(tenant string, prompt uint64, began float64) Request {
-	return Request{Now: at(began), Tenant: HashText(tenant), Blocks: []Block{{Hash: prompt, End: 1}}, Stream: true, Timed: true}
+	return Request{Now: at(began), Tenant: HashText(tenant), Blocks: []Block{{Hash: prompt, End: 1}}, Stream: true,
+		Timed: true}
 }
 
 // book books a request on a worker.

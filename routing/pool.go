@@ -308,7 +308,7 @@ type WorkerView struct {
 	Backoff           time.Duration // rest of its backoff; 0 without one
 	Open              time.Duration // rest of its open state or of the unreachable server's pause; 0 without one
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
-	Late              bool          // a request is overdue and it sends nothing: it gets requests only if its peers are late too
+	Late              bool          // it sends nothing and a request is overdue: others get the requests if they can
 	HungAt            time.Time     // when DetectHangs found that it hangs; zero if it does not
 	Unanswered        bool          // by DetectHangs: a request is overdue for long, and may move to a peer
 	HeardAt           time.Time     // when it last sent a part of an answer; zero if it never did

@@ -182,7 +182,8 @@ func TestExplanationNamesALateWorker(t *testing.T) {
 	r.send("t", 0, 1)
 	q := timed("t", 2, 4)
 	o, err := r.pool.Preview(&q, nil)
-	if err != nil || o.Worker != "b" || len(o.Excluded) != 1 || o.Excluded[0] != (Excluded{Worker: "a", Why: ExcludedLate}) {
+	late := Excluded{Worker: "a", Why: ExcludedLate}
+	if err != nil || o.Worker != "b" || len(o.Excluded) != 1 || o.Excluded[0] != late {
 		t.Errorf("the preview is %+v, %v", o, err)
 	}
 	if v := r.pool.Snapshot(at(4)); !v[0].Late || v[1].Late {

@@ -102,7 +102,8 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	l = &onceListener{Listener: l, once: sync.OnceValue(l.Close)}
-	return listener{plane: a.plane, reserved: reserved, Listener: acceptor{l, a.plane, ls.log, ls.proxy.Exhausted}, server: &http.Server{
+	accept := acceptor{l, a.plane, ls.log, ls.proxy.Exhausted}
+	return listener{plane: a.plane, reserved: reserved, Listener: accept, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           a.handler,
 		BaseContext:       func(net.Listener) context.Context { return base },

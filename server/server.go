@@ -56,8 +56,7 @@ type Server struct {
 	name      string // name of this process among the gateways
 	planes    *planes
 	listeners *listeners
-	cut       context.Context // ended by Cut
-	endDrain  context.CancelFunc
+	cut       chan struct{} // closed by Cut
 	cutOnce   sync.Once
 
 	decisions    *decisions.Log
@@ -74,12 +73,11 @@ func New(o Options) (*Server, error) {
 	}
 	name := intake.GatewayName + id
 	s := &Server{name: name, log: o.Log, metrics: o.Metrics, recover: control.NewRecoverer(o.Log, o.Metrics),
-		decisions: decisions.NewLog(o.Config.Decisions.Keep)}
+		decisions: decisions.NewLog(o.Config.Decisions.Keep), cut: make(chan struct{})}
 	s.listeners = &listeners{log: o.Log, recover: s.recover, listen: o.Listen}
 	if o.Listen == nil {
 		s.listeners.listen = net.Listen
 	}
-	s.cut, s.endDrain = context.WithCancel(context.Background())
 	if err := s.openFiles(o); err != nil {
 		return nil, err
 	}
@@ -303,10 +301,21 @@ func (s *Server) drain() {
 	// accept_grace gives balancers time to see /readyz and to send new requests elsewhere.
 	select {
 	case <-time.After(d.AcceptGrace):
-	case <-s.cut.Done():
+	case <-s.cut:
 	}
 	defer time.AfterFunc(d.Timeout, func() { s.Cut("drain.timeout has passed") }).Stop()
-	s.listeners.shut(s.cut, d.AcceptGrace)
+	ctx, end := context.WithCancel(context.Background())
+	var owned sync.WaitGroup
+	owned.Go(func() {
+		defer end()
+		select {
+		case <-s.cut:
+		case <-ctx.Done():
+		}
+	})
+	defer owned.Wait()
+	defer end()
+	s.listeners.shut(ctx, d.AcceptGrace)
 	s.log.Info("drained", "inflight", s.proxy.Inflight())
 }
 
@@ -319,6 +328,6 @@ func (s *Server) Cut(cause string) {
 			queued += p.WaitQueue.Waiting()
 		}
 		s.log.Warn("cutting the requests in flight", "cause", cause, "inflight", s.proxy.Inflight(), "queued", queued)
-		s.endDrain()
+		close(s.cut)
 	})
 }

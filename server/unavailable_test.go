@@ -98,7 +98,8 @@ func (r *steppedRig) setUp(tier, worker string, up bool) {
 // drain drains a worker as the admin API does.
 func (r *steppedRig) drain(worker string) {
 	r.t.Helper()
-	if err := r.override(context.Background(), store.Actor{Name: "ops"}, store.Override{Worker: worker, Drain: true}); err != nil {
+	drain := store.Override{Worker: worker, Drain: true}
+	if err := r.override(context.Background(), store.Actor{Name: "ops"}, drain); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -109,8 +110,8 @@ func (r *steppedRig) eject() {
 	p.Routing.Eject("s0", p.Members["s0"], routing.Ejection{At: now, Until: now.Add(time.Hour), Unreachable: true})
 }
 
-// TestWaitingRequestsMoveWhenTheLastWorkerDrains, goes down, is ejected, or is removed by a reload: they get the tier of a
-// request that arrives now. One that names the engine's own model stays.
+// TestWaitingRequestsMoveWhenTheLastWorkerDrains, goes down, is ejected, or is removed by a reload: they get
+// the tier of a request that arrives now. One that names the engine's own model stays.
 func TestWaitingRequestsMoveWhenTheLastWorkerDrains(t *testing.T) {
 	spare := startServer(t, fakeEngine())
 	for name, lose := range map[string]func(r *steppedRig){

@@ -177,7 +177,7 @@ func (l *load) send(c *cluster, body, tenant string) (s served) {
 	case resp.Status != http.StatusOK:
 		s.err = fmt.Errorf("%w %d: %.200s", errStatus, resp.Status, answer)
 	case !bytes.Contains(answer, []byte(`"stop"`)):
-		s.err = fmt.Errorf("the answer ends without a finish_reason: %.200s", answer)
+		s.err = fmt.Errorf("the answer ends without a finish_reason: %s", answer[max(0, len(answer)-300):])
 	}
 	return s
 }

@@ -73,7 +73,8 @@ func TestColdStartWithoutTheDatabaseRefusesConnections(t *testing.T) {
 	if status, why := adminStatus(p, "/readyz"); status != http.StatusOK {
 		t.Errorf("with the database /readyz is %d: %s", status, why)
 	}
-	for _, line := range []string{"refuses connections until the database is read", "accepts connections: keys are known"} {
+	for _, line := range []string{"refuses connections until the database is read",
+		"accepts connections: keys are known"} {
 		if lines := linesWith(p, line); len(lines) != 1 {
 			t.Errorf("the log has %d lines with %q", len(lines), line)
 		}
@@ -201,7 +202,8 @@ func TestColdStartReportsATakenAddress(t *testing.T) {
 	}
 	defer taken.Close()
 	file := r.Settings(withoutKeys(sql.URL)).Write(t)
-	p := gateway.StartCommand(t, nil, "serve", "-c", file, "--listen", taken.Addr().String(), "--admin-listen", "127.0.0.1:0")
+	p := gateway.StartCommand(t, nil, "serve", "-c", file, "--listen", taken.Addr().String(), "--admin-listen",
+		"127.0.0.1:0")
 	if status := p.ExitStatus(); status == 0 || !strings.Contains(p.Log(), "address already in use") {
 		t.Errorf("status %d: %s", status, p.Log())
 	}

@@ -41,7 +41,7 @@ var stops = []stop{
 	{name: "core stopped while busy", begin: (*engine).freezeCore, end: (*engine).thawCore},
 	{name: "core stopped while idle", idle: true, begin: (*engine).freezeCore, end: (*engine).thawCore},
 	{name: "paused", begin: func(e *engine) { e.command("/pause") }, end: func(e *engine) { e.command("/resume") }},
-	{name: "terminated", begin: func(e *engine) { e.signal(e.process.Process.Pid, syscall.SIGTERM) }, end: func(e *engine) {
+	{name: "terminated", begin: (*engine).terminate, end: func(e *engine) {
 		e.kill()
 		e.start()
 		e.waitUntilReady()
@@ -77,10 +77,11 @@ func TestEngineThatStopsFailsFewRequests(t *testing.T) {
 				t.Errorf("%d requests failed, at most %d may: %s", failed, mostFailures, l.firstError())
 			}
 			rig.Within(t, 2*time.Minute, func() error {
-				if m, err := f.Metrics(); err != nil || m.Sum("tierway_worker_up") != 2 {
-					return fmt.Errorf("%v workers are up, %v", m.Sum("tierway_worker_up"), err)
+				m, err := f.Metrics()
+				if up := m.Sum("tierway_worker_up"); err == nil && up != 2 {
+					err = fmt.Errorf("%v workers are up", up)
 				}
-				return nil
+				return err
 			})
 		})
 	}
@@ -193,6 +194,7 @@ func (e *engine) core() int {
 	return 0
 }
 
+func (e *engine) terminate()  { e.signal(e.process.Process.Pid, syscall.SIGTERM) }
 func (e *engine) freezeCore() { e.signal(e.core(), syscall.SIGSTOP) }
 func (e *engine) thawCore()   { e.signal(e.core(), syscall.SIGCONT) }
 

@@ -62,7 +62,7 @@ const unbounded = time.Duration(math.MaxInt64)
 
 // firstByteWithin returns the time limit for the first event of a stream. A whole answer arrives only
 // after its last token, so only the total time bounds it. A probe of a half-open worker has the time
-// limit of its breaker; for a whole answer that applies only if another worker can answer.
+// limit of its breaker if another worker can answer.
 func (a *attempt) firstByteWithin() time.Duration {
 	within := unbounded
 	if a.x.parsed.Req.Stream {
@@ -72,7 +72,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 		return within
 	}
 	patience, probing := a.m.Gate.Probing(a.lease.Ticket(), a.lease.Expected())
-	if a.probing = probing; probing && (a.x.parsed.Req.Stream || a.mayMove()) {
+	if a.probing = probing; probing && a.mayMove() {
 		within = min(within, patience)
 	}
 	return within
@@ -102,11 +102,11 @@ func firstByteLimit(configured, expected time.Duration) time.Duration {
 func (a *attempt) firstByteEnd(now time.Time) time.Time {
 	ceiling := a.started.Add(firstByteMax)
 	switch heard := a.lease.Heard(); {
-	case a.probing || a.x.in.Snap.File.Timeouts.FirstByte > 0:
+	case a.x.in.Snap.File.Timeouts.FirstByte > 0:
 		return now
-	case heard.IsZero() || !a.mayMove():
+	case heard.IsZero() && !a.probing || !a.mayMove():
 		return ceiling
-	case now.Sub(heard) < firstByteMin && heard.After(a.started):
+	case !a.probing && now.Sub(heard) < firstByteMin && heard.After(a.started):
 		return earlier(heard.Add(firstByteMin), ceiling)
 	}
 	return now

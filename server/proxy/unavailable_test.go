@@ -26,7 +26,8 @@ tiers:
 // worker.
 func TestRequestMovesIfItsTierIsLostBeforeTheQueue(t *testing.T) {
 	for _, wait := range []string{"0s", "60s"} {
-		r := newProxyRig(t, strings.Replace(twoTiers, "WAIT", wait, 1), engines.New(engines.Config{Name: "fake", AnyModel: true}))
+		engine := engines.New(engines.Config{Name: "fake", AnyModel: true})
+		r := newProxyRig(t, strings.Replace(twoTiers, "WAIT", wait, 1), engine)
 		e := newEngine()
 		e.POST("/v1/chat/completions", func(c *gin.Context) {
 			in, _ := intake.FindRoute(c.Request)

@@ -84,7 +84,10 @@ func TestWatchdogMeasuresTheWorkersSilenceOnly(t *testing.T) {
 // TestLimitBeforeTheFirstByteIsExtended while its owner has a reason, but not beyond the total time.
 func TestLimitBeforeTheFirstByteIsExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for total, want := range map[time.Duration]time.Duration{time.Hour: 25 * time.Second, 20 * time.Second: 20 * time.Second} {
+		for total, want := range map[time.Duration]time.Duration{
+			time.Hour:        25 * time.Second,
+			20 * time.Second: 20 * time.Second,
+		} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			began := time.Now()
 			w := watchdog{extend: func(now time.Time) time.Time {
