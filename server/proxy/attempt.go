@@ -43,7 +43,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
 	a.movable = movable(x)
 	a.firstByte = a.firstByteWithin()
-	a.watch.extend = a.firstByteEnd
+	a.watch.first = a
 	a.watch.start(cancel, a.firstByte, x.patience)
 	defer cancel(nil)
 	defer a.watch.stop()
@@ -97,8 +97,8 @@ func firstByteLimit(configured, expected time.Duration) time.Duration {
 	return min(firstByteMax, max(firstByteMin, firstByteFactor*expected))
 }
 
-// firstByteEnd returns the end of a time limit that is reached at now and that the gateway has set itself. It
-// applies only if the worker has answered before but now sends nothing, and another worker can take the request.
+// firstByteEnd implements firstByteLimiter. A limit that the gateway has set itself applies only if the worker has
+// answered before but now sends nothing, and another worker can take the request.
 func (a *attempt) firstByteEnd(now time.Time) time.Time {
 	ceiling := a.started.Add(firstByteMax)
 	switch heard := a.lease.Heard(); {

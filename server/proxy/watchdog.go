@@ -22,9 +22,13 @@ type watchdog struct {
 	cause error     // cause of the cancellation at due
 	ended bool      // stop was called
 
-	// extend returns the end of a silence before the first byte that reaches its limit at now: a later time, or
-	// one that has passed. nil extends none. It is set before start.
-	extend func(now time.Time) time.Time
+	first firstByteLimiter // nil: the limit before the first byte is final. Set before start
+}
+
+// firstByteLimiter decides whether the limit before the first byte applies when it is reached.
+type firstByteLimiter interface {
+	// firstByteEnd returns the end of the silence: now, or a later time.
+	firstByteEnd(now time.Time) time.Time
 }
 
 // start measures silence until the first byte, with the limit firstByte. total is the deadline of the
@@ -59,9 +63,9 @@ func (w *watchdog) onTimer() {
 func (w *watchdog) overdue(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Before(w.total) && !w.due.IsZero() && !now.Before(w.due) && w.extend != nil &&
+	if now.Before(w.total) && !w.due.IsZero() && !now.Before(w.due) && w.first != nil &&
 		errors.Is(w.cause, errFirstByteTimeout) {
-		w.due = earlier(w.extend(now), w.total)
+		w.due = earlier(w.first.firstByteEnd(now), w.total)
 	}
 	switch {
 	case !now.Before(w.total):

@@ -90,12 +90,7 @@ func TestLimitBeforeTheFirstByteIsExtended(t *testing.T) {
 		} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			began := time.Now()
-			w := watchdog{extend: func(now time.Time) time.Time {
-				if now.Sub(began) < 25*time.Second {
-					return now.Add(10 * time.Second)
-				}
-				return now
-			}}
+			w := watchdog{first: limitFrom(began.Add(25 * time.Second))}
 			w.start(cancel, 5*time.Second, began.Add(total))
 			<-ctx.Done()
 			if at := time.Since(began); at != want {
@@ -104,6 +99,16 @@ func TestLimitBeforeTheFirstByteIsExtended(t *testing.T) {
 			w.stop()
 		}
 	})
+}
+
+// limitFrom is a time from which the limit before the first byte applies.
+type limitFrom time.Time
+
+func (l limitFrom) firstByteEnd(now time.Time) time.Time {
+	if now.Before(time.Time(l)) {
+		return now.Add(10 * time.Second)
+	}
+	return now
 }
 
 // TestStoppedWatchdogIsNotArmedAgain by the calls of others that come too late.
