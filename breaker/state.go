@@ -89,6 +89,8 @@ type View struct {
 	Cause string    // of the last transition; "" before the first
 	Found time.Time // last opening because this gateway's own requests failed or hung; zero: none
 
+	Hung bool // opened for a hang, and not closed since
+
 	Failures, Requests  int // outcomes within the window; 0 unless closed
 	ConsecutiveFailures int // since the last success
 	Probes              int // in progress; 0 unless half-open
@@ -99,7 +101,7 @@ type View struct {
 func (b *Breaker) View() View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause, Found: b.found,
+	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause, Found: b.found, Hung: b.hung,
 		ConsecutiveFailures: b.consecutiveFailures, Probes: len(b.probes)}
 	if b.state == Closed {
 		b.circuit.State() // advances the window

@@ -57,7 +57,7 @@ func fullDecision() *Decision {
 					CachedBlocks: 9, Success: 0.5, Latency: routing.LatencyFacts{Mean: 0.25, Samples: 12, Idle: 3},
 					Cost: routing.CostFacts{Backlog: 1, Overhead: 2, Behind: 2.5, PerToken: 3, Slowdown: 4, Step: 5, StepEach: 6,
 						Stall:      7,
-						WorkingSet: 8, Load: 9, Recent: 11, SlotWait: 10},
+						WorkingSet: 8, Load: 9, Recent: 11, SlotWait: 10, Late: 12},
 					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
 		QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
@@ -69,7 +69,7 @@ func fullDecision() *Decision {
 // choiceJSON is the form of a pick in it.
 const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rule":2,"pinned":"w1","rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"stream":true,"worker_full":true,` +
 	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"effective_weight":0.5,"inflight":3,"other_gateways_inflight":1,"max_inflight":4,"full":true,` +
-	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10},"terms":{"load":1.25,"ring":-2}}]}`
+	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10,"late_s":12},"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold
 // it: a renamed or removed field needs another SchemaVersion.

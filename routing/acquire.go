@@ -86,7 +86,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 		p.round.addBacklogLocked(r, w, &ws[i])
 		return waitError(ws)
 	}
-	l.pool, l.worker, l.gate, l.reason = p, w, w.gate, reason
+	l.pool, l.worker, l.gate, l.reason, l.model, l.only = p, w, w.gate, reason, r.Model, r.Only
 	l.stream, l.bookedAt, l.prompt = r.Stream, r.Now, booked(r.PromptTokens)
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted

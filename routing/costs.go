@@ -19,7 +19,7 @@ type CostFacts struct {
 	Load       float64 `json:"load_s,omitempty"`     // seconds to load the cached tokens from slower media
 	Recent     float64 `json:"recent_tokens"`        // tokens sent to it, with a memory of half an hour
 	SlotWait   float64 `json:"slot_wait_s,omitzero"` // seconds until it has room; 0 unless it is full
-	Late       float64 `json:"late_s,omitzero"`      // seconds for which its present requests are overdue
+	Late       float64 `json:"late_s,omitzero"`      // seconds since the predicted time of its request that is due first; at least 1 s of silence
 }
 
 // Traffic is the measured traffic of a pool for kv_aware's cost, at one pick.

@@ -44,7 +44,7 @@ func (r *DispatchRound) Open() bool {
 func (r *DispatchRound) openLocked() bool {
 	var f eligibleSet
 	request := Request{Now: r.now}
-	r.pool.markLateLocked(&request, nil)
+	r.pool.markOverdueLocked(&request, nil)
 	for _, w := range r.pool.workers {
 		if !r.pool.usableLocked(w, &request, nil) {
 			continue
@@ -90,7 +90,7 @@ func (r *DispatchRound) Offer(q *Request, tried []*Worker) (l Lease, err error) 
 func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
-	r.pool.markLateLocked(q, tried)
+	r.pool.markOverdueLocked(q, tried)
 	group, _ := r.pool.groupLocked(q, tried)
 	var least *Worker
 	for _, w := range r.pool.workers {

@@ -116,7 +116,7 @@ func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 // usableLocked reports whether the worker can take the request now or after a release.
 func (p *Pool) usableLocked(w *Worker, r *Request, tried []*Worker) bool {
 	return w.exclusionLocked(r, tried) == "" && !(r.Now.Before(p.pausedUntil) && w.pausedLocked(r.Now)) &&
-		!(p.hideLate && w.late)
+		!w.hidden
 }
 
 // groupLocked returns the lowest group with a usable worker; any is false if there is none.
@@ -152,16 +152,16 @@ func (f *eligibleSet) enterGroup(group int) bool {
 // eligibleLocked returns the workers that can take a request now: of the lowest group with a
 // usable worker, the free ones. If the request can wait and the policy plans, it returns the
 // full ones too. Full and saturated workers keep their group: load does not move to the next
-// group. Late workers are left out while another worker is usable. If metrics alone saturate all
+// group. Overdue workers are left out while another worker is usable. If metrics alone saturate all
 // workers of the group, the ones without requests in flight are eligible. Of the group, the
 // workers of the nearest region with a free worker are returned.
 func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
-	p.markLateLocked(r, tried)
+	p.markOverdueLocked(r, tried)
 	f := eligibleSet{views: p.views[:0]}
 	plan, tokens := r.Wait && plans(p.policy, r), booked(r.PromptTokens)+booked(r.OutputTokens)
 	anyPaused := r.Now.Before(p.pausedUntil) // usually no worker is paused
 	for _, w := range p.workers {
-		if w.exclusionLocked(r, tried) != "" || anyPaused && w.pausedLocked(r.Now) || p.hideLate && w.late ||
+		if w.exclusionLocked(r, tried) != "" || anyPaused && w.pausedLocked(r.Now) || w.hidden ||
 			!f.enterGroup(w.group) {
 			continue
 		}

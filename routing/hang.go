@@ -32,9 +32,9 @@ const (
 	// hangWindow is the greatest age of a request that counts. It suffices for a worker that receives one in
 	// 100 s.
 	hangWindow = 5 * time.Minute
-	// hangLater is how much later a request of a peer must have begun. The requests of one burst wait for the
+	// peerBeganLater is how much later a request of a peer must have begun. The requests of one burst wait for the
 	// same prefills, so that those of one worker may be answered just before those of another.
-	hangLater = time.Second
+	peerBeganLater = time.Second
 	// hangOneTenant is the time after which the silent requests of a single tenant count although the
 	// peers answer only other tenants. Until then the tenant's prompts may be slow on a healthy worker.
 	// Later, the tenant may be the only one that uses a worker that hangs.
@@ -42,21 +42,24 @@ const (
 	// unansweredAfter is the silence after which an overdue request may move to a peer although too few requests
 	// prove a hang. It leaves a client with a time limit of 12 s some time for the peer's answer.
 	unansweredAfter = 8 * time.Second
-	// hangAlone is the further time after which overdue requests count without an answer of a peer: ten times the
-	// shortest patience.
-	hangAlone = 30 * time.Second
+	// detectGap is the longest time between two calls of DetectHangs after which silence counts. After a longer one,
+	// this process was stopped or lacked processor time.
+	detectGap = 3 * time.Second
+	// hangWithoutPeersAfter is the further silence after which overdue requests count without an answer of a peer:
+	// ten times overdueFloor.
+	hangWithoutPeersAfter = 30 * time.Second
 	// endedKept is the largest number of cut requests that are kept for a worker: the first and the
 	// newest. It leaves room for a second tenant beside one that sends most requests.
 	endedKept = 32
 	// stalledAfter is the time for which an engine's step counters may stand still while requests
 	// run. One step takes up to a few seconds on the largest models.
 	stalledAfter = 10 * time.Second
-	// heardGrace is the time for which bytes may arrive after the engine's counters have stopped: the
+	// lastByteGrace is the time for which bytes may arrive after the engine's counters have stopped: the
 	// last bytes were already on their way.
-	heardGrace = time.Second
+	lastByteGrace = time.Second
 )
 
-// addEnded keeps a request that was cut at now although it was overdue.
+// addEnded keeps a request that was overdue when it was cut at now.
 func (h *hangEvidence) addEnded(s silence, now time.Time) {
 	h.ended = slices.DeleteFunc(h.ended, func(s silence) bool { return now.Sub(s.began) >= hangWindow })
 	if len(h.ended) == endedKept {
@@ -77,12 +80,17 @@ func (h *hangEvidence) addAnswer(s *silence) {
 }
 
 // DetectHangs finds the workers that accept requests and send nothing. WorkerView.HungAt and WorkerView.Unanswered
-// have the result. A worker that may be computing a long prompt does not hang. The owner of the pool calls it once
-// a second.
+// have the result. The owner of the pool calls it once a second. After more than detectGap it restarts the silence of
+// all workers, because this process has read nothing meanwhile.
 func (p *Pool) DetectHangs(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	paused := !p.detectedAt.IsZero() && now.Sub(p.detectedAt) > detectGap
+	p.detectedAt = now
 	for _, w := range p.workers {
+		if paused && w.silences.hang.found.IsZero() {
+			w.silences.restartLocked(now)
+		}
 		h := &w.silences.hang
 		from := w.silences.fromLocked()
 		if from.After(h.found) || w.status.SteppedAt.After(h.found) {
@@ -90,41 +98,51 @@ func (p *Pool) DetectHangs(now time.Time) {
 		}
 		var silent bool
 		silent, h.unanswered = p.silentBesidePeersLocked(w, now, from)
-		if h.found.IsZero() && (silent || w.stalledLocked(now, from)) && !w.computesLongPromptLocked(now, from) {
+		silent = silent && !w.stepsLocked(now)
+		if h.found.IsZero() && (silent || w.stalledLocked(now, from)) && !w.excusedLocked(now, from) {
 			h.found = now
 		}
 	}
 }
 
-// stalledLocked reports whether the engine's step counters stand still although requests run, by the engine's
-// own report or by the age of the gateway's requests: vLLM publishes its reports after a step only. If the
-// engine has sent a part of an answer meanwhile, the counters are stale and prove nothing. They prove nothing
-// about a worker that is probed either, because they may be older than its probes.
+// stalledLocked reports whether the engine's step counters stand still although requests run. Requests run if the
+// engine reports it, or if the gateway has two requests with different prompts that are older than the last step: vLLM
+// publishes only after steps, and one request may wait for something else, such as an image. Counters prove nothing after a later byte, or while the worker is half-open.
 func (w *Worker) stalledLocked(now, from time.Time) bool {
 	st, since := &w.status, w.status.StalledSince
 	if st.SteppedAt.IsZero() && since.IsZero() || w.ejected && w.ejection.Until.IsZero() {
 		return false
 	}
 	if since.IsZero() {
-		oldest := w.oldestSilentLocked()
-		if oldest == nil {
+		if since = w.secondSilentLocked(from); since.IsZero() {
 			return false
 		}
-		if since = oldest.silentFrom(from); st.SteppedAt.After(since) {
+		if st.SteppedAt.After(since) {
 			since = st.SteppedAt
 		}
 	}
-	return st.LoadAt.Sub(since) >= stalledAfter && !from.After(since.Add(heardGrace))
+	return st.LoadAt.Sub(since) >= stalledAfter && !from.After(since.Add(lastByteGrace))
 }
 
-// oldestSilentLocked returns the silent request that was booked first, or nil.
-func (w *Worker) oldestSilentLocked() (oldest *silence) {
+// secondSilentLocked returns since when two requests with different prompts have no byte, or the zero time.
+func (w *Worker) secondSilentLocked(from time.Time) time.Time {
+	var first, second *silence
 	for _, b := range w.silences.waiting {
-		if oldest == nil || b.silence.began.Before(oldest.began) {
-			oldest = &b.silence
+		s := &b.silence
+		switch {
+		case first == nil || s.began.Before(first.began):
+			if first != nil && first.prompt != s.prompt {
+				second = first
+			}
+			first = s
+		case s.prompt != first.prompt && (second == nil || s.began.Before(second.began)):
+			second = s
 		}
 	}
-	return oldest
+	if second == nil {
+		return time.Time{}
+	}
+	return second.silentFrom(from)
 }
 
 // overdueRequestsLocked returns the overdue requests of a worker that has been silent since from, the newest
@@ -135,7 +153,7 @@ func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) 
 		overdue = append(overdue, s)
 	}
 	for _, b := range w.silences.waiting {
-		if w.overdueLocked(&b.silence, now, from) && now.Sub(b.silence.began) < hangWindow {
+		if w.requestOverdueLocked(&b.silence, now, from) && now.Sub(b.silence.began) < hangWindow {
 			add(b.silence)
 		}
 	}
@@ -151,11 +169,11 @@ func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) 
 // silentBesidePeersLocked reports whether several of the worker's requests are overdue while its peers have
 // answered as many requests that began later. If the peers answer other tenants, the overdue requests must
 // belong to two tenants, or be older than hangOneTenant. If the peers have answered nothing since, requests
-// with different prompts count after hangAlone.
+// with different prompts count after hangWithoutPeersAfter.
 //
-// unanswered reports whether a request is overdue for unansweredAfter. The peers must have answered such later
-// requests; or the worker answered others shortly before, and neither a long prompt nor a step of its engine
-// explains the silence. An engine that has been idle may be loading its model.
+// unanswered reports whether a request may go to another worker after unansweredAfter without a proven hang. Either
+// the peers have answered hangRequests later requests; or the worker sent something within hangWindow before, and no
+// step and no other request explains the silence. An engine that was idle for longer may be loading its model.
 func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, unanswered bool) {
 	if now.Sub(from) < overdueFloor || len(w.silences.waiting) == 0 && len(w.silences.hang.ended) < hangRequests {
 		return false, false
@@ -171,24 +189,34 @@ func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, un
 			answered, tenants = append(answered, h.answered[:]...), append(tenants, h.tenants[:]...)
 		}
 	}
-	hung, unanswered = provesHang(overdue, answered, tenants, now)
+	steps := !w.status.SteppedAt.IsZero()
+	hung, unanswered = provesHang(overdue, answered, tenants, steps, now)
 	if oldest := overdue[len(overdue)-1].began; !unanswered && now.Sub(oldest) >= unansweredAfter {
-		heard := w.silences.heardAt()
-		unanswered = !heard.IsZero() && oldest.Sub(heard) < hangWindow && !w.stepsLocked(now) &&
-			!w.computesLongPromptLocked(now, from)
+		last := w.silences.lastByteAt()
+		unanswered = overdue[len(overdue)-1].mayGoElsewhere(steps, now) && !last.IsZero() && oldest.Sub(last) < hangWindow && !w.stepsLocked(now) &&
+			!w.excusedLocked(now, from)
 	}
 	return hung, unanswered
 }
 
+// mayGoElsewhere reports whether an overdue request has been silent for long enough to go to another worker without a
+// proven hang. Without step counters, a whole answer may only be longer than all recent ones.
+func (s *silence) mayGoElsewhere(steps bool, now time.Time) bool {
+	if !s.stream && !steps {
+		return now.Sub(s.began) >= s.overdueAfter+hangWithoutPeersAfter
+	}
+	return now.Sub(s.began) >= unansweredAfter
+}
+
 // provesHang compares overdue requests, newest first, with the last answers of the peers: all, and of each
 // tenant. See silentBesidePeersLocked for its results.
-func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time) (hung, unanswered bool) {
+func provesHang(overdue []silence, answered, tenants []answerSeen, steps bool, now time.Time) (hung, unanswered bool) {
 	var prompts []uint64 // that count
 	severalTenants, alone := false, 0
 	for i := range overdue {
 		s := &overdue[i]
 		severalTenants = severalTenants || s.tenant != overdue[0].tenant
-		later := func(a answerSeen) bool { return !a.began.Before(s.began.Add(hangLater)) }
+		later := func(a answerSeen) bool { return !a.began.Before(s.began.Add(peerBeganLater)) }
 		same := func(a answerSeen) bool { return a.prompt == s.prompt && later(a) }
 		// A repeated prompt counts once, because the prompt itself may be slow. It counts each time
 		// if a peer has answered it.
@@ -202,8 +230,8 @@ func provesHang(overdue []silence, answered, tenants []answerSeen, now time.Time
 				n++
 			}
 		}
-		unanswered = unanswered || n >= hangRequests && now.Sub(s.began) >= unansweredAfter
-		if n == 0 && first && now.Sub(s.began) >= s.patience+hangAlone {
+		unanswered = unanswered || n >= hangRequests && s.mayGoElsewhere(steps, now)
+		if n == 0 && first && now.Sub(s.began) >= s.overdueAfter+hangWithoutPeersAfter {
 			alone++
 		}
 		others := func(a answerSeen) bool { return a.tenant != s.tenant && later(a) }

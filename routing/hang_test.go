@@ -73,6 +73,14 @@ func (r *silentRig) answer(tenant string, prompt uint64, began ...float64) {
 	}
 }
 
+// sendWhole books a request for an answer that is not a stream, of at most that many tokens, on a.
+func (r *silentRig) sendWhole(began float64, prompt uint64, most int64) {
+	r.t.Helper()
+	q := timed("t", prompt, began)
+	q.Stream, q.MaxTokens = false, most
+	r.leases = append(r.leases, r.book("a", q))
+}
+
 // hung returns whether the workers count as hung.
 func (r *silentRig) hung(s float64) (a, b bool) {
 	r.pool.DetectHangs(at(s))
@@ -87,12 +95,30 @@ func TestSilentWorkerIsHungIfPeersAnswerLaterRequests(t *testing.T) {
 		at   float64
 		hung bool
 	}{
-		"overdue, and a peer answers":         {func(r *silentRig) { r.send("t", 0, 1, 2, 3); r.answer("t", 9, 1, 2, 3) }, 3.1, true},
-		"not overdue yet":                     {func(r *silentRig) { r.send("t", 0, 1, 2, 3); r.answer("t", 9, 1, 2, 3) }, 2.9, false},
-		"the peers answered requests of then": {func(r *silentRig) { r.send("t", 0, 1, 2, 3); r.answer("t", 9, .1, .2, .3) }, 30, false},
-		"too few of the peers' answers":       {func(r *silentRig) { r.send("t", 0, 1, 2, 3); r.answer("t", 9, 1, 2) }, 60, false},
-		"one slow stream":                     {func(r *silentRig) { r.send("t", 0, 1); r.answer("t", 9, 1, 2, 3) }, 60, false},
-		"older than the window":               {func(r *silentRig) { r.send("t", 0, 1, 2, 3); r.answer("t", 9, 1, 2, 3) }, 301, false},
+		"overdue, and a peer answers": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
+		}, 3.1, true},
+		"not overdue yet": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
+		}, 2.9, false},
+		"the peers answered requests of then": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			r.answer("t", 9, .1, .2, .3)
+		}, 30, false},
+		"too few of the peers' answers": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			r.answer("t", 9, 1, 2)
+		}, 60, false},
+		"one slow stream": {func(r *silentRig) {
+			r.send("t", 0, 1)
+			r.answer("t", 9, 1, 2, 3)
+		}, 60, false},
+		"older than the window": {func(r *silentRig) {
+			r.send("t", 0, 1, 2, 3)
+			r.answer("t", 9, 1, 2, 3)
+		}, 301, false},
 
 		"the peers are silent too":            {func(r *silentRig) { r.send("t", 0, 1, 2, 3) }, 32, false},
 		"the peers are silent too, for long":  {func(r *silentRig) { r.send("t", 0, 1, 2, 3) }, 34, true},
@@ -188,6 +214,22 @@ func TestSilentWorkerIsHungIfPeersAnswerLaterRequests(t *testing.T) {
 			r.book("a", q)
 			r.answer("t", 9, 1, 2, 3)
 		}, 122, true},
+		"a whole answer on an engine without counters": {func(r *silentRig) {
+			r.sendWhole(0, 1, 100) // overdue after 8 s
+			r.send("t", 1, 2, 3, 4)
+			r.answer("t", 9, 2, 3, 4)
+		}, 7.9, false},
+		"a whole answer that is overdue too": {func(r *silentRig) {
+			r.sendWhole(0, 1, 100)
+			r.send("t", 1, 2, 3, 4)
+			r.answer("t", 9, 2, 3, 4)
+		}, 8.1, true},
+		"a whole answer on an engine whose counters stand still": {func(r *silentRig) {
+			r.pool.Observe("a", "a", Status{Up: true, SteppedAt: at(-60), LoadAt: at(0)})
+			r.sendWhole(0, 1, 100)
+			r.send("t", 1, 2, 3, 4)
+			r.answer("t", 9, 2, 3, 4)
+		}, 4.1, true},
 		"requests whose time cannot be predicted": {func(r *silentRig) {
 			for i := range 3 {
 				q := timed("t", uint64(i), 0)
@@ -224,16 +266,16 @@ func TestPredictionExtendsPatience(t *testing.T) {
 		"an unknown length": {func(_ *silentRig, q *Request) { q.Stream = false }, 3 + 2*4096*.025},
 		"a bounded length":  {func(_ *silentRig, q *Request) { q.Stream, q.MaxTokens = false, 40 }, 3 + 2*40*.025},
 		"a length that is known from streams": {func(r *silentRig, q *Request) {
-			r.whole(0, 0, true, 80)
+			r.answerWhole(0, 0, true, 80)
 			q.Stream = false
 		}, 3 + 2*80*.025},
 		"a time that is known from whole answers": {func(r *silentRig, q *Request) {
-			r.whole(0, 5, false, 80)
+			r.answerWhole(0, 5, false, 80)
 			q.Stream = false
 		}, 3 + 2*5},
 		"a time that grows slowly": {func(r *silentRig, q *Request) {
-			r.whole(0, 1, false, 80)
-			r.whole(0, 500, false, 80)
+			r.answerWhole(0, 1, false, 80)
+			r.answerWhole(0, 500, false, 80)
 			q.Stream = false
 		}, 3 + 2*12},
 	} {
@@ -258,8 +300,8 @@ func TestPredictionExtendsPatience(t *testing.T) {
 	}
 }
 
-// whole makes b answer a request of that many seconds and output tokens.
-func (r *silentRig) whole(began, took float64, stream bool, output int64) {
+// answerWhole makes b answer a request of that many seconds and output tokens.
+func (r *silentRig) answerWhole(began, took float64, stream bool, output int64) {
 	q := timed("t", 8, began)
 	q.Stream = stream
 	l := r.book("b", q)
@@ -312,21 +354,26 @@ func TestStoppedCountersAreAHangOnlyWithoutAnswers(t *testing.T) {
 		"not for long enough":  {busy(9.9), func(*silentRig) {}, false},
 		"moving counters":      {Status{Up: true, SteppedAt: at(50), LoadAt: at(50)}, func(*silentRig) {}, false},
 		"no counters":          {Status{Up: true, LoadAt: at(50)}, func(r *silentRig) { r.send("t", 0, 1) }, false},
-		"bytes before":         {busy(10), func(r *silentRig) { r.hear(-60) }, true},
-		"bytes of the last":    {busy(10), func(r *silentRig) { r.hear(.5) }, true},
-		"bytes while they are": {busy(10), func(r *silentRig) { r.hear(9) }, false},
-		"bytes once while":     {busy(3600), func(r *silentRig) { r.hear(2) }, false},
+		"bytes before":         {busy(10), func(r *silentRig) { r.sendByte(-60) }, true},
+		"bytes of the last":    {busy(10), func(r *silentRig) { r.sendByte(.5) }, true},
+		"bytes while they are": {busy(10), func(r *silentRig) { r.sendByte(9) }, false},
+		"bytes once while":     {busy(3600), func(r *silentRig) { r.sendByte(2) }, false},
 		"a long prompt": {busy(10), func(r *silentRig) {
 			q := timed("t", 1, 0)
 			q.PromptTokens = 479_800 // 60 s
 			r.book("a", q)
 		}, false},
-		"an old request while nothing runs": {idle(10), func(r *silentRig) { r.send("t", 0, 1) }, true},
-		"a young one":                       {idle(9.9), func(r *silentRig) { r.send("t", 0, 1) }, false},
-		"no request while nothing runs":     {idle(100), func(*silentRig) {}, false},
-		"an old request after a byte":       {idle(10), func(r *silentRig) { r.send("t", 0, 1); r.hear(1) }, false},
-		"an old request in steps":           {Status{Up: true, SteppedAt: at(5), LoadAt: at(10)}, func(r *silentRig) { r.send("t", 0, 1) }, false},
-		"a probe":                           {busy(10), func(r *silentRig) { r.pool.Eject("a", "a", Ejection{At: at(0)}) }, false},
+		"two old requests while nothing runs": {idle(10), func(r *silentRig) { r.send("t", 0, 1, 2) }, true},
+		"two young ones":                      {idle(9.9), func(r *silentRig) { r.send("t", 0, 1, 2) }, false},
+		"an old one and a young one":          {idle(10), func(r *silentRig) { r.send("t", 0, 1); r.send("t", 1, 2) }, false},
+		"one old request while nothing runs":  {idle(100), func(r *silentRig) { r.send("t", 0, 1) }, false},
+		"one prompt twice while nothing runs": {idle(100), func(r *silentRig) { r.send("t", 0, 1, 1) }, false},
+		"no request while nothing runs":       {idle(100), func(*silentRig) {}, false},
+		"two old requests after a byte":       {idle(10), func(r *silentRig) { r.send("t", 0, 1, 2); r.sendByte(1) }, false},
+		"two old requests in steps": {Status{Up: true, SteppedAt: at(5), LoadAt: at(10)},
+			func(r *silentRig) { r.send("t", 0, 1, 2) }, false},
+		"a probe": {busy(10),
+			func(r *silentRig) { r.pool.Eject("a", "a", Ejection{At: at(0)}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newSilentRig(t)
@@ -339,11 +386,78 @@ func TestStoppedCountersAreAHangOnlyWithoutAnswers(t *testing.T) {
 	}
 }
 
-// hear makes a send a part of an answer.
-func (r *silentRig) hear(s float64) {
+// sendByte makes a send a part of an answer.
+func (r *silentRig) sendByte(s float64) {
 	l := r.book("a", Request{Now: at(s)})
 	l.Received(at(s))
 	l.Release(Result{})
+}
+
+// TestPauseOfTheGatewayIsNoHang: what the workers sent meanwhile has not been read.
+func TestPauseOfTheGatewayIsNoHang(t *testing.T) {
+	r := newSilentRig(t)
+	r.pool.DetectHangs(at(0))
+	r.send("t", 0, 1, 2, 3)
+	r.answer("t", 9, 1, 1.1, 1.2)
+	if a, _ := r.hung(20); a {
+		t.Error("it counts as hung after a pause of 20 s")
+	}
+	r.answer("t", 9, 21, 22, 23)
+	for s := 21.0; s <= 24; s++ {
+		if a, _ := r.hung(s); a != (s >= 23) {
+			t.Errorf("%v s after the pause it counts as hung: %v", s-20, a)
+		}
+	}
+}
+
+// TestOtherWorkerMustServeTheRequest: it is up, open to requests, not late, and has the model.
+func TestOtherWorkerMustServeTheRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(p *Pool, q *Request)
+		want   bool
+	}{
+		"a peer":              {func(*Pool, *Request) {}, true},
+		"it is down":          {func(p *Pool, _ *Request) { p.Observe("b", "b", Status{}) }, false},
+		"it is open":          {func(p *Pool, _ *Request) { p.SetOpen("b", "b", at(60)) }, false},
+		"another model":       {func(_ *Pool, q *Request) { q.Model = 7 }, false},
+		"for one worker only": {func(_ *Pool, q *Request) { q.Only = "a" }, false},
+		"it is late":          {func(p *Pool, _ *Request) { mustBookOn(p, "b", timed("t", 5, -10)) }, false},
+		"it has no weight":    {func(p *Pool, _ *Request) { p.workers[1].weight = 0 }, false},
+		"it is full for now": {func(p *Pool, _ *Request) {
+			p.workers[1].maxInflight = 1
+			mustBookOn(p, "b", timed("t", 5, 0))
+		}, true},
+		"it is in backoff too": {func(p *Pool, _ *Request) { p.SetBackoff(p.workers[1], at(9)) }, false},
+	} {
+		p := NewPool(leastLoad{}, []Member{{ID: "a", Weight: 1, Ref: "a", Models: []uint64{1, 7}},
+			{ID: "b", Weight: 1, Ref: "b", Models: []uint64{1}}})
+		p.Observe("a", "a", Status{Up: true})
+		p.Observe("b", "b", Status{Up: true})
+		q := timed("t", 1, 0)
+		q.Model = 1
+		c.change(p, &q)
+		if q.Only == nil {
+			q.Only = "a"
+		}
+		l, err := p.Acquire(&q)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if name != "for one worker only" {
+			l.only = nil // it was only booked there
+		}
+		if got := l.HasOtherWorker(at(1)); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// mustBookOn books a request on a worker.
+func mustBookOn(p *Pool, worker string, q Request) {
+	q.Only = worker
+	if _, err := p.Acquire(&q); err != nil {
+		panic(err)
+	}
 }
 
 // TestSilenceEndsAtZero after all requests have ended.
@@ -379,16 +493,16 @@ func TestOverdueRequestMayMoveWithoutAProofOfAHang(t *testing.T) {
 	}{
 		"the peer answers":        {func(r *silentRig) { r.send("t", 0, 1); r.answer("t", 9, 1, 2, 3) }, 8, true},
 		"not long enough":         {func(r *silentRig) { r.send("t", 0, 1); r.answer("t", 9, 1, 2, 3) }, 7.9, false},
-		"it answered before":      {func(r *silentRig) { r.hear(-200); r.send("t", 0, 1) }, 8, true},
-		"it was idle for long":    {func(r *silentRig) { r.hear(-400); r.send("t", 0, 1) }, 100, false},
+		"it answered before":      {func(r *silentRig) { r.sendByte(-200); r.send("t", 0, 1) }, 8, true},
+		"it was idle for long":    {func(r *silentRig) { r.sendByte(-400); r.send("t", 0, 1) }, 100, false},
 		"it has answered nothing": {func(r *silentRig) { r.send("t", 0, 1) }, 100, false},
 		"it makes steps": {func(r *silentRig) {
-			r.hear(-1)
+			r.sendByte(-1)
 			r.send("t", 0, 1)
 			r.pool.Observe("a", "a", Status{Up: true, SteppedAt: at(7), LoadAt: at(7)})
 		}, 8, false},
 		"a long prompt": {func(r *silentRig) {
-			r.hear(-1)
+			r.sendByte(-1)
 			r.send("t", 0, 1)
 			q := timed("t", 2, 0)
 			q.PromptTokens = 479_800

@@ -176,7 +176,7 @@ func (b *costBasis) terms(v *View) [maxTerms]float64 {
 // firstToken returns the predicted seconds to first token of a prompt with that many uncached tokens, behind a
 // backlog in seconds. A prompt waits at least for the engine's present step, of at most Overhead, and for its
 // own. Behind a longer backlog it shares steps with the prompts before it, and takes only Behind in addition.
-// It waits at least as long again as the present requests are late.
+// The lateness of the present requests is added, because their silence may last as long again.
 func (f *CostFacts) firstToken(uncached, backlog float64) float64 {
 	own := f.Load + uncached*f.PerToken
 	return max(min(backlog, f.Overhead)+f.Overhead, backlog+f.Behind) + own + f.SlotWait + f.Late

@@ -19,6 +19,8 @@ type Lease struct {
 	ticketed      bool // the gate issued a ticket and is owed its outcome
 	ticket        uint64
 	reason        Reason
+	model         uint64 // Request.Model and Request.Only, for HasOtherWorker
+	only          any
 	stream        bool
 	bookedAt      time.Time
 	estimate      float64       // prompt tokens before the learned correction

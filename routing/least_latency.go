@@ -30,8 +30,8 @@ type latency struct {
 	last    time.Time // when a stream was last sent or answered
 }
 
-// learn adds the time to first event of one stream. A single stream that waited for long, such as the last one
-// before an engine went on after a hang, counts as an outlier.
+// learn adds the time to first event of a stream, at most outlier times the mean. One stream that waited for the end
+// of a hang then hardly changes the mean.
 func (l *latency) learn(took time.Duration, at time.Time) {
 	if took < 0 {
 		return

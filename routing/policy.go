@@ -27,7 +27,7 @@ type Request struct {
 	Stream       bool
 	Tenant       uint64         // hash of the tenant
 	MaxTokens    int64          // most tokens of the answer that the client accepts; 0 is no bound
-	Timed        bool           // the engine computes the answer in about the predicted time: silence counts against it
+	Timed        bool           // the predicted time applies to the answer, so silence is evidence against the worker
 	Waited       time.Duration  // time in the queue up to Now
 	Wait         bool           // the request can wait: a Planner is shown full workers and may choose one
 	Only         any            // the Ref of the only member that may take the request; nil is any

@@ -43,7 +43,8 @@ type Status struct {
 	Waiting   int       // requests in the engine's own queue
 	KVUsage   float64   // share of the KV cache in use, 0 to 1
 	LoadAt    time.Time // when the engine reported Waiting and KVUsage; zero if it never did
-	// when the engine's step counters were last seen to change; zero if it has none
+	// time of the last reading in which the step counters or the load differed, or of the first reading; zero
+	// without counters
 	SteppedAt time.Time
 	// since when they stand still although the engine reports running requests; zero while they move
 	StalledSince time.Time
@@ -93,19 +94,19 @@ type Worker struct {
 	answering, slots        int       // streams with a first event: now, and the most so far
 	staleAt                 time.Time // when its stale metrics were last counted
 	// prompt tokens that are not in pending, because the worker should have them cached
-	assumedCached  int64
-	learned        [quantities]estimator
-	prior          [quantities]float64 // of learned, as last refreshed
-	column         int                 // its column in inflightPrefixes and its bit in cacheModel
-	prefixBookings int                 // bookings with a chain
-	latency        latency
-	costs          workerCosts
-	credit         [sources]credit
-	reportsCached  bool // the engine has reported cached tokens
-	silences       silences
-	late           bool // at the last pick; see markLateLocked
-	removed        bool // no longer a member
-	others         othersLoad
+	assumedCached   int64
+	learned         [quantities]estimator
+	prior           [quantities]float64 // of learned, as last refreshed
+	column          int                 // its column in inflightPrefixes and its bit in cacheModel
+	prefixBookings  int                 // bookings with a chain
+	latency         latency
+	costs           workerCosts
+	credit          [sources]credit
+	reportsCached   bool // the engine has reported cached tokens
+	silences        silences
+	overdue, hidden bool // at the last pick; see markOverdueLocked
+	removed         bool // no longer a member
+	others          othersLoad
 }
 
 // ID returns the member's ID.
@@ -168,7 +169,7 @@ type Pool struct {
 	healthWeight     HealthWeight
 	stale            int64         // see StaleSeconds
 	pausedUntil      time.Time     // from then on no worker is in backoff or open
-	hideLate         bool          // the last pick left out late workers
+	detectedAt       time.Time     // last call of DetectHangs
 	round            DispatchRound // the current one
 	onChange         func()        // set by Watch, or nil
 	changes          uint64        // calls of onChange
@@ -199,7 +200,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		if w == nil {
 			w = &Worker{id: m.ID, idHash: HashText(m.ID), ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
-			w.silences.heard = new(atomic.Int64)
+			w.silences.lastByte = new(atomic.Int64)
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
 		w.maxTokens, w.models, w.region = m.MaxTokensInflight, slices.Clone(m.Models), m.Region
@@ -308,10 +309,10 @@ type WorkerView struct {
 	Backoff           time.Duration // rest of its backoff; 0 without one
 	Open              time.Duration // rest of its open state or of the unreachable server's pause; 0 without one
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
-	Late              bool          // it sends nothing and a request is overdue: others get the requests if they can
+	Overdue           bool          // a request is overdue and the worker is silent: other usable workers take precedence
 	HungAt            time.Time     // when DetectHangs found that it hangs; zero if it does not
-	Unanswered        bool          // by DetectHangs: a request is overdue for long, and may move to a peer
-	HeardAt           time.Time     // when it last sent a part of an answer; zero if it never did
+	Unanswered        bool          // set by DetectHangs: a request is overdue without a proven hang, and may go to a peer
+	LastByteAt        time.Time     // when it last sent a part of an answer; zero if it never did
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
 	Share          float64
 	SuccessRatio   float64       // share of its recent requests that succeeded, 0 to 1
@@ -368,10 +369,10 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Backoff:           max(0, w.backoffUntil.Sub(now)),
 			Open:              max(0, w.openUntilLocked().Sub(now)),
 			EjectionDenied:    w.ejectionDenied,
-			Late:              w.lateLocked(now),
+			Overdue:           w.isOverdueLocked(now),
 			HungAt:            w.silences.hang.found,
 			Unanswered:        w.silences.hang.unanswered,
-			HeardAt:           w.silences.heardAt(),
+			LastByteAt:        w.silences.lastByteAt(),
 			Share:             w.shareLocked(now),
 			SuccessRatio:      w.success.value(now),
 			WeightLoss:        1 - p.healthWeight.share(w.success.value(now)),

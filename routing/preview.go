@@ -32,8 +32,8 @@ const (
 	ExcludedTried       = "tried"
 	ExcludedOpen        = "open" // its breaker is open, or its server accepts no connection
 	ExcludedBackoff     = "backoff"
-	ExcludedLate        = "late"  // its requests are overdue, and another worker takes requests
-	ExcludedGroup       = "group" // a lower group has a usable worker
+	ExcludedOverdue     = "overdue" // its requests are overdue, and another worker takes requests
+	ExcludedGroup       = "group"   // a lower group has a usable worker
 	ExcludedSaturated   = "saturated"
 	ExcludedRegion      = "region"     // a worker of a nearer region takes requests
 	ExcludedSlowStart   = "slow_start" // it is in slow start and has its share
@@ -220,8 +220,8 @@ func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group, far
 		is.Why, is.Until = ExcludedOpen, open
 	case w.pausedLocked(r.Now):
 		is.Why, is.Until = ExcludedBackoff, w.backoffUntil
-	case p.hideLate && w.late:
-		is.Why = ExcludedLate
+	case w.hidden:
+		is.Why = ExcludedOverdue
 	case w.group != group:
 		is.Why = ExcludedGroup
 	case saturated:

@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// silence describes a request of which the worker has sent nothing yet.
+// silence describes a request without a byte of its answer.
 type silence struct {
 	tenant, prompt uint64
 	stream         bool
 	began          time.Time     // booking
 	firstToken     time.Duration // predicted time to the first token
 	expected       time.Duration // predicted time to the first byte; for a whole answer the longest time to its end
-	patience       time.Duration // time after which the request is overdue
+	overdueAfter   time.Duration // silence after which the request is overdue
 }
 
 const (
-	// overdueFactor is the ratio of a stream's patience to its predicted time to the first byte. The
-	// prediction includes the tokens ahead on the worker; a healthy engine is not off by a factor of 4.
+	// overdueFactor is the ratio of the silence after which a stream is overdue to its predicted time to the first
+	// byte. The prediction includes the tokens ahead on the worker; a healthy engine is not off by a factor of 4.
 	overdueFactor = 4
-	// overdueFloor is the shortest patience. Below it, a pause of the machine or of the network would
+	// overdueFloor is the shortest silence of an overdue request. Below it, a pause of the machine or of the network would
 	// look like a hang.
 	overdueFloor = 3 * time.Second
-	// overdueSpare bounds what overdueFactor adds, so that a long prompt is overdue within a minute of its
+	// overdueMaxExtra bounds what overdueFactor adds, so that a long prompt is overdue within a minute of its
 	// prediction.
-	overdueSpare = time.Minute
-	// wholeFactor is the ratio of patience to the longest time of a whole answer's output. That time is a
-	// bound already, so that the factor covers only the spread of the engine's speed.
+	overdueMaxExtra = time.Minute
+	// wholeFactor is how often the longest expected time of a whole answer is added. That time is a bound already,
+	// so the factor covers only the spread of the engine's speed.
 	wholeFactor = 2
-	// stepsFor is the time for which a report shows that the engine makes steps. It is read with each health check,
+	// stepReportMaxAge is the time for which a report shows that the engine makes steps. It is read with each health check,
 	// by default every 5 s, and more often while the worker is busy.
-	stepsFor = 6 * time.Second
+	stepReportMaxAge = 6 * time.Second
 	// lateFloor is the silence up to which a worker is not late in the cost of kv_aware: a pause of the
 	// network, or of one step of the engine.
 	lateFloor = time.Second
-	// lateHold is the time for which a worker stays late after an overdue request was cut. Until then, other
+	// overdueHold is the time for which a worker stays late after an overdue request was cut. Until then, other
 	// workers can show whether they answer.
-	lateHold = 30 * time.Second
+	overdueHold = 30 * time.Second
 )
 
-// silences are the requests of a worker of which it has sent nothing, and what its answers show about its
-// peers. The pool's lock guards them, except for heard.
+// silences holds a worker's requests without a byte, and the evidence of a hang. The pool's lock guards all but
+// lastByte.
 type silences struct {
-	heard *atomic.Int64 // when the worker last sent a part of an answer, in Unix nanoseconds
+	lastByte *atomic.Int64 // when the worker last sent a part of an answer, in Unix nanoseconds
 	// requests that began before restart count from then: the worker was down, or is probed again
 	restart  time.Time
 	waiting  []*booking
@@ -52,10 +52,10 @@ type silences struct {
 	hang     hangEvidence
 }
 
-// dueTimes caches the earliest ends of a worker's silent requests while it sends nothing.
+// dueTimes caches the earliest predicted time and the earliest overdue time of a worker's requests without a byte.
 type dueTimes struct {
 	valid             bool
-	from              time.Time // the silence that they assume
+	from              time.Time // beginning of the silence
 	expected, overdue time.Time // zero without requests
 }
 
@@ -65,7 +65,7 @@ func (w *Worker) addSilentLocked(b *booking, s silence) {
 	l.waiting = append(l.waiting, b)
 	b.silence, b.silentAt = s, len(l.waiting)
 	if l.due.valid {
-		l.due.add(&b.silence)
+		l.due.include(&b.silence)
 	}
 }
 
@@ -82,22 +82,22 @@ func (w *Worker) removeSilentLocked(b *booking) {
 	l.waiting, l.due.valid, b.silentAt = l.waiting[:last], false, 0
 }
 
-// fromLocked returns since when the worker has been silent at least: its last byte, or the restart.
+// fromLocked returns the beginning of the worker's silence: its last byte or the last restart, whichever is later.
 func (l *silences) fromLocked() time.Time {
-	if l.heard == nil { // a worker of a draft
+	if l.lastByte == nil { // a worker of a draft
 		return l.restart
 	}
-	if nanos := l.heard.Load(); nanos != 0 {
-		if heard := time.Unix(0, nanos); heard.After(l.restart) {
-			return heard
+	if nanos := l.lastByte.Load(); nanos != 0 {
+		if last := time.Unix(0, nanos); last.After(l.restart) {
+			return last
 		}
 	}
 	return l.restart
 }
 
-// heardAt returns when the worker last sent a part of an answer; zero if it never did.
-func (l *silences) heardAt() time.Time {
-	if nanos := l.heard.Load(); nanos != 0 {
+// lastByteAt returns when the worker last sent a part of an answer; zero if it never did.
+func (l *silences) lastByteAt() time.Time {
+	if nanos := l.lastByte.Load(); nanos != 0 {
 		return time.Unix(0, nanos)
 	}
 	return time.Time{}
@@ -112,10 +112,10 @@ func (s *silence) silentFrom(from time.Time) time.Time {
 	return from
 }
 
-// add includes a request.
-func (d *dueTimes) add(s *silence) {
+// include adds the due times of a request.
+func (d *dueTimes) include(s *silence) {
 	from := s.silentFrom(d.from)
-	expected, overdue := from.Add(max(lateFloor, s.expected)), from.Add(s.patience)
+	expected, overdue := from.Add(max(lateFloor, s.expected)), from.Add(s.overdueAfter)
 	if d.expected.IsZero() || expected.Before(d.expected) {
 		d.expected = expected
 	}
@@ -124,12 +124,13 @@ func (d *dueTimes) add(s *silence) {
 	}
 }
 
-// dueLocked returns the ends of the worker's silent requests that silence since from assumes.
+// dueLocked returns the due times of the waiting requests. It computes them again if from or the requests have
+// changed.
 func (l *silences) dueLocked(from time.Time) *dueTimes {
 	if d := &l.due; !d.valid || !d.from.Equal(from) {
 		*d = dueTimes{valid: true, from: from}
 		for _, b := range l.waiting {
-			d.add(&b.silence)
+			d.include(&b.silence)
 		}
 	}
 	return &l.due
@@ -149,9 +150,9 @@ func (w *Worker) latenessLocked(now time.Time) time.Duration {
 	return max(0, now.Sub(l.dueLocked(from).expected))
 }
 
-// lateLocked reports whether a request of the worker is overdue and the worker has sent nothing since, or
-// whether such a request was cut within lateHold.
-func (w *Worker) lateLocked(now time.Time) bool {
+// isOverdueLocked reports whether a request of the worker is overdue, or an overdue request was cut within
+// overdueHold and the worker has sent nothing since.
+func (w *Worker) isOverdueLocked(now time.Time) bool {
 	l := &w.silences
 	if len(l.waiting) == 0 && l.holdFrom.IsZero() {
 		return false
@@ -160,73 +161,80 @@ func (w *Worker) lateLocked(now time.Time) bool {
 	if now.Sub(from) < overdueFloor {
 		return false
 	}
-	if l.holdFrom.After(from) && now.Sub(l.holdFrom) < lateHold {
+	if l.holdFrom.After(from) && now.Sub(l.holdFrom) < overdueHold {
 		return true
 	}
 	return len(l.waiting) > 0 && !now.Before(l.dueLocked(from).overdue) && (!w.stepsLocked(now) ||
-		slices.ContainsFunc(l.waiting, func(b *booking) bool { return w.overdueLocked(&b.silence, now, from) }))
+		slices.ContainsFunc(l.waiting, func(b *booking) bool { return w.requestOverdueLocked(&b.silence, now, from) }))
 }
 
-// overdueLocked reports whether a request is overdue if the worker has been silent since from. An engine that
+// requestOverdueLocked reports whether a request is overdue if the worker has been silent since from. An engine that
 // still makes steps may be generating an answer that is not a stream.
-func (w *Worker) overdueLocked(s *silence, now, from time.Time) bool {
-	return !now.Before(s.silentFrom(from).Add(s.patience)) && (s.stream || !w.stepsLocked(now))
+func (w *Worker) requestOverdueLocked(s *silence, now, from time.Time) bool {
+	return !now.Before(s.silentFrom(from).Add(s.overdueAfter)) && (s.stream || !w.stepsLocked(now))
 }
 
 // stepsLocked reports whether the engine's counters moved until its last report, which is not too old.
 func (w *Worker) stepsLocked(now time.Time) bool {
 	st := &w.status
-	return !st.SteppedAt.IsZero() && st.LoadAt.Sub(st.SteppedAt) < overdueFloor && now.Sub(st.LoadAt) < stepsFor
+	return !st.SteppedAt.IsZero() && st.LoadAt.Sub(st.SteppedAt) < overdueFloor && now.Sub(st.LoadAt) < stepReportMaxAge
 }
 
-// computesLongPromptLocked reports whether the silence since from may be the prefill of a prompt that takes longer
-// than overdueFloor. Some engines compute it in one step, in which no other request gets a token.
-func (w *Worker) computesLongPromptLocked(now, from time.Time) bool {
+// excusedLocked reports whether a request explains the silence since from. A prompt with a prefill of overdueFloor
+// or more can, because some engines compute it in one step. On an engine without step counters, a whole answer can
+// too, because other requests may wait for its slot.
+func (w *Worker) excusedLocked(now, from time.Time) bool {
 	return slices.ContainsFunc(w.silences.waiting, func(b *booking) bool {
 		s := &b.silence
-		return s.firstToken >= overdueFloor && now.Before(s.silentFrom(from).Add(firstTokenPatience(s.firstToken)))
+		began := s.silentFrom(from)
+		return s.firstToken >= overdueFloor && now.Before(began.Add(firstTokenOverdueAfter(s.firstToken))) ||
+			!s.stream && w.status.SteppedAt.IsZero() && now.Before(began.Add(s.overdueAfter))
 	})
 }
 
-// firstTokenPatience returns the time after which a first token with that prediction is overdue.
-func firstTokenPatience(first time.Duration) time.Duration {
-	return max(overdueFloor, min(overdueFactor*first, first+overdueSpare))
+// firstTokenOverdueAfter returns the time after which a first token with that prediction is overdue.
+func firstTokenOverdueAfter(first time.Duration) time.Duration {
+	return max(overdueFloor, min(overdueFactor*first, first+overdueMaxExtra))
 }
 
-// markLateLocked marks the late workers, and decides whether picks leave them out: only while another worker
-// can take the request. If all are late, the cause is likely no single worker.
-func (p *Pool) markLateLocked(r *Request, tried []*Worker) {
-	p.hideLate = false
-	late := false
+// markOverdueLocked hides the overdue workers from picks while another worker can take the request: one of the same
+// group, or of any group once a request may leave the worker. If all workers are overdue, a single worker is
+// probably not the cause.
+func (p *Pool) markOverdueLocked(r *Request, tried []*Worker) {
+	overdue := false
 	for _, w := range p.workers {
-		w.late = w.lateLocked(r.Now)
-		late = late || w.late
+		w.hidden = false
+		w.overdue = w.isOverdueLocked(r.Now)
+		overdue = overdue || w.overdue
 	}
-	if late {
-		p.hideLate = slices.ContainsFunc(p.workers, func(w *Worker) bool {
-			return !w.late && p.usableLocked(w, r, tried)
+	if !overdue {
+		return
+	}
+	for _, w := range p.workers {
+		w.hidden = w.overdue && slices.ContainsFunc(p.workers, func(peer *Worker) bool {
+			return !peer.overdue && (peer.group == w.group || w.silences.hang.unanswered) && p.usableLocked(peer, r, tried)
 		})
 	}
 }
 
-// anyLateLocked reports whether some worker is late now. Without it, lateness and its end are changes of which
-// no watcher is notified.
+// anyLateLocked reports whether a worker is late or overdue. Both states begin and end without a call of the pool's
+// watcher.
 func (p *Pool) anyLateLocked(now time.Time) bool {
-	return slices.ContainsFunc(p.workers, func(w *Worker) bool { return w.lateLocked(now) || w.latenessLocked(now) > 0 })
+	return slices.ContainsFunc(p.workers, func(w *Worker) bool { return w.isOverdueLocked(now) || w.latenessLocked(now) > 0 })
 }
 
 // silenceOf returns the silence of a request that is booked on the worker now. first is its predicted time to
 // the first token, without a wait for a slot: the answers that have the slots are not silent.
 func (p *Pool) silenceOf(r *Request, w *Worker, first time.Duration) silence {
 	s := silence{tenant: r.Tenant, stream: r.Stream, began: r.Now, firstToken: first, expected: first,
-		patience: firstTokenPatience(first)}
+		overdueAfter: firstTokenOverdueAfter(first)}
 	if n := len(r.Blocks); n > 0 {
 		s.prompt = r.Blocks[n-1].Hash
 	}
 	if !r.Stream {
-		longest := p.learned.longest.of(r.MaxTokens, w.value[tokenTime])
+		longest := p.learned.longest.longestTime(r.MaxTokens, w.value[tokenTime])
 		s.expected += longest
-		s.patience += wholeFactor * longest
+		s.overdueAfter += wholeFactor * longest
 	}
 	return s
 }
@@ -246,16 +254,15 @@ func (l *Lease) endSilenceLocked(at time.Time, err error) {
 	}
 }
 
-// Received reports at once that the worker has sent a part of the answer at at. It takes no lock; on a zero
-// Lease it does nothing.
-func (l *Lease) Received(at time.Time) {
+// Received records that the worker sent a part of the answer at when. It takes no lock and has no effect on a zero
+// Lease.
+func (l *Lease) Received(when time.Time) {
 	if l.worker != nil {
-		l.worker.silences.heard.Store(at.UnixNano())
+		l.worker.silences.lastByte.Store(when.UnixNano())
 	}
 }
 
-// Overdue reports whether the worker has sent nothing for longer than the patience of the lease's request, and
-// nothing of its answer.
+// Overdue reports whether the lease's request has no byte and is overdue. It is false for a zero Lease.
 func (l *Lease) Overdue(now time.Time) bool {
 	if l.pool == nil {
 		return false
@@ -263,42 +270,65 @@ func (l *Lease) Overdue(now time.Time) bool {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	b := l.booking
-	return b != nil && b.silentAt > 0 && l.worker.overdueLocked(&b.silence, now, l.worker.silences.fromLocked())
+	return b != nil && b.silentAt > 0 && l.worker.requestOverdueLocked(&b.silence, now, l.worker.silences.fromLocked())
 }
 
-// Heard returns when the worker last sent a part of any answer; the zero time if it never did since it is a
-// member. It takes no lock.
-func (l *Lease) Heard() time.Time {
+// HasOtherWorker reports whether another worker can take the lease's request now or after a release.
+func (l *Lease) HasOtherWorker(now time.Time) bool {
+	if l.pool == nil {
+		return false
+	}
+	r := Request{Now: now, Model: l.model, Only: l.only}
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	return slices.ContainsFunc(l.pool.workers, func(w *Worker) bool {
+		return w != l.worker && w.exclusionLocked(&r, nil) == "" && !w.pausedLocked(now) && !w.isOverdueLocked(now)
+	})
+}
+
+// LastByteAt returns when the worker last sent a part of any answer, or the zero time if it has sent none. It takes
+// no lock.
+func (l *Lease) LastByteAt() time.Time {
 	if l.worker == nil {
 		return time.Time{}
 	}
-	return l.worker.silences.heardAt()
+	return l.worker.silences.lastByteAt()
 }
 
-// Cut reports that the client or a time limit ended the attempt at at. A request that was overdue then still
-// shows that the worker is silent. Cut must be called before Unbook and Release.
-func (l *Lease) Cut(at time.Time) {
+// SilentSince returns the beginning of the worker's silence: its last byte, or the restart of the measurement.
+func (l *Lease) SilentSince() time.Time {
+	if l.pool == nil {
+		return time.Time{}
+	}
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	return l.worker.silences.fromLocked()
+}
+
+// Cut records that the attempt ended at when without an answer: by its client, a time limit or a retry elsewhere. An
+// overdue request stays evidence of a hang. The caller must call Cut before Unbook and Release.
+func (l *Lease) Cut(when time.Time) {
 	if l.pool == nil {
 		return
 	}
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if b, w := l.booking, l.worker; b != nil && b.silentAt > 0 {
-		if w.overdueLocked(&b.silence, at, w.silences.fromLocked()) {
-			w.silences.hang.addEnded(b.silence, at)
-			w.silences.holdFrom = at
+		if w.requestOverdueLocked(&b.silence, when, w.silences.fromLocked()) {
+			w.silences.hang.addEnded(b.silence, when)
+			w.silences.holdFrom = when
 		}
 		w.removeSilentLocked(b)
 	}
 }
 
-// RestartSilence makes the silence of the worker with that ID and Ref begin at at, because it is probed or has
-// been down: what it did not answer before shows nothing any more.
-func (p *Pool) RestartSilence(id string, ref any, at time.Time) {
+// RestartSilence measures the silence of the worker with that ID and Ref from when on, because the worker is probed
+// or was down. Earlier silence is no evidence. It has no effect on an unknown worker.
+func (p *Pool) RestartSilence(id string, ref any, when time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.findLocked(id, ref); w != nil {
-		w.silences.restartLocked(at)
+		w.silences.restartLocked(when)
 	}
 }
 

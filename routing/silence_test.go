@@ -77,16 +77,22 @@ func TestLateWorkersTakeRequestsIfAllAreLate(t *testing.T) {
 	}
 }
 
-// TestLateWorkerIsLeftForTheNextGroup: a group of late workers does not keep the requests.
-func TestLateWorkerIsLeftForTheNextGroup(t *testing.T) {
+// TestOverdueWorkerIsLeftForTheNextGroup once its requests may go elsewhere. A group with a lower priority may cost
+// more.
+func TestOverdueWorkerIsLeftForTheNextGroup(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1, Group: 1})
-	q := timed("t", 1, 0)
+	q := timed("t", 1, -10)
+	l := mustBook(t, p, q)
+	l.Answered(at(-9), nil)
+	l.Release(Result{At: at(-9)})
+	q.Now = at(0)
 	mustBook(t, p, q)
 	for _, c := range []struct {
 		at   float64
 		want string
-	}{{2.9, "a"}, {3.1, "b"}} {
+	}{{2.9, "a"}, {3.1, "a"}, {6, "a"}, {8.1, "b"}} {
 		q.Now = at(c.at)
+		p.DetectHangs(q.Now)
 		if got := pick(t, p, q); got != c.want {
 			t.Errorf("after %v s the request goes to %s, want %s", c.at, got, c.want)
 		}
@@ -182,11 +188,11 @@ func TestExplanationNamesALateWorker(t *testing.T) {
 	r.send("t", 0, 1)
 	q := timed("t", 2, 4)
 	o, err := r.pool.Preview(&q, nil)
-	late := Excluded{Worker: "a", Why: ExcludedLate}
+	late := Excluded{Worker: "a", Why: ExcludedOverdue}
 	if err != nil || o.Worker != "b" || len(o.Excluded) != 1 || o.Excluded[0] != late {
 		t.Errorf("the preview is %+v, %v", o, err)
 	}
-	if v := r.pool.Snapshot(at(4)); !v[0].Late || v[1].Late {
-		t.Errorf("late: %v and %v", v[0].Late, v[1].Late)
+	if v := r.pool.Snapshot(at(4)); !v[0].Overdue || v[1].Overdue {
+		t.Errorf("late: %v and %v", v[0].Overdue, v[1].Overdue)
 	}
 }

@@ -100,8 +100,8 @@ type Status struct {
 
 	// Suspended is the reason why an engine with a healthy server runs no requests.
 	Suspended Suspension
-	// SteppedAt is when the engine's step counters, or its load, were last seen to change; zero for an engine
-	// without such counters. vLLM publishes both after a step only.
+	// SteppedAt is the time of the last reading in which the engine's step counters or its load differed, or of the
+	// first reading; zero for an engine without such counters. vLLM publishes both after a step only.
 	SteppedAt time.Time
 	// StalledSince is the time since when the engine's step counters stand still although requests
 	// run; zero while they move. It was last confirmed at LoadAt.

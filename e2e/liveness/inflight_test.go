@@ -142,3 +142,31 @@ func TestRequestsOfTheOnlyWorkerWait(t *testing.T) {
 		}
 	})
 }
+
+// TestWholeAnswersSurviveAShortPauseOfTheirWorker if they may not be sent again, although they have waited for longer
+// than the limit before: the limit counts from the beginning of the pause.
+func TestWholeAnswersSurviveAShortPauseOfTheirWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		l := usualLoad(false, sharedPrefix, 1)
+		l.patient = true
+		l.driveFor(c, warmUp)
+		l.owned.Wait()
+		stored := &load{patient: true}
+		question := "keep this" + lengthMark + "1000" // about 25 s
+		body := strings.Replace(chatBody(false, text(0, systemTokens), question), `{`, `{"store":true,`, 1)
+		stored.startBody(c, body, tenantNames[0])
+		l.driveFor(c, 15*time.Second)
+		for _, w := range c.workers {
+			w.stop(nil)
+			w.update(func() { w.asleep = true })
+		}
+		time.Sleep(8 * time.Second)
+		for _, w := range c.workers {
+			w.update(func() { w.asleep = false })
+			w.resume()
+		}
+		if s := stored.wait()[0]; s.err != nil {
+			t.Errorf("the request ended after %s with %v", s.ended.Sub(s.began), s.err)
+		}
+	})
+}

@@ -57,7 +57,7 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 		return
 	}
 	if c.To == breaker.HalfOpen {
-		p.RestartSilence(m.Name, m, now) // requests from before the probes do not count
+		p.RestartSilence(m.Name, m, now) // earlier silence does not count
 	}
 	ps.log.Info("a worker's breaker is "+c.To.String(), "worker", m.Name, "tier", pool, "cause", c.Cause)
 }
@@ -71,7 +71,7 @@ const pollEvery = time.Second
 func (ps *Pools) pollBreakers(done <-chan struct{}) {
 	ps.recover.Every(pollEvery, done, "reading the breakers", func(now time.Time) {
 		ps.updateGatewayCount()
-		stopped := Stopped{}
+		stopped := StoppedWorkers{}
 		for _, p := range ps.live() {
 			p.poll(now, stopped)
 		}
@@ -86,14 +86,14 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 
 // poll makes the pool's breakers follow the time, good health checks and hangs. It adds the workers that have
 // stopped answering.
-func (p *livePool) poll(now time.Time, stopped Stopped) {
+func (p *livePool) poll(now time.Time, stopped StoppedWorkers) {
 	p.Routing.DetectHangs(now)
 	for _, v := range p.Routing.Snapshot(now) {
 		m, st := v.Ref.(*Member), v.Ref.(*Member).Worker.Status()
 		m.Gate.Poll()
 		m.Gate.SetHung(v.HungAt)
 		m.reportCheck(st, now)
-		stopped.add(&v, &st, now)
+		stopped.addIfStopped(&v, &st, now)
 	}
 }
 

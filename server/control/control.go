@@ -89,7 +89,7 @@ func New(o Options) (*Control, error) {
 		snapshot: ctl.Snapshot,
 
 		connected: make(chan struct{}, 1),
-		onStopped: func(Stopped) {},
+		onStopped: func(StoppedWorkers) {},
 	}
 	if stores.Redis != nil {
 		ctl.Pools.sharing = newSharing(ctl.Pools)

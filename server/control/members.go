@@ -33,6 +33,8 @@ type Member struct {
 	adapters   atomic.Pointer[[]string] // LoRA adapters that the engine lists
 	down       atomic.Bool              // after the last check; another engine may come up in its place
 
+	stoppedAt time.Time // see Stop.Since; used by the poll only
+
 	tokenizeAfter atomic.Int64 // end of the backoff of requests for tokens, in Unix nanoseconds
 }
 

@@ -32,7 +32,7 @@ type Pools struct {
 	caches   *kvcache.Caches
 	snapshot func() *Snapshot
 
-	onStopped func(Stopped) // set by OnStopped before Run
+	onStopped func(StoppedWorkers) // set by OnStopped before Run
 
 	connected chan struct{} // holds one after a new snapshot
 	sharing   *sharing      // nil without Redis

@@ -7,34 +7,61 @@ import (
 	"tierway/workers"
 )
 
-// Stopped holds the workers that have stopped answering, each with the reason as the end of a sentence about it:
-// they hang, are down, or run no requests, and have sent nothing for a while. What they have in flight will not
-// be answered soon.
-type Stopped map[*Member]string
+// StoppedWorkers holds the workers that have stopped answering. A worker hangs, has an overdue request, or is down or
+// suspended and has sent nothing for suspendedSilence.
+type StoppedWorkers map[*Member]Stop
 
-// Silent is the reason for a worker of which a single request is overdue for long. Only such requests are in
-// doubt: a hang is not proven.
-const Silent = "sends nothing"
+// Stop is the state of a worker that has stopped answering.
+type Stop struct {
+	Reason string    // a predicate, such as "hangs"
+	Since  time.Time // when the worker was first found to have stopped
+}
 
-// stoppedSilence is the silence after which a worker that is down or suspended has stopped answering. Until
+// The reasons of a Stop besides "is asleep" and "is paused".
+const (
+	ReasonHangs = "hangs"
+	ReasonDown  = "is down" // whole answers may still end
+	// ReasonSilent means that a hang is not proven: only overdue requests are in doubt.
+	ReasonSilent = "sends nothing"
+)
+
+// suspendedSilence is the silence after which a worker that is down or suspended has stopped answering. Until
 // then it may finish its requests, as engines do before they exit.
-const stoppedSilence = 5 * time.Second
+const suspendedSilence = 5 * time.Second
 
-// add adds the worker if it has stopped answering.
-func (s Stopped) add(v *routing.WorkerView, st *workers.Status, now time.Time) {
+// addIfStopped adds the worker if it has stopped answering. Only the poll calls it.
+func (s StoppedWorkers) addIfStopped(v *routing.WorkerView, st *workers.Status, now time.Time) {
+	m := v.Ref.(*Member)
+	reason := stopReason(v, st, m.Gate.View().Hung, now)
+	if reason == "" {
+		m.stoppedAt = time.Time{}
+		return
+	}
+	if m.stoppedAt.IsZero() {
+		m.stoppedAt = now
+	}
+	s[m] = Stop{reason, m.stoppedAt}
+}
+
+// stopReason returns why a worker has stopped answering, or "". hung means that its breaker has not closed since
+// a hang: while it is probed, the older requests are still without an answer.
+func stopReason(v *routing.WorkerView, st *workers.Status, hung bool, now time.Time) string {
 	switch {
 	case !v.HungAt.IsZero():
-		s[v.Ref.(*Member)] = "hangs"
-	case v.Unanswered:
-		s[v.Ref.(*Member)] = Silent
-	case now.Sub(v.HeardAt) < stoppedSilence:
+		return ReasonHangs
+	case now.Sub(v.LastByteAt) < suspendedSilence:
+	case hung:
+		return ReasonHangs
 	case !st.Up:
-		s[v.Ref.(*Member)] = "is down"
+		return ReasonDown
 	case st.Suspended != "":
-		s[v.Ref.(*Member)] = "is " + string(st.Suspended)
+		return "is " + string(st.Suspended)
+	case v.Unanswered:
+		return ReasonSilent
 	}
+	return ""
 }
 
 // OnStopped sets the function that receives the workers that have stopped answering, once a second while there
 // are any. It must be called before Run.
-func (ps *Pools) OnStopped(f func(Stopped)) { ps.onStopped = f }
+func (ps *Pools) OnStopped(f func(StoppedWorkers)) { ps.onStopped = f }

@@ -83,7 +83,7 @@ func TestSuspectedWorkerWithoutHealthChecksIsProbed(t *testing.T) {
 	}
 	ctl.Pools.Suspect("small", "w0")
 	until(t, "probes of w0", func() bool {
-		p.poll(time.Now(), Stopped{})
+		p.poll(time.Now(), StoppedWorkers{})
 		return p.Members["w0"].Gate.State() == breaker.HalfOpen
 	})
 	if got := states(p); got != "half_open open up up" {

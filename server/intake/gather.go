@@ -19,6 +19,9 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.Req.MaxTokens),
 		Regions: res.Pool.Regions(region), Tenant: control.NameHash(c.Tenant), MaxTokens: p.Req.MaxTokens,
 		Timed: p.UsesEngine()}
+	if !p.in.Dialect.Generates() {
+		facts.MaxTokens = 1 // an embedding or a score takes no longer than a token
+	}
 	facts.Rule, facts.Rules = p.rule(c, res, &facts), len(res.Pool.Rules)
 	policy := res.Pool.PolicyOf(facts.Rule)
 	p.setKey(c, policy, &facts)

@@ -41,9 +41,9 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
-	a.movable = movable(x)
+	a.retryable = mayAttemptAgain(x)
 	a.firstByte = a.firstByteWithin()
-	a.watch.first = a
+	a.watch.firstByteEnd = a
 	a.watch.start(cancel, a.firstByte, x.patience)
 	defer cancel(nil)
 	defer a.watch.stop()
@@ -72,7 +72,7 @@ func (a *attempt) firstByteWithin() time.Duration {
 		return within
 	}
 	patience, probing := a.m.Gate.Probing(a.lease.Ticket(), a.lease.Expected())
-	if a.probing = probing; probing && a.mayMove() {
+	if a.probing = probing; probing && a.canRetryElsewhere() {
 		within = min(within, patience)
 	}
 	return within
@@ -101,13 +101,13 @@ func firstByteLimit(configured, expected time.Duration) time.Duration {
 // answered before but now sends nothing, and another worker can take the request.
 func (a *attempt) firstByteEnd(now time.Time) time.Time {
 	ceiling := a.started.Add(firstByteMax)
-	switch heard := a.lease.Heard(); {
+	switch since := a.lease.SilentSince(); {
 	case a.x.in.Snap.File.Timeouts.FirstByte > 0:
 		return now
-	case heard.IsZero() && !a.probing || !a.mayMove():
+	case a.lease.LastByteAt().IsZero() && !a.probing || !a.canRetryElsewhere():
 		return ceiling
-	case !a.probing && now.Sub(heard) < firstByteMin && heard.After(a.started):
-		return earlier(heard.Add(firstByteMin), ceiling)
+	case !a.probing && now.Sub(since) < firstByteMin && since.After(a.started):
+		return earlier(since.Add(firstByteMin), ceiling)
 	}
 	return now
 }
@@ -120,8 +120,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// movable reports whether the request may be sent to one more worker after the present attempt.
-func movable(x *exchange) bool {
+// mayAttemptAgain reports whether the request may be sent to one more worker after the present attempt.
+func mayAttemptAgain(x *exchange) bool {
 	made := 0
 	for _, a := range x.dispatch.attempts {
 		if a.pool == x.resolution.Pool {
@@ -131,11 +131,8 @@ func movable(x *exchange) bool {
 	return !x.parsed.AtMostOnce() && made < x.in.Snap.File.Retry.Attempts
 }
 
-// mayMove reports whether another worker can take the request now.
-func (a *attempt) mayMove() bool {
-	w := a.lease.Worker()
-	return a.movable && w != nil && hasOtherWorker(a.pool, w.ID())
-}
+// canRetryElsewhere reports whether another worker can take the request now.
+func (a *attempt) canRetryElsewhere() bool { return a.retryable && a.lease.HasOtherWorker(time.Now()) }
 
 // attempt is one try on one worker.
 type attempt struct {
@@ -155,7 +152,7 @@ type attempt struct {
 	most         openai.Usage // largest accepted report
 	usesEngine   bool         // the answer shows whether the engine works
 	probing      bool         // a probe of a half-open worker
-	movable      bool         // the request may be sent to one more worker
+	retryable    bool         // the request may be sent to one more worker
 	retryPaid    atomic.Bool  // the retry after this attempt is spent from the budget
 	moments
 	outcome
@@ -314,7 +311,7 @@ func (a *attempt) releaseUnsettled() {
 // hasOtherWorker reports whether the pool has another worker that takes requests now.
 func hasOtherWorker(p *control.Pool, id string) bool {
 	for _, v := range p.Routing.Snapshot(time.Now()) {
-		if v.ID != id && v.InRotation() && v.Backoff == 0 && !v.Late {
+		if v.ID != id && v.InRotation() && v.Backoff == 0 {
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ var (
 	errFirstByteTimeout = errors.New("no first event within timeouts.first_byte")
 	errIdleTimeout      = errors.New("no bytes within timeouts.idle")
 	errTotalTimeout     = errors.New("the request reached its total time")
-	errStoppedSilence   = errors.New("the worker has stopped answering, and sent nothing for 10s")
+	errStoppedSilence   = errors.New("no byte for 10 s from a worker that has stopped answering")
 	errTrailer          = errors.New("the body did not end after its last event")
 	ErrDrainCut         = errors.New("cut at the end of the drain")
 	errTruncated        = errors.New("the stream ended without a terminating event")

@@ -171,7 +171,11 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.fault, f.recheck = excluded("%w", cause), true // its breaker and its health check know already
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker stopped answering. Try again.",
 			Cause: cause}
-	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout), errors.Is(cause, errStoppedSilence):
+	case errors.Is(cause, errStoppedSilence):
+		f.fault, f.recheck, f.retry = cause, true, false
+		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker stopped answering before its answer was " +
+			"complete. Try again, unless the request must not run twice.", Cause: cause}
+	case errors.Is(cause, errFirstByteTimeout), errors.Is(cause, errIdleTimeout):
 		f.fault, f.recheck = cause, true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
 			Message: "The worker did not answer in time. Try again, with a shorter prompt or a lower max_tokens.", Cause: cause}

@@ -6,36 +6,63 @@ import (
 	"tierway/server/control"
 )
 
-// stoppedLimit is the longest silence of a worker that has stopped answering, for requests that cannot be sent to
-// another worker. An engine that is only busy sends something within that time.
-const stoppedLimit = 10 * time.Second
+// stoppedSilenceLimit is the longest silence of a worker that has stopped answering, for requests that cannot be sent
+// to another worker. An engine that is only busy sends something within that time.
+const stoppedSilenceLimit = 10 * time.Second
 
 // stoppedError means that an attempt was ended because its worker has stopped answering.
-type stoppedError struct{ why string }
+type stoppedError struct{ reason string }
 
 // Error returns why the worker has stopped.
-func (e *stoppedError) Error() string { return "the worker " + e.why }
+func (e *stoppedError) Error() string { return "the worker " + e.reason }
 
-// leaveStopped ends the attempts on workers that have stopped answering. An attempt without content ends if
-// another worker can take its request and the retry budget has a retry for it. With content, or if the request
-// may reach no further worker, the attempt may be silent for stoppedLimit.
-func (px *Proxy) leaveStopped(stopped control.Stopped) {
+// leaveStopped ends attempts on workers that have stopped answering. An attempt without content ends if another worker
+// can take its request and the retry budget has a retry for it. With content, or if the request may not be sent to a
+// further worker, the attempt ends after stoppedSilenceLimit.
+func (px *Proxy) leaveStopped(stopped control.StoppedWorkers) {
 	now := time.Now()
 	for _, a := range px.inflight.attempts() {
-		why, ok := stopped[a.m]
-		if !ok || !a.usesEngine || a.probing || why == control.Silent && !a.lease.Overdue(now) {
-			continue
-		}
-		switch w := a.lease.Worker(); {
-		case !hasOtherWorker(a.pool, w.ID()) && !a.x.answer.committed():
-			// Nothing is better than to wait: the worker may go on.
-		case why == control.Silent && !a.movable:
-			// It may be the request that is slow.
-		case a.x.answer.committed() || !a.movable:
-			a.watch.limitSilence(stoppedLimit, errStoppedSilence)
-		case !a.retryPaid.Load() && px.budget.spendRetry(now):
-			a.retryPaid.Store(true)
-			a.watch.cancel(&stoppedError{why})
+		if stop, ok := stopped[a.m]; ok && a.usesEngine && a.affectedBy(stop, now) {
+			a.leaveStopped(stop, now)
 		}
 	}
+}
+
+// affectedBy reports whether the worker's stop concerns the attempt. A probe has a time limit of its own. An
+// overdue request has no byte; a whole answer of a worker that is down may still end in time.
+func (a *attempt) affectedBy(stop control.Stop, now time.Time) bool {
+	if _, probing := a.m.Gate.Probing(a.lease.Ticket(), 0); probing {
+		return false
+	}
+	onlyOverdue := stop.Reason == control.ReasonSilent ||
+		stop.Reason == control.ReasonDown && !a.x.parsed.GeneratesStream()
+	return !onlyOverdue || a.lease.Overdue(now)
+}
+
+// leaveStopped ends the attempt if that helps its request, or if it has waited for stoppedSilenceLimit.
+func (a *attempt) leaveStopped(stop control.Stop, now time.Time) {
+	committed := a.x.answer.committed()
+	switch {
+	case !committed && !a.lease.HasOtherWorker(now):
+		// No other worker can answer, and this one may continue: the request waits.
+	case !committed && a.retryable:
+		if !a.retryPaid.Load() && a.x.s.budget.spendRetry(now) {
+			a.retryPaid.Store(true)
+			a.watch.cancel(&stoppedError{stop.Reason})
+		}
+	case !committed && stop.Reason == control.ReasonSilent:
+		// The request itself may be slow.
+	default:
+		if since, silent := a.watch.silentSince(); silent && now.Sub(later(since, stop.Since)) >= stoppedSilenceLimit {
+			a.watch.cancel(errStoppedSilence)
+		}
+	}
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -22,7 +22,7 @@ type watchdog struct {
 	cause error     // cause of the cancellation at due
 	ended bool      // stop was called
 
-	first firstByteLimiter // nil: the limit before the first byte is final. Set before start
+	firstByteEnd firstByteLimiter // nil: the limit before the first byte is final. Set before start
 }
 
 // firstByteLimiter decides whether the limit before the first byte applies when it is reached.
@@ -63,9 +63,9 @@ func (w *watchdog) onTimer() {
 func (w *watchdog) overdue(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Before(w.total) && !w.due.IsZero() && !now.Before(w.due) && w.first != nil &&
+	if now.Before(w.total) && !w.due.IsZero() && !now.Before(w.due) && w.firstByteEnd != nil &&
 		errors.Is(w.cause, errFirstByteTimeout) {
-		w.due = earlier(w.first.firstByteEnd(now), w.total)
+		w.due = earlier(w.firstByteEnd.firstByteEnd(now), w.total)
 	}
 	switch {
 	case !now.Before(w.total):
@@ -100,16 +100,11 @@ func (w *watchdog) startSilence(d time.Duration, cause error) {
 	}
 }
 
-// limitSilence lowers the limit of the silence that is being measured to d, with the cause. It has no effect
-// while the gateway does not wait for the worker.
-func (w *watchdog) limitSilence(d time.Duration, cause error) {
-	now := time.Now()
+// silentSince returns since when the gateway waits for the worker; ok is false while it does not wait.
+func (w *watchdog) silentSince() (since time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if due := w.since.Add(d); !w.due.IsZero() && due.Before(w.due) {
-		w.cause, w.due = cause, due
-		w.armLocked(now, w.due)
-	}
+	return w.since, !w.due.IsZero()
 }
 
 // stopSilence ends the measurement until the next startSilence, because the worker sent data.

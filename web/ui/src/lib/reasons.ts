@@ -69,6 +69,7 @@ const texts = {
     tried: "the request was tried there",
     open: "ejected after failures, or its server accepts no connection",
     backoff: "in backoff after 429 or 503",
+    overdue: "its requests are overdue, and another worker is usable",
     group: "a group with a lower priority number has a usable worker",
     saturated: "the engine's metrics show saturation",
     region: "a worker of a nearer region takes requests",

@@ -3,8 +3,8 @@ package routing
 import "time"
 
 const (
-	// longestMemory is the number of answers after which the longest one counts two thirds less. A request of a
-	// length that occurs once in twenty is then still remembered at the next.
+	// longestMemory is the number of answers after which the longest answer has lost two thirds of its excess. A
+	// length that occurs once in 20 answers is then still known.
 	longestMemory = 128
 	// longestPrior is the output in tokens of the longest answer before any is known: the largest max_tokens that
 	// many clients send.
@@ -34,9 +34,9 @@ func (l *longestAnswer) learnTime(took time.Duration) {
 	l.seconds = max(s, l.seconds-(l.seconds-s)/longestMemory)
 }
 
-// of returns the longest expected time of the output of a whole answer of at most bound tokens, 0 for no bound,
+// longestTime returns the longest expected time of the output of a whole answer of at most bound tokens, 0 for no bound,
 // on a worker with that many seconds per token.
-func (l *longestAnswer) of(bound int64, tokenTime float64) time.Duration {
+func (l *longestAnswer) longestTime(bound int64, tokenTime float64) time.Duration {
 	most := int64(longestPrior)
 	if l.tokens > 0 {
 		most = int64(l.tokens)
