@@ -160,7 +160,7 @@ type Retry struct {
 // Timeouts limit the stages of a request.
 type Timeouts struct {
 	Connect     time.Duration `yaml:"connect" doc:"Limit for connecting to a worker."`
-	FirstByte   time.Duration `yaml:"first_byte" absent:"ten times the predicted time, from '15s' to '5m'" doc:"Limit from the end of the request to the first event of a stream. Answers that are not streams are limited only by 'total'. The default applies before '5m' only if the worker sends nothing to any request and another worker can take this one; a set value always applies."`
+	FirstByte   time.Duration `yaml:"first_byte" absent:"ten times the predicted time, from '15s' to '5m'" doc:"Limit from the end of the request to the first event of a stream. A configured value always applies. The default ends an attempt before '5m' only if the worker has answered before, sends nothing to any request, and another worker can take the request. Other answers are limited by 'total'."`
 	Idle        time.Duration `yaml:"idle" doc:"Longest pause between two parts of an answer after it began."`
 	Total       Total         `yaml:"total" doc:"Limit for a whole request by class, including its queue time. Reaching it does not count as a worker failure, and the request is not retried."`
 	ClientStall time.Duration `yaml:"client_stall" doc:"Longest time that a write to the client may block or the client may pause within its request body. Afterwards the connection is closed. Time in which the worker sends nothing does not count."`

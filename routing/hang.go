@@ -106,8 +106,9 @@ func (p *Pool) DetectHangs(now time.Time) {
 }
 
 // stalledLocked reports whether the engine's step counters stand still although requests run. Requests run if the
-// engine reports it, or if the gateway has two requests with different prompts that are older than the last step: vLLM
-// publishes only after steps, and one request may wait for something else, such as an image. Counters prove nothing after a later byte, or while the worker is half-open.
+// engine reports it, or if the gateway has two requests with different prompts that are older than the last step:
+// vLLM publishes only after steps, and one request may wait for something else, such as an image. Counters prove
+// nothing after a later byte, or while the worker is half-open.
 func (w *Worker) stalledLocked(now, from time.Time) bool {
 	st, since := &w.status, w.status.StalledSince
 	if st.SteppedAt.IsZero() && since.IsZero() || w.ejected && w.ejection.Until.IsZero() {
@@ -191,9 +192,9 @@ func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, un
 	}
 	steps := !w.status.SteppedAt.IsZero()
 	hung, unanswered = provesHang(overdue, answered, tenants, steps, now)
-	if oldest := overdue[len(overdue)-1].began; !unanswered && now.Sub(oldest) >= unansweredAfter {
+	if oldest := &overdue[len(overdue)-1]; !unanswered && oldest.mayGoElsewhere(steps, now) {
 		last := w.silences.lastByteAt()
-		unanswered = overdue[len(overdue)-1].mayGoElsewhere(steps, now) && !last.IsZero() && oldest.Sub(last) < hangWindow && !w.stepsLocked(now) &&
+		unanswered = !last.IsZero() && oldest.began.Sub(last) < hangWindow && !w.stepsLocked(now) &&
 			!w.excusedLocked(now, from)
 	}
 	return hung, unanswered

@@ -34,8 +34,8 @@ func (l *longestAnswer) learnTime(took time.Duration) {
 	l.seconds = max(s, l.seconds-(l.seconds-s)/longestMemory)
 }
 
-// longestTime returns the longest expected time of the output of a whole answer of at most bound tokens, 0 for no bound,
-// on a worker with that many seconds per token.
+// longestTime returns the longest expected time of a whole answer of at most bound tokens; 0 is no bound. tokenTime is
+// in seconds per token.
 func (l *longestAnswer) longestTime(bound int64, tokenTime float64) time.Duration {
 	most := int64(longestPrior)
 	if l.tokens > 0 {

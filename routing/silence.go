@@ -29,8 +29,8 @@ const (
 	// wholeFactor is how often the longest expected time of a whole answer is added. That time is a bound already,
 	// so the factor covers only the spread of the engine's speed.
 	wholeFactor = 2
-	// stepReportMaxAge is the time for which a report shows that the engine makes steps. It is read with each health check,
-	// by default every 5 s, and more often while the worker is busy.
+	// stepReportMaxAge is the time for which a report shows that the engine makes steps. It is read with each health
+	// check, by default every 5 s, and more often while the worker is busy.
 	stepReportMaxAge = 6 * time.Second
 	// lateFloor is the silence up to which a worker is not late in the cost of kv_aware: a pause of the
 	// network, or of one step of the engine.
@@ -220,7 +220,9 @@ func (p *Pool) markOverdueLocked(r *Request, tried []*Worker) {
 // anyLateLocked reports whether a worker is late or overdue. Both states begin and end without a call of the pool's
 // watcher.
 func (p *Pool) anyLateLocked(now time.Time) bool {
-	return slices.ContainsFunc(p.workers, func(w *Worker) bool { return w.isOverdueLocked(now) || w.latenessLocked(now) > 0 })
+	return slices.ContainsFunc(p.workers, func(w *Worker) bool {
+		return w.isOverdueLocked(now) || w.latenessLocked(now) > 0
+	})
 }
 
 // silenceOf returns the silence of a request that is booked on the worker now. first is its predicted time to

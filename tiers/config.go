@@ -14,7 +14,7 @@ type Rules struct {
 	KeywordScore map[string]float64 `yaml:"keyword_score" above:"0" absent:"'1' for the last tier, with three or more tiers for the second, and for each tier in 'keywords'" doc:"Minimum score by tier. The score of a tier is the sum of the weights of the matched groups for this tier and higher ones. The map replaces the default as a whole; '{}' turns the signal off."`
 	Default      string             `yaml:"default" absent:"the first tier" doc:"Tier of requests for which no signal selects a tier."`
 	Sticky       Sticky             `yaml:"sticky" doc:"Chats that stay at their tier, where their prompts are cached."`
-	Unavailable  string             `yaml:"unavailable" enum:"up,down,refuse" doc:"Target of a request if its tier has no worker up. 'up': the next higher tier with a worker up, or else the next lower one. 'down': the reverse. 'refuse': the request stays at its tier and is rejected with 503 'no_healthy_worker' after 'queue.engine_wait'. It also applies to requests that wait when the last worker is lost. A request that names a worker's own model never moves."`
+	Unavailable  string             `yaml:"unavailable" enum:"up,down,refuse" doc:"Target of a request if its tier has no worker up. 'up': the next higher tier with a worker up, or else the next lower one. 'down': the reverse. 'refuse': the request stays at its tier and is rejected with 503 'no_healthy_worker' after 'queue.engine_wait'. Also applies to queued requests whose tier loses its last worker. Requests for a worker's own model never move."`
 }
 
 // Keyword is one group of expressions. A group counts once, however often it matches. Weight 0

@@ -60,7 +60,7 @@ func (f demoFlags) run(c *cobra.Command) (err error) {
 	}
 	file := &demoFile{}
 	defer func() { err = errors.Join(err, file.remove()) }()
-	end := &ending{clear: func() { _ = file.remove() }} // the process exits and cannot report an error
+	end := &shutdown{clear: func() { _ = file.remove() }} // the process exits and cannot report an error
 	ctx, stop := end.demoSignals(c.Context())
 	defer stop()
 	// The engines outlive the signal: their streams must not end before the gateway that reads them.
@@ -76,7 +76,7 @@ func (f demoFlags) run(c *cobra.Command) (err error) {
 }
 
 // serve runs the gateway with the configuration at path, and the background load, until ctx ends.
-func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, keys demoKeys, end *ending) error {
+func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, keys demoKeys, end *shutdown) error {
 	from := serveFlags{config: path, listen: f.listen, adminListen: f.adminListen}
 	file, err := from.load(c)
 	if err != nil {
@@ -127,7 +127,7 @@ func (f demoFlags) check() error {
 
 // demoSignals is signals for a demo, which ends also when its terminal closes: it must leave no file
 // behind.
-func (e *ending) demoSignals(parent context.Context) (ctx context.Context, stop func()) {
+func (e *shutdown) demoSignals(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, stopSignals := e.signals(parent)
 	if signal.Ignored(syscall.SIGHUP) {
 		return ctx, stopSignals // under nohup, the demo outlives its terminal

@@ -148,7 +148,7 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	var s *server.Server
 	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
 	defer announced.clear()
-	end := &ending{log: log, clear: announced.clear, flush: logs.close}
+	end := &shutdown{log: log, clear: announced.clear, flush: logs.close}
 	ctx, stop := end.signals(c.Context())
 	defer stop()
 	o.Announce, o.Withdraw = announced.announce, announced.clear

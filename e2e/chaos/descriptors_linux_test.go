@@ -48,7 +48,8 @@ func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 		defer c.Close()
 		clients = append(clients, c)
 	}
-	ask := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
+	stored := strings.Replace(chat.body, "{", `{"store":true,`, 1) // such a request needs a new connection
+	ask := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(stored)) + stored
 	var refused rig.Reply
 	rig.Eventually(t, func() error {
 		first.send(ask)

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// lastExit limits how long the process lives after the second signal: frames to clients that do not read
-	// take 1.5 s, and the rest is for rows, records and spans. A database that hangs needs longer.
-	lastExit = 3 * time.Second
+	// cutExitLimit limits how long the process lives after the second signal: frames to clients that do not read
+	// take 1.5 s, and the rest is for rows, records and spans. Only a database that hangs needs longer.
+	cutExitLimit = 10 * time.Second
 	// interrupted is the exit status after a second signal, as shells report an interrupt.
 	interrupted = 130
 )
 
-// ending ends a gateway at SIGTERM and SIGINT. The first signal starts its drain, the second one cuts the
+// shutdown ends a gateway at SIGTERM and SIGINT. The first signal starts its drain, the second one cuts the
 // drain, and a third one ends the process at once.
-type ending struct {
+type shutdown struct {
 	gateway atomic.Pointer[server.Server] // nil until it is built
 	log     *slog.Logger
 	clear   func() // removes what must not outlive the process
@@ -31,12 +31,12 @@ type ending struct {
 }
 
 // signals returns a context that ends at the first signal. The caller must call stop.
-func (e *ending) signals(parent context.Context) (ctx context.Context, stop func()) {
+func (e *shutdown) signals(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	ch := make(chan os.Signal, 3)
 	signal.Notify(ch, syscall.SIGTERM, os.Interrupt)
 	go func() {
-		for _, act := range []func(){cancel, e.onSecond, func() { os.Exit(interrupted) }} {
+		for _, act := range []func(){cancel, e.cutRequests, func() { os.Exit(interrupted) }} {
 			if _, received := <-ch; received {
 				act()
 			}
@@ -49,8 +49,8 @@ func (e *ending) signals(parent context.Context) (ctx context.Context, stop func
 	}
 }
 
-// onSecond cuts the requests in flight. Before there is a gateway, it ends the process.
-func (e *ending) onSecond() {
+// cutRequests cuts the requests in flight. Before there is a gateway, it ends the process.
+func (e *shutdown) cutRequests() {
 	e.clear()
 	s := e.gateway.Load()
 	if s == nil {
@@ -58,16 +58,16 @@ func (e *ending) onSecond() {
 	}
 	e.cut.Store(true)
 	s.Cut("a second signal")
-	time.AfterFunc(lastExit, func() {
+	time.AfterFunc(cutExitLimit, func() {
 		e.log.Error("ending before all usage rows, records and spans are written", "cause", "a second signal",
-			"waited", lastExit.String())
+			"waited", cutExitLimit.String())
 		e.flush()
 		os.Exit(interrupted)
 	})
 }
 
 // status returns the result of a gateway that has ended with err.
-func (e *ending) status(err error) error {
+func (e *shutdown) status(err error) error {
 	if err == nil && e.cut.Load() {
 		return exit(interrupted)
 	}
