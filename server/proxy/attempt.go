@@ -242,7 +242,7 @@ func (a *attempt) releaseLoad(f *failure) {
 		return
 	}
 	if w := a.lease.Worker(); w != nil && f.backoff > 0 &&
-		(!f.backoffIfOthers || hasOtherWorker(a.x.resolution.Pool, w.ID())) {
+		(!f.backoffIfOthers || a.lease.HasOtherWorker(time.Now())) {
 		a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
 	} else if w != nil && f.unreachable {
 		a.pauseServer()
@@ -306,16 +306,6 @@ func (a *attempt) releaseUnsettled() {
 	a.fault = excluded("%w", errPanic)
 	a.ended = time.Now()
 	a.reportOutcome()
-}
-
-// hasOtherWorker reports whether the pool has another worker that takes requests now.
-func hasOtherWorker(p *control.Pool, id string) bool {
-	for _, v := range p.Routing.Snapshot(time.Now()) {
-		if v.ID != id && v.InRotation() && v.Backoff == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // firstContent records the time of the first content of a generated stream. Other answers have no
