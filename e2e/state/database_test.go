@@ -147,7 +147,7 @@ func TestASecondSignalEndsBesideAHungDatabase(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	p.WaitFor("the drain", func() bool { return len(linesWith(p, `"draining"`)) > 0 })
 	p.Signal(syscall.SIGTERM)
-	if status := p.ExitStatus(); status != 130 || len(linesWith(p, "ending before all usage rows")) != 1 {
+	if status := p.ExitStatus(); status != 130 || len(linesWith(p, "ledger rows lost")) != 1 {
 		t.Errorf("the status is %d, want 130: %s", status, p.Log())
 	}
 }
