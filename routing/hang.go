@@ -176,7 +176,7 @@ func (w *Worker) overdueRequestsLocked(now, from time.Time) (overdue []silence) 
 // the peers have answered hangRequests later requests; or the worker sent something within hangWindow before, and no
 // step and no other request explains the silence. An engine that was idle for longer may be loading its model.
 func (p *Pool) silentBesidePeersLocked(w *Worker, now, from time.Time) (hung, unanswered bool) {
-	if now.Sub(from) < overdueFloor || len(w.silences.waiting) == 0 && len(w.silences.hang.ended) < hangRequests {
+	if now.Sub(from) < overdueFloor || len(w.silences.waiting)+len(w.silences.hang.ended) == 0 {
 		return false, false
 	}
 	overdue := w.overdueRequestsLocked(now, from)

@@ -24,7 +24,7 @@ type workerVectors struct {
 func newWorkerVectors(d *definer) (v workerVectors) {
 	d.setSubject("Workers")
 	v.attempts = d.counters("tierway_attempts_total", "Ended attempts by result. ok: success. error: the worker "+
-		"failed. excluded: the worker is not the cause of the end, for example a client disconnect or an error that "+
+		"failed. excluded: the worker is not the cause of the end, or the request left a silent worker, for example a client disconnect or an error that "+
 		"the request caused.", "tier", "worker", "result")
 	v.tokens = d.counters("tierway_tokens_total",
 		"Tokens that engines reported, by kind: prompt, cached (part of prompt), output.", "tier", "worker", "kind")

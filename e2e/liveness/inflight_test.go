@@ -54,6 +54,32 @@ func TestStreamWithContentEndsSoonAfterItsWorkerHangs(t *testing.T) {
 	})
 }
 
+// TestStreamWithContentEndsWithoutAProofOfAHang: one other request is overdue.
+func TestStreamWithContentEndsWithoutAProofOfAHang(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		l := usualLoad(true, sharedPrefix, 1)
+		l.patient = true
+		l.driveFor(c, warmUp)
+		l.owned.Wait()
+		l.length = func() int { return 1000 }
+		l.start(c)
+		time.Sleep(time.Second)
+		for _, w := range c.workers {
+			if all := c.wire.all(); w.address == all[len(all)-1].address {
+				w.stop(nil)
+			}
+		}
+		began := time.Now()
+		l.length = nil
+		l.start(c)
+		for _, s := range l.wait() {
+			if took := s.ended.Sub(began); took > 30*time.Second {
+				t.Errorf("a request ended %s after its worker had stopped, with %v", took, s.err)
+			}
+		}
+	})
+}
+
 // TestRequestThatMustNotBeRepeatedEndsAfterItsWorkerHangs reaches no second worker.
 func TestRequestThatMustNotBeRepeatedEndsAfterItsWorkerHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
@@ -111,6 +137,9 @@ func TestSingleRequestMovesFromAWorkerThatHangs(t *testing.T) {
 				all := l.wait()
 				if s := all[len(all)-1]; s.err != nil || s.ended.Sub(began) > k.most {
 					t.Errorf("the request at %s ended after %s with %v", sick.name, s.ended.Sub(began), s.err)
+				}
+				if log := c.log.String(); k.idle < time.Minute && strings.Count(log, "a worker sends nothing") != 1 {
+					t.Errorf("the log names the silent worker not once: %s", log)
 				}
 			})
 		})

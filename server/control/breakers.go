@@ -78,6 +78,7 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 		if len(stopped) > 0 {
 			ps.onStopped(stopped)
 		}
+		ps.logSilent(stopped)
 		for _, p := range ps.snapshot().Pools {
 			p.measureRegions()
 		}

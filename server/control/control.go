@@ -90,6 +90,7 @@ func New(o Options) (*Control, error) {
 
 		connected: make(chan struct{}, 1),
 		onStopped: func(StoppedWorkers) {},
+		silent:    map[*Member]bool{},
 	}
 	if stores.Redis != nil {
 		ctl.Pools.sharing = newSharing(ctl.Pools)

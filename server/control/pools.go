@@ -33,6 +33,7 @@ type Pools struct {
 	snapshot func() *Snapshot
 
 	onStopped func(StoppedWorkers) // set by OnStopped before Run
+	silent    map[*Member]bool     // of which logSilent has logged the beginning; used by the poll only
 
 	connected chan struct{} // holds one after a new snapshot
 	sharing   *sharing      // nil without Redis

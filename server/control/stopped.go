@@ -62,6 +62,23 @@ func stopReason(v *routing.WorkerView, st *workers.Status, hung bool, now time.T
 	return ""
 }
 
+// logSilent logs the workers that begin or end to send nothing without a proven hang. Breakers and health checks log
+// the other reasons. Only the poll calls it.
+func (ps *Pools) logSilent(stopped StoppedWorkers) {
+	for m, stop := range stopped {
+		if stop.Reason == ReasonSilent && !ps.silent[m] {
+			ps.silent[m] = true
+			ps.log.Warn("a worker sends nothing, and a request is overdue", "worker", m.Name, "tier", m.Worker.Pool())
+		}
+	}
+	for m := range ps.silent {
+		if stop, ok := stopped[m]; !ok || stop.Reason != ReasonSilent {
+			delete(ps.silent, m)
+			ps.log.Info("a worker no longer has an overdue request", "worker", m.Name, "tier", m.Worker.Pool())
+		}
+	}
+}
+
 // OnStopped sets the function that receives the workers that have stopped answering, once a second while there
 // are any. It must be called before Run.
 func (ps *Pools) OnStopped(f func(StoppedWorkers)) { ps.onStopped = f }

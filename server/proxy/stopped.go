@@ -28,15 +28,16 @@ func (px *Proxy) leaveStopped(stopped control.StoppedWorkers) {
 	}
 }
 
-// affectedBy reports whether the worker's stop concerns the attempt. A probe has a time limit of its own. An
-// overdue request has no byte; a whole answer of a worker that is down may still end in time.
+// affectedBy reports whether the worker's stop concerns the attempt. A probe has a time limit of its own. Without a
+// proven hang, only overdue requests and silent streams are in doubt, and a whole answer of a worker that is down may
+// still end in time.
 func (a *attempt) affectedBy(stop control.Stop, now time.Time) bool {
 	if _, probing := a.m.Gate.Probing(a.lease.Ticket(), 0); probing {
 		return false
 	}
 	onlyOverdue := stop.Reason == control.ReasonSilent ||
 		stop.Reason == control.ReasonDown && !a.x.parsed.GeneratesStream()
-	return !onlyOverdue || a.lease.Overdue(now)
+	return !onlyOverdue || a.x.answer.committed() || a.lease.Overdue(now)
 }
 
 // leaveStopped ends the attempt if that helps its request, or if it has waited for stoppedSilenceLimit.
