@@ -71,6 +71,9 @@ func (g *regression) learn(x regressors, y float64) {
 		stays[i] = c <= 0 && gain[i]*difference < 0 || c >= g.most[i] && gain[i]*difference > 0
 	}
 	free, freeVariance := g.covarianceTimes(x, stays, noise)
+	if !(variance > 0) || !(freeVariance > 0) {
+		return // a time of almost 0: its noise is lost to rounding
+	}
 	for i, c := range g.coefficients {
 		g.coefficients[i] = min(max(0, c+free[i]/freeVariance*difference), g.most[i])
 	}
