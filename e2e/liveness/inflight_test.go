@@ -25,6 +25,16 @@ func (c *cluster) hang() *process {
 	return sick
 }
 
+// stopTarget makes the worker hang to which the last request was sent.
+func (c *cluster) stopTarget() {
+	all := c.wire.all()
+	for _, w := range c.workers {
+		if w.address == all[len(all)-1].address {
+			w.stop(nil)
+		}
+	}
+}
+
 // TestStreamWithContentEndsSoonAfterItsWorkerHangs: no other worker can continue it. Patient clients would
 // wait for timeouts.idle.
 func TestStreamWithContentEndsSoonAfterItsWorkerHangs(t *testing.T) {
@@ -64,11 +74,7 @@ func TestStreamWithContentEndsWithoutAProofOfAHang(t *testing.T) {
 		l.length = func() int { return 1000 }
 		l.start(c)
 		time.Sleep(time.Second)
-		for _, w := range c.workers {
-			if all := c.wire.all(); w.address == all[len(all)-1].address {
-				w.stop(nil)
-			}
-		}
+		c.stopTarget()
 		began := time.Now()
 		l.length = nil
 		l.start(c)
@@ -92,12 +98,7 @@ func TestRequestThatMustNotBeRepeatedEndsAfterItsWorkerHangs(t *testing.T) {
 		stored.startBody(c, body, tenantNames[0])
 		began := time.Now()
 		time.Sleep(100 * time.Millisecond)
-		all := c.wire.all()
-		for _, w := range c.workers {
-			if w.address == all[len(all)-1].address {
-				w.stop(nil)
-			}
-		}
+		c.stopTarget()
 		l.driveFor(c, faultTime)
 		s := stored.wait()[0]
 		took, timedOut := s.ended.Sub(began), s.err != nil && strings.Contains(s.err.Error(), "worker_timeout")
