@@ -41,7 +41,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
-	a.retryable = mayAttemptAgain(x)
+	a.stream, a.retryable = x.parsed.GeneratesStream(), mayAttemptAgain(x)
 	a.firstByte = a.firstByteWithin()
 	a.watch.firstByteEnd = a
 	a.watch.start(cancel, a.firstByte, x.patience)
@@ -151,6 +151,7 @@ type attempt struct {
 	usage        openai.Usage // as the engine reported it
 	most         openai.Usage // largest accepted report
 	usesEngine   bool         // the answer shows whether the engine works
+	stream       bool         // the answer is a stream of generated tokens
 	probing      bool         // a probe of a half-open worker
 	retryable    bool         // the request may be sent to one more worker
 	retryPaid    atomic.Bool  // the retry after this attempt is spent from the budget

@@ -36,7 +36,7 @@ func (a *attempt) affectedBy(stop control.Stop, now time.Time) bool {
 		return false
 	}
 	onlyOverdue := stop.Reason == control.ReasonSilent ||
-		stop.Reason == control.ReasonDown && !a.x.parsed.GeneratesStream()
+		stop.Reason == control.ReasonDown && !a.stream
 	return !onlyOverdue || a.x.answer.committed() || a.lease.Overdue(now)
 }
 
