@@ -1,31 +1,38 @@
 #!/usr/bin/env bash
-# check.sh: all checks of the sources that do not run the program.
+# check.sh: all checks of the sources that do not run the program. What they find depends on the sources alone.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
+
+# once NAME COMMAND… -- PATH…: runs the command, unless it was green before with the present content of the paths.
+once() {
+	local name=$1 command=() mark
+	shift
+	while [ "$1" != -- ]; do
+		command+=("$1")
+		shift
+	done
+	mark=$(scripts/unchanged.sh "${name// /-}" "${@:2}") || mark=
+	if [ -n "$mark" ] && [ -e "$mark" ]; then
+		echo "unchanged: $name"
+	elif scripts/quiet.sh "$name" "${command[@]}"; then
+		[ -z "$mark" ] || { mkdir -p "${mark%/*}" && touch "$mark"; }
+	else
+		status=1
+	fi
+}
 
 unformatted=$(find . -name '*.go' -not -path '*/node_modules/*' -not -path './.cache/*' -print0 | xargs -0 gofmt -l)
 if [ -n "$unformatted" ]; then
 	printf 'not formatted by gofmt:\n%s\n' "$unformatted"
 	status=1
 fi
-for module in . tools e2e/openaigo; do
-	scripts/quiet.sh "$module/go.mod is tidy" go -C "$module" mod tidy -diff || status=1
-done
-GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint scripts/quiet.sh "linters" .cache/bin/golangci-lint run ./... || status=1
-vulnerable=$(.cache/bin/govulncheck -tags nomsgpack ./... 2>&1) || {
-	case $vulnerable in
-	*"fetching vulnerabilities"*) echo "skipped: known vulnerabilities (their database cannot be reached)" ;;
-	*)
-		echo "$vulnerable"
-		echo "FAILED: known vulnerabilities"
-		status=1
-		;;
-	esac
-}
-scripts/quiet.sh "laws of the house" go test -tags nomsgpack -count=1 . || status=1
-scripts/quiet.sh "generated docs are fresh" scripts/docs.sh || status=1
-scripts/quiet.sh "types of the admin UI" npm --prefix web/ui run check || status=1
-scripts/quiet.sh "types of the browser tests" npm --prefix e2e/browser run check || status=1
-scripts/quiet.sh "web/dist is fresh" scripts/ui.sh || status=1
+# Another clone may run its linters with the same cache.
+GOLANGCI_LINT_CACHE=$TIERWAY_CACHE/golangci-lint scripts/quiet.sh "linters" \
+	"$GOLANGCI_LINT" run --allow-parallel-runners ./... || status=1
+ui=(web/ui scripts/npm.sh)
+once "types of the admin UI" npm --prefix web/ui run check -- "${ui[@]}"
+once "tests of the admin UI" npm --prefix web/ui run --silent test -- "${ui[@]}"
+once "web/dist is fresh" scripts/ui.sh -- "${ui[@]}" web/dist scripts/ui.sh
+once "types of the browser tests" npm --prefix e2e/browser run check -- "${ui[@]}" e2e/browser
 exit "$status"
