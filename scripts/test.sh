@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
-# test.sh [soak]: runs all tests of the module and prints only failures. The last
-# line has the numbers of passed and failed tests; a run without tests fails.
+# test.sh [soak]: runs the tests of the gate, or all tests in their long form, and prints only failures. The last line
+# has the numbers of passed and failed tests; a run without tests fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p .cache/logs
-
-export TIERWAY_BIN=$PWD/bin/tierway
-export TIERWAY_PYTHON=$PWD/.cache/python/bin/python
 passed=0
 failed=0
 skipped=0
@@ -28,12 +25,13 @@ results() {
 		END { if (kind == "FAIL") for (name in lines) printf "%s", lines[name] }' "$2"
 }
 
-# step NAME COMMAND…: runs one `go test -v`. If it fails, the failures are printed.
+# step NAME COMMAND…: runs one command, mostly a `go test -v`. If it fails, the failures are printed.
 step() {
-	local name=$1 begin=$SECONDS status=0 before=$failed
-	local log=.cache/logs/$name.log
+	local name=$1 status=0 before=$failed wall used
+	local log=.cache/logs/$name.log cost=.cache/logs/$name.time
 	shift
-	"$@" >"$log" 2>&1 </dev/null || status=$?
+	{ TIMEFORMAT='%R %U %S' && time "$@" >"$log" 2>&1 </dev/null; } 2>"$cost" || status=$?
+	read -r wall used < <(awk 'END { printf "%d %d\n", $1, $2 + $3 }' "$cost")
 	passed=$((passed + $(grep -c '^--- PASS: ' "$log")))
 	failed=$((failed + $(grep -c '^--- FAIL: ' "$log")))
 	skipped=$((skipped + $(grep -c '^--- SKIP: ' "$log")))
@@ -42,69 +40,60 @@ step() {
 		[ "$failed" -gt "$before" ] || failed=$((failed + 1))
 		results FAIL "$log"
 		echo "FAILED: $name, in full in $log"
-	else
-		results SKIP "$log"
-		echo "done: $name ($((SECONDS - begin))s)"
+		return 1
+	fi
+	results SKIP "$log" | grep -v 'needs the binary: make soak' | grep -v '^--- SKIP'
+	echo "done: $name (${wall}s, ${used}s of CPU)"
+}
+
+# once NAME COMMAND… -- PATH…: a step that is left out if it was green before with the present content of the paths.
+once() {
+	local name=$1 command=() mark
+	shift
+	while [ "$1" != -- ]; do
+		command+=("$1")
+		shift
+	done
+	mark=$(scripts/unchanged.sh "$name" "${@:2}") || mark=
+	if [ -n "$mark" ] && [ -e "$mark" ]; then
+		echo "unchanged: $name"
+	elif step "$name" "${command[@]}" && [ -n "$mark" ]; then
+		mkdir -p "${mark%/*}"
+		touch "$mark"
 	fi
 }
 
-# step_ui NAME COMMAND…: runs one `vitest run` that reports in TAP without nesting. If it fails, its output is
-# printed.
-step_ui() {
-	local name=$1 begin=$SECONDS status=0 before=$failed
-	local log=.cache/logs/$name.log
-	shift
-	"$@" >"$log" 2>&1 </dev/null || status=$?
-	passed=$((passed + $(grep '^ok ' "$log" | grep -vc '# SKIP')))
-	failed=$((failed + $(grep -c '^not ok ' "$log")))
-	skipped=$((skipped + $(grep -c '^ok .*# SKIP' "$log")))
-	if [ "$status" -ne 0 ]; then
-		[ "$failed" -gt "$before" ] || failed=$((failed + 1))
-		grep -v '^ok ' "$log"
-		echo "FAILED: $name, in full in $log"
-	else
-		echo "done: $name ($((SECONDS - begin))s)"
-	fi
-}
+tests=(go test -vet=off -v -timeout 60m)
+# Packages of real time run the binary with real servers. The gate runs their smoke tests only.
+real='/e2e/(backends|browser|docs|events|gateway|kvaware|sdk|state|traces|watch)$'
+# The package that takes longest begins first.
+mapfile -t virtual < <(echo tierway/server && go list ./... | grep -vE "$real|^tierway/server$")
+# Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.
+raced=(./breaker ./http1 ./memnet ./queue ./spool ./workers/...)
+mapfile -t smoke < <(go list ./... | grep -E "$real|/e2e/chaos$" | grep -vE '/e2e/(browser|sdk)$')
 
 if [ "${1:-}" = soak ]; then
-	# In virtual time: loads under which no healthy worker may be ejected.
-	step soak-sim env TIERWAY_WORLDS=all go test -tags nomsgpack -count=1 -v -timeout 30m -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected' ./sim
-	# One package at a time: the measurements would disturb each other on two cores.
-	step soak env TIERWAY_LIVENESS=all go test -tags nomsgpack -count=1 -p 1 -v -timeout 40m ./e2e/...
-else
-	# Short soaks: their assertions hold after seconds, too.
-	export TIERWAY_SOAK=${TIERWAY_SOAK:-2s}
-	step vet go vet -tags nomsgpack ./...
-	step_ui ui npm --prefix web/ui run --silent test -- --reporter=tap-flat
-	# These packages rarely start a goroutine and take about eight times as long under
-	# the race detector: only their tests that match raced run under it.
-	# house_race_test.go checks both lists.
-	norace='^tierway(/bench/classify|/config|/openai(/prompt|/tokens)?|/replay|/routing|/routing/routingtest|/sim)?$'
-	raced='AtOnce|Concurren|Meanwhile|AFileIs|ContentCounts|OnlyRegularFiles|Keeps?TheLaws//Concurren'
-	mapfile -t unraced < <(go list -tags nomsgpack ./... | grep -E "$norace")
-	# The package that takes longest begins first.
-	mapfile -t units < <(echo tierway/server &&
-		go list -tags nomsgpack ./... | grep -v '/e2e' | grep -vE "$norace|^tierway/server$")
-	step race-some go test -tags nomsgpack -race -v -timeout 10m -run "$raced" "${unraced[@]}"
-	step no-race go test -tags nomsgpack -v -timeout 10m "${unraced[@]}"
-	# Three at a time: some of them mostly wait for timers and servers.
-	# The drift tests send one request at a time, for two minutes under the race detector: they run
-	# without it.
-	drift='AsExplainedUnder(RandomDrafts|TheDraft)$'
-	step race go test -tags nomsgpack -race -p 3 -v -timeout 10m -skip "$drift" "${units[@]}"
-	step drift go test -tags nomsgpack -v -timeout 10m -run "$drift" ./server
+	export TIERWAY_SEED=random
+	tests+=(-count=1)
+	step tidy bash -ec 'for module in . tools e2e/openaigo; do go -C "$module" mod tidy -diff; done'
+	step vulnerabilities "$GOVULNCHECK" ./...
+	step race env CGO_ENABLED=1 "${tests[@]}" -race "${virtual[@]}"
 	# Compares the request reader with the strictest JSON reader of the standard library.
-	step strict env GOEXPERIMENT=jsonv2 go test -tags nomsgpack -count=1 -v -run Strict ./openai
-	# Packages that mostly wait for Redis, databases and SDKs run two at a time; packages that put load
-	# on the machine, as browsers do, run alone. Parallel tests mostly wait for timeouts, so more of
-	# them run than there are cores.
-	patient='/e2e/(backends|docs|gateway|sdk|state)$'
-	mapfile -t waiting < <(go list -tags nomsgpack ./e2e/... | grep -E "$patient")
-	mapfile -t loading < <(go list -tags nomsgpack ./e2e/... | grep -vE "$patient|/e2e/browser$")
-	step e2e-wait go test -tags nomsgpack -count=1 -p 2 -parallel 4 -v -timeout 10m "${waiting[@]}"
-	step e2e-browser go test -tags nomsgpack -count=1 -parallel 2 -v -timeout 10m ./e2e/browser
-	step e2e-load go test -tags nomsgpack -count=1 -p 1 -parallel 6 -v -timeout 10m "${loading[@]}"
+	step strict env GOEXPERIMENT=jsonv2 "${tests[@]}" -run Strict ./openai
+	# In virtual time: loads under which no healthy worker may be ejected.
+	step worlds env TIERWAY_WORLDS=all TIERWAY_LIVENESS=all "${tests[@]}" -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected|Matrix' ./sim ./e2e/liveness
+	# One package at a time: the measurements would disturb each other on two cores.
+	step binary env TIERWAY_BIN="$PWD/bin/tierway" "${tests[@]}" -p 1 ./e2e/...
+else
+	# A soak of the environment would change what the tests do.
+	unset TIERWAY_SOAK TIERWAY_BIN
+	step virtual "${tests[@]}" -skip '^TestSmoke' "${virtual[@]}"
+	step race env CGO_ENABLED=1 "${tests[@]}" -race "${raced[@]}"
+	export TIERWAY_BIN=$PWD/bin/tierway
+	step smoke "${tests[@]}" -p 2 -run '^TestSmoke' "${smoke[@]}" ./store
+	program=(go.mod '*.go' ':!*_test.go' ':!e2e' ':!bench' '*.sql' '*.lua' web/dist)
+	once sdk "${tests[@]}" -run '^TestSmoke' ./e2e/sdk -- "${program[@]}" e2e
+	once browser "${tests[@]}" -run '^TestSmoke' ./e2e/browser -- "${program[@]}" e2e
 fi
 
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
