@@ -15,14 +15,15 @@ import (
 	"testing"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/loopback"
 )
 
 // PostgresServer is a PostgreSQL server with an empty database. Committed data survives Kill
 // and Restart, but not a crash of the machine. Its methods must be called on the test's
 // goroutine; they fail the test on an error.
 type PostgresServer struct {
-	URL  string // postgres://USER:PASSWORD@127.0.0.1:PORT/DATABASE?sslmode=disable
-	Addr string // 127.0.0.1:PORT
+	URL  string // postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=disable
+	Addr string // HOST:PORT
 
 	t       testing.TB
 	cluster *cluster
@@ -108,7 +109,7 @@ func newCluster() (_ *cluster, err error) {
 	}
 	address := &url.URL{Scheme: "postgres", User: url.UserPassword(role, password), Path: "/postgres",
 		RawQuery: "sslmode=disable",
-		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+		Host:     net.JoinHostPort(loopback.Host(), port)}
 	c.url = address.String()
 	c.program = program{name: "postgres", addr: address.Host, log: filepath.Join(c.dir, "log"),
 		stop:  syscall.SIGINT, // fast shutdown: closes connections instead of waiting for them
@@ -119,8 +120,8 @@ func newCluster() (_ *cluster, err error) {
 
 // settings returns the server's command line. The server does not sync to disk and uses little
 // memory, so that tests can run several of them.
-func (c *cluster) settings(port int) (args []string) {
-	args = []string{"-D", filepath.Join(c.dir, "data"), "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", c.dir}
+func (c *cluster) settings(port string) (args []string) {
+	args = []string{"-D", filepath.Join(c.dir, "data"), "-p", port, "-h", loopback.Host(), "-k", c.dir}
 	for _, s := range []string{"fsync=off", "full_page_writes=off", "shared_buffers=16MB", "max_connections=200",
 		"max_wal_size=256MB", "logging_collector=off", "log_min_messages=fatal", "restart_after_crash=on"} {
 		args = append(args, "-c", s)

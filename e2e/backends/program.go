@@ -3,7 +3,6 @@ package backends
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"tierway/e2e/loopback"
 )
 
 const (
@@ -36,17 +37,15 @@ type program struct {
 	unhang func() error     // resumes the process; nil: it is not suspended
 }
 
-// freePort returns a free port of 127.0.0.1 below the ephemeral ports, so that no outgoing
-// connection takes it while its server is dead.
-func freePort() (int, error) {
-	for range 100 {
-		port := 15000 + rand.IntN(15000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
+// freePort returns a free port of [loopback.Host], which no other process takes while its server is
+// dead.
+func freePort() (string, error) {
+	addr, err := loopback.Address()
+	if err != nil {
+		return "", err
 	}
-	return 0, errors.New("looking for a free port of 127.0.0.1: a hundred tries found none")
+	_, port, err := net.SplitHostPort(addr)
+	return port, err
 }
 
 // start starts the program and waits until it is ready.

@@ -3,24 +3,23 @@ package backends
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/loopback"
 )
 
 // ProxyServer is nginx or HAProxy in front of two gateways, with its file of deploy/. It ends with
 // its test.
 type ProxyServer struct {
-	Addr string // 127.0.0.1:PORT
+	Addr string // HOST:PORT
 }
 
 // Nginx starts nginx with deploy/nginx.conf in front of two gateways, which are addresses such as
@@ -72,7 +71,7 @@ func startProxy(t testing.TB, name, file string, edits func(dir, addr string) []
 	must(err)
 	text, err := os.ReadFile(filepath.Join(root, "deploy", file))
 	must(err)
-	port, err := freePort()
+	addr, err := loopback.Address()
 	must(err)
 	owner, err := unprivileged("nobody")
 	must(err)
@@ -80,7 +79,7 @@ func startProxy(t testing.TB, name, file string, edits func(dir, addr string) []
 	dir, err := os.MkdirTemp("", "tierway-"+name+"-")
 	must(err)
 	t.Cleanup(func() { must(os.RemoveAll(dir)) })
-	s := &ProxyServer{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s := &ProxyServer{Addr: addr}
 	pairs := edits(dir, s.Addr)
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(string(text), pairs[i]) {

@@ -7,20 +7,20 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/loopback"
 )
 
 // RedisServer is a redis-server without persistence: it is empty after every start. Its
 // methods must be called on the test's goroutine; they fail the test on an error.
 type RedisServer struct {
-	URL  string // redis://127.0.0.1:PORT
-	Addr string // 127.0.0.1:PORT
+	URL  string // redis://HOST:PORT
+	Addr string // HOST:PORT
 
 	t       testing.TB
 	program program
@@ -39,9 +39,9 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &RedisServer{t: t, Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s := &RedisServer{t: t, Addr: net.JoinHostPort(loopback.Host(), port)}
 	s.URL = "redis://" + s.Addr
-	args = append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+	args = append([]string{"--port", port, "--bind", loopback.Host(), "--dir", dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"}, args...)
 	s.program = program{name: "redis-server", addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM,
 		ready: s.ping, make: func() *exec.Cmd {
@@ -62,7 +62,7 @@ func RedisCluster(t testing.TB) *RedisServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Redis(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(port))
+	return Redis(t, "--cluster-enabled", "yes", "--cluster-port", port)
 }
 
 func (s *RedisServer) must(err error) {

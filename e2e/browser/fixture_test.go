@@ -132,13 +132,12 @@ func (f *fixture) newWorker(c engines.Config) *worker {
 	}
 	e := engines.New(c)
 	f.t.Cleanup(e.Close)
-	w := &worker{Handler: chaos.New(e), Name: c.Name, Model: c.Model, address: "127.0.0.1:0"}
+	w := &worker{Handler: chaos.New(e), Name: c.Name, Model: c.Model, address: gateway.Address(f.t)}
 	f.t.Cleanup(w.stop)
 	if err := w.start(); err != nil {
 		f.t.Fatal(err)
 	}
 	w.URL = w.server.URL
-	w.address = strings.TrimPrefix(w.URL, "http://") // it keeps its address
 	return w
 }
 

@@ -29,7 +29,7 @@ export default defineConfig({
         "--disable-component-update",
         "--disable-sync",
         // The browser resolves no name, so that no request can leave the machine.
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.*",
       ],
     },
   },

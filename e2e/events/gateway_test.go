@@ -104,7 +104,7 @@ type wire struct {
 
 func newWire(t *testing.T, to string) *wire {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", gateway.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (w *wire) setCut() {
 
 func TestStreamThatIsCutWithoutACloseIsReportedWithinFiveSeconds(t *testing.T) {
 	pub, router := zmqAddress(t), zmqAddress(t)
-	s := simulate(t, "127.0.0.1:0", pub, router)
+	s := simulate(t, gateway.Address(t), pub, router)
 	w := newWire(t, strings.TrimPrefix(pub, "tcp://"))
 	p := gateway.Serve(t, fmt.Sprintf(configuration, "", s.URL,
 		fmt.Sprintf("port: %s, replay_port: %s", portOf(w.Addr().String()), portOf(router))))
@@ -225,7 +225,7 @@ func TestRestartedEngineHasNoBlocksOfTheFormerOne(t *testing.T) {
 
 func TestEngineThatConnectsIsKnownByItsTopic(t *testing.T) {
 	s := engines.New(engines.Config{Name: "sim", Model: "m", CacheTokens: 1 << 20}) // it publishes nothing itself
-	server, err := engines.Start(s, "127.0.0.1:0")
+	server, err := engines.Start(s, gateway.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package gateway runs the real binary for the end-to-end tests. It starts the gateway on
-// random ports of the loopback interface and waits until it listens or is ready.
+// free addresses of the loopback interface and waits until it listens or is ready.
 //
 // A test package calls [Main] from TestMain, which finds or builds the binary. A test starts a
 // [Process] with [Serve] (waits for a worker), [Start] (waits until the gateway listens),

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tierway/e2e/loopback"
 )
 
 const (
@@ -109,19 +109,15 @@ func (p *Process) StartAgain() *Process {
 	return n
 }
 
-// Address returns a free address of the loopback interface. Its port is below the ephemeral
-// ports, so that no outgoing connection takes it.
+// Address returns a free address of the loopback interface that no other process takes, so a gateway may
+// be restarted on it.
 func Address(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(5000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
+	addr, err := loopback.Address()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("a hundred ports of 127.0.0.1 are taken")
-	return ""
+	return addr
 }
 
 // WaitUntilReady waits until /readyz returns 200.

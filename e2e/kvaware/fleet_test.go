@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fle
 	for i := range n {
 		f.engines, f.servers = append(f.engines, nil), append(f.servers, nil)
 		f.events = append(f.events, [2]string{"tcp://" + gateway.Address(t), "tcp://" + gateway.Address(t)})
-		f.start(i, "127.0.0.1:0")
+		f.start(i, gateway.Address(t))
 	}
 	t.Cleanup(f.stop)
 	return f
@@ -85,13 +84,9 @@ func (f *fleet) start(i int, addr string) {
 // restart ends an engine as a crash would, and starts one with an empty cache at the same addresses.
 func (f *fleet) restart(i int) {
 	f.t.Helper()
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(f.servers[i].URL, "http://"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
 	f.servers[i].Kill()
 	f.engines[i].Close()
-	f.start(i, "127.0.0.1:"+port)
+	f.start(i, strings.TrimPrefix(f.servers[i].URL, "http://"))
 }
 
 func (f *fleet) stop() {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tierway/e2e/gateway"
+	"tierway/e2e/loopback"
 	"tierway/e2e/rig"
 )
 
@@ -86,13 +87,13 @@ func newEngine(t *testing.T, name, model, events string) *engine {
 func (e *engine) start() {
 	e.t.Helper()
 	events, err := json.Marshal(map[string]any{"enable_kv_cache_events": true, "publisher": "zmq",
-		"endpoint": "tcp://" + e.events, "replay_endpoint": "tcp://127.0.0.1:" + e.replay, "topic": "kv@" + e.name})
+		"endpoint": "tcp://" + e.events, "replay_endpoint": "tcp://" + loopback.Host() + ":" + e.replay, "topic": "kv@" + e.name})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	e.process = exec.Command(python(e.t), "-m", "vllm.entrypoints.openai.api_server",
 		"--model", e.model, "--served-model-name", "tiny", "--load-format", "dummy", "--seed", "7",
-		"--host", "127.0.0.1", "--port", portOf(e.url), "--dtype", "bfloat16", "--enforce-eager",
+		"--host", loopback.Host(), "--port", portOf(e.url), "--dtype", "bfloat16", "--enforce-eager",
 		"--max-model-len", "4096", "--max-num-seqs", "8", "--block-size", fmt.Sprint(blockTokens),
 		"--num-gpu-blocks-override", fmt.Sprint(cacheBlocks), "--enable-prefix-caching", "--enable-prompt-tokens-details",
 		"--kv-events-config", string(events))
