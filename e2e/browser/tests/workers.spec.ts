@@ -59,7 +59,7 @@ test("a weight that is set by keyboard moves the share, and undo brings it back"
   await expectShares({ "small-0": 1 / 3, "small-1": 1 / 3, "small-2": 1 / 3 });
 });
 
-test("a held slider shows shares, does not follow live data, and is saved once when let go", async ({ page }) => {
+test("a held slider shows shares, stays where it is, and is saved once when let go", async ({ page }) => {
   await login(page, env.adminKey, "/workers");
   const slider = page.getByRole("slider", { name: "Weight of small-0" });
   await expect(row(page, "small-0")).toContainText("33 %");
@@ -77,7 +77,10 @@ test("a held slider shows shares, does not follow live data, and is saved once w
   const value = await slider.inputValue();
   await expect(row(page, "small-1").locator(".previewed")).toHaveText(/^[1-4] %$/);
   await admin("PATCH", "/admin/workers/small-1", { weight: 2 }); // new data about another worker of the pool
+  await admin("POST", "/admin/workers/small-1/drain", {}); // its state is wider than the column
   await expect(row(page, "small-1")).toContainText("override");
+  await expect(row(page, "small-1")).toContainText("drained");
+  expect(await slider.boundingBox()).toEqual(box);
   expect(await slider.inputValue()).toBe(value);
   expect(changes).toEqual([]);
   expect(previews.length).toBeLessThanOrEqual(2 + (Date.now() - begun) / 200);
@@ -92,6 +95,7 @@ test("a held slider shows shares, does not follow live data, and is saved once w
   }
   expect([...seen]).toEqual([value]);
   expect(changes).toEqual([JSON.stringify({ weight: Number(value) })]);
+  await admin("POST", "/admin/workers/small-1/undrain");
 });
 
 test("a series of key presses is one change", async ({ page }) => {

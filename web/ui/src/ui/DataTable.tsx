@@ -7,7 +7,7 @@ import {
   type ColumnDef,
   type SortingState,
 } from "@tanstack/react-table";
-import { useMemo, useRef, useState, type ReactNode } from "react";
+import { useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
 
 const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel(), sortFns });
 
@@ -76,16 +76,36 @@ function useOrder<T extends object>({ columns, rows, rowKey, sort }: DataTablePr
   const sorted = table.getRowModel().rows.map((r) => r.id);
   const order = busy ? stableOrder(shown.current, sorted) : sorted;
   shown.current = order;
-  return { order, sorting, setBusy };
+  return { order, sorting, busy, setBusy };
+}
+
+/** useFixedColumns returns a ref for a table. While the table is busy, its columns keep their widths. */
+function useFixedColumns(busy: boolean) {
+  const ref = useRef<HTMLTableElement>(null);
+  useLayoutEffect(() => {
+    const table = ref.current;
+    if (!busy || !table) return;
+    const parts = [table, ...table.querySelectorAll("th")];
+    const widths = parts.map((e) => e.getBoundingClientRect().width); // all of them before the first change
+    parts.forEach((e, i) => (e.style.width = `${widths[i]}px`));
+    table.style.tableLayout = "fixed";
+    return () => {
+      parts.forEach((e) => (e.style.width = ""));
+      table.style.tableLayout = "";
+    };
+  }, [busy]);
+  return ref;
 }
 
 /**
  * DataTable is a table that sorts by its headers. While the pointer or the focus is in its body, new
- * values do not change the order of the rows, so that a click never hits another row.
+ * values change neither the order of the rows nor the widths of the columns, so that a click never hits
+ * another row and a held slider stays under the pointer.
  */
 export function DataTable<T extends object>(props: DataTableProps<T>) {
   const { label, columns, rows, rowKey, sort, onSort, onOpen, rowClass } = props;
-  const { order, sorting, setBusy } = useOrder(props);
+  const { order, sorting, busy, setBusy } = useOrder(props);
+  const table = useFixedColumns(busy);
   const byKey = new Map(rows.map((r) => [rowKey(r), r]));
   const sortBy = (id: string) => {
     setBusy(false); // a click on a header is a wish for another order
@@ -93,7 +113,7 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
   };
   return (
     <div className="table" tabIndex={0} role="region" aria-label={label}>
-      <table aria-label={label}>
+      <table ref={table} aria-label={label}>
         <thead>
           <tr>
             {columns.map((c) => (

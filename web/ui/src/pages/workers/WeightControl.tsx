@@ -116,7 +116,10 @@ function Slider({ label, value, disabled, title, onEdit, onCommit, onCommitSoon,
       aria-label={label}
       aria-valuetext={value === 0 ? "0, no new requests" : undefined}
       onChange={(e) => onEdit(e.target.value)}
-      onPointerDown={() => (dragged.current = true)}
+      onPointerDown={(e) => {
+        dragged.current = true;
+        e.currentTarget.setPointerCapture(e.pointerId); // the table is busy until the slider is let go
+      }}
       onPointerCancel={() => {
         dragged.current = false;
         onCancel();
