@@ -1,7 +1,7 @@
-// Package tierway holds the laws of the house: which package may import which, and what
-// pure packages may not call. golangci-lint (.golangci.yml) checks libraries and package
+// Package checks has the tests of the repository as a whole: import rules, documents, deployment files,
+// and the rules of tests. golangci-lint (.golangci.yml) checks the imports of libraries and package
 // variables.
-package tierway
+package checks
 
 import (
 	"fmt"
@@ -19,12 +19,12 @@ import (
 	"testing"
 )
 
-// module is the module path; the imports of the house begin with it.
+// module is the module path; imports of its own packages begin with it.
 const module = "tierway"
 
-// floors maps each folder to its floor; floors are ordered as texts. A package imports
-// lower floors only. Folders below bench and e2e are on the floor of these two.
-func floors() map[string]string {
+// layers maps each folder to its layer; layers are ordered as texts. A package imports
+// lower layers only. Folders below bench and e2e are in the layer of these two.
+func layers() map[string]string {
 	return map[string]string{
 		"cmd/tierway": "5", "e2e": "5", "bench": "5",
 		"server":       "4d",
@@ -51,15 +51,15 @@ func testCode() []string { return []string{"routing/routingtest", "engines/chaos
 // simulator are the packages that no part of the gateway imports but its command line.
 func simulator() []string { return []string{"sim", "sim/comparison"} }
 
-// floorOf returns the floor of a folder; ok is false for one that has none.
-func floorOf(folder string) (floor string, ok bool) {
+// layerOf returns the layer of a folder; ok is false for one that has none.
+func layerOf(folder string) (layer string, ok bool) {
 	for _, top := range []string{"bench", "e2e"} {
 		if under(folder, top) {
 			folder = top
 		}
 	}
-	floor, ok = floors()[folder]
-	return floor, ok
+	layer, ok = layers()[folder]
+	return layer, ok
 }
 
 // pure packages decide, with time and chance as arguments.
@@ -75,7 +75,7 @@ type tree struct {
 
 // folder is one package with what its names stand for. Imported packages are
 // empty to the type checker, so that only the package's own names and imports
-// are told apart, which is all that the laws ask for.
+// are told apart, which is all that the rules need.
 type folder struct {
 	name  string
 	files []*ast.File
@@ -83,14 +83,14 @@ type folder struct {
 	types *types.Package
 }
 
-// laws are all the laws; each returns what breaks it.
-func laws() []func(*tree) []string {
+// importRules returns all rules; each returns its violations.
+func importRules() []func(*tree) []string {
 	return []func(*tree) []string{
-		everyFolderHasAFloor, namesAreNouns, importsGoDown, pureCalls,
+		everyFolderHasALayer, namesAreNouns, importsGoDown, pureCalls,
 	}
 }
 
-func TestTheHouseKeepsItsLaws(t *testing.T) {
+func TestImportRulesHold(t *testing.T) {
 	files, err := sources(".")
 	if err != nil {
 		t.Fatal(err)
@@ -98,12 +98,12 @@ func TestTheHouseKeepsItsLaws(t *testing.T) {
 	if len(files) == 0 {
 		t.Fatal("no Go files were found")
 	}
-	house, err := parse(files)
+	parsed, err := parse(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, law := range laws() {
-		for _, complaint := range law(house) {
+	for _, rule := range importRules() {
+		for _, complaint := range rule(parsed) {
 			t.Error(complaint)
 		}
 	}
@@ -211,7 +211,7 @@ func (t *tree) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", p.Filename, p.Line)
 }
 
-// own returns the folder of an import of the house.
+// own returns the folder of an import of the module.
 func own(imported string) (folder string, ok bool) {
 	if imported == module {
 		return ".", true
@@ -224,10 +224,10 @@ func under(imported, root string) bool {
 	return imported == root || strings.HasPrefix(imported, root+"/")
 }
 
-func everyFolderHasAFloor(t *tree) (complaints []string) {
+func everyFolderHasALayer(t *tree) (complaints []string) {
 	for _, name := range sorted(t.folders) {
-		if _, ok := floorOf(name); !ok {
-			complaints = append(complaints, fmt.Sprintf("%s: the folder has Go files and stands on no floor", name))
+		if _, ok := layerOf(name); !ok {
+			complaints = append(complaints, fmt.Sprintf("%s: the folder has Go files and is in no layer", name))
 		}
 	}
 	return complaints
@@ -251,17 +251,17 @@ func importsGoDown(t *tree) (complaints []string) {
 		if !ok {
 			return
 		}
-		above, stands := floorOf(from)
-		below, known := floorOf(to)
+		above, stands := layerOf(from)
+		below, known := layerOf(to)
 		switch {
 		case !stands: // a complaint of its own
 		case !known:
-			complaints = append(complaints, fmt.Sprintf("%s: imports %s, which stands on no floor", at, to))
+			complaints = append(complaints, fmt.Sprintf("%s: imports %s, which is in no layer", at, to))
 		case under(from, "e2e") && under(to, "e2e"): // the tests share a gateway, databases and a rig
 		case below == above:
-			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both on floor %s", at, from, to, below))
+			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both in layer %s", at, from, to, below))
 		case below > above:
-			complaints = append(complaints, fmt.Sprintf("%s: %s on floor %s imports %s upward, on floor %s", at, from, above, to,
+			complaints = append(complaints, fmt.Sprintf("%s: %s in layer %s imports %s upward, in layer %s", at, from, above, to,
 				below))
 		case slices.Contains(testCode(), to) && !under(from, "e2e") && !under(from, "bench"):
 			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s, which is for tests", at, from, to))

@@ -1,4 +1,4 @@
-package tierway
+package checks
 
 import (
 	"bufio"
@@ -203,7 +203,7 @@ func textFiles(t *testing.T, f func(path string, text []byte)) {
 }
 
 func TestNoFileNamesAMachineOrARegistry(t *testing.T) {
-	laws := map[string]*regexp.Regexp{
+	rules := map[string]*regexp.Regexp{
 		"a path of one machine": regexp.MustCompile(`(^|[\s"'=:(])/(home|root|Users)/[A-Za-z0-9._-]+`),
 		"a package registry host": regexp.MustCompile(
 			`https?://([a-z0-9-]+\.)*(proxy|registry|index|files|deb|crates|npmjs|pypi|pythonhosted)[a-z0-9.-]*\.(com|org|io)`),
@@ -214,8 +214,8 @@ func TestNoFileNamesAMachineOrARegistry(t *testing.T) {
 		lines := bufio.NewScanner(bytes.NewReader(text))
 		lines.Buffer(nil, len(text)+1)
 		for at := 1; lines.Scan(); at++ {
-			for what, law := range laws {
-				if law.Match(lines.Bytes()) {
+			for what, rule := range rules {
+				if rule.Match(lines.Bytes()) {
 					t.Errorf("%s:%d names %s: %.120s", path, at, what, lines.Bytes())
 				}
 			}

@@ -1,4 +1,4 @@
-package tierway
+package checks
 
 import (
 	"os"
@@ -13,7 +13,7 @@ func file(pkg, body string) string {
 	return "// Package " + pkg + " is made up.\npackage " + pkg + "\n\n" + body
 }
 
-// TestGuardReportsEachViolation checks source trees with one violation each. The laws must report
+// TestGuardReportsEachViolation checks source trees with one violation each. The rules must report
 // exactly that one.
 func TestGuardReportsEachViolation(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -23,29 +23,29 @@ func TestGuardReportsEachViolation(t *testing.T) {
 		"a sideways import": {map[string]string{"tiers/a.go": file("tiers", `import _ "tierway/routing"`)},
 			"tiers imports routing sideways"},
 		"an upward import": {map[string]string{"routing/a.go": file("routing",
-			`import _ "tierway/routing/routingtest"`)}, "routing on floor 0 imports routing/routingtest upward, on floor 1"},
+			`import _ "tierway/routing/routingtest"`)}, "routing in layer 0 imports routing/routingtest upward, in layer 1"},
 		"a server asked for more": {map[string]string{"config/a.go": file("config", `import _ "tierway/server"`)},
-			"config on floor 3 imports server upward"},
+			"config in layer 3 imports server upward"},
 		"planes of each other": {map[string]string{"server/admin/a.go": file("admin", `import _ "tierway/server/proxy"`)},
 			"server/admin imports server/proxy sideways"},
-		"an import of no floor": {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)},
-			"imports attic, which stands on no floor"},
+		"an import in no layer": {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)},
+			"imports attic, which is in no layer"},
 		"an import of the root": {map[string]string{"server/a.go": file("server", `import _ "tierway"`)},
-			"imports ., which stands on no floor"},
+			"imports ., which is in no layer"},
 		"benches of each other": {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)},
 			"bench/a imports bench/b sideways"},
 		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)},
 			"sim imports workers, which is not pure"},
 
-		"a test library of the house": {map[string]string{"cmd/tierway/a.go": file("main",
+		"a test package": {map[string]string{"cmd/tierway/a.go": file("main",
 			`import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
 		"a gateway on a test network": {map[string]string{"server/a.go": file("server", `import _ "tierway/memnet"`)},
 			"server imports memnet, which is for tests"},
 		"a gateway with a simulator": {map[string]string{"server/a.go": file("server", `import _ "tierway/sim"`)},
 			"server imports sim, which is a simulator"},
 
-		"a folder without a floor": {map[string]string{"attic/a.go": file("attic", "")},
-			"attic: the folder has Go files and stands on no floor"},
+		"a folder without a layer": {map[string]string{"attic/a.go": file("attic", "")},
+			"attic: the folder has Go files and is in no layer"},
 		"code at the root": {map[string]string{"a.go": file("tierway", "")}, ".: the folder has Go files"},
 		"a folder below another": {map[string]string{"server/gin/a.go": file("gin", "")},
 			"server/gin: the folder has Go files"},
@@ -116,15 +116,15 @@ func TestGuardAcceptsAllowedCode(t *testing.T) {
 	}
 }
 
-// judge returns the violations of all laws in a source tree.
+// judge returns the violations of all rules in a source tree.
 func judge(t *testing.T, files map[string]string) (complaints []string) {
 	t.Helper()
-	house, err := parse(files)
+	parsed, err := parse(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, law := range laws() {
-		complaints = append(complaints, law(house)...)
+	for _, rule := range importRules() {
+		complaints = append(complaints, rule(parsed)...)
 	}
 	return complaints
 }

@@ -1,4 +1,4 @@
-package tierway
+package checks
 
 import (
 	"bytes"
