@@ -2,12 +2,13 @@ package breaker
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/fixedseed"
 )
 
 // TestClientErrorsDoNotOpenTheBreaker covers excluded outcomes: 400, 429 and clients that
@@ -148,7 +149,7 @@ func TestOnChangeMayCallTheBreaker(t *testing.T) {
 // the ejection cap keeps the worker in rotation.
 func TestOpenBreakerRefusesOnceOnChangeReturned(t *testing.T) {
 	var b *Breaker
-	b = New(Config{}, Options{Outcome: outcomes, Rand: rand.Float64, OnChange: func(c Change) {
+	b = New(Config{}, Options{Outcome: outcomes, Rand: fixedseed.Float64(), OnChange: func(c Change) {
 		if ticket, err := b.Allow(0); err != nil {
 			t.Errorf("refused while %s is being notified: %v", c.To, err)
 		} else {
@@ -359,7 +360,7 @@ func TestSuccessesCloseAfterAnyOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{Probes: 2, OpenFor: 10 * time.Millisecond, ProbeTimeout: time.Second}
 		r := newRig(t, 4, c, func(o *Options) {
-			o.Rand = rand.Float64
+			o.Rand = fixedseed.Float64()
 		})
 		ends := []error{nil, errFive, errRefused, errClient, errSlow, nil}
 		var wg sync.WaitGroup

@@ -1,13 +1,14 @@
 package breaker
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tierway/fixedseed"
 )
 
 // TestAnySequenceKeepsTheInvariants: after arbitrary calls no probe is left in progress, every
@@ -36,7 +37,7 @@ func sequence(t *rapid.T) {
 	var state atomic.Int64 // State, as notified
 	b := New(c, Options{
 		Outcome: outcomes,
-		Rand:    rand.Float64,
+		Rand:    fixedseed.Float64(),
 		OnChange: func(c Change) {
 			if was := State(state.Swap(int64(c.To))); was != c.From || c.From == c.To {
 				t.Errorf("it went from %s to %s, and was %s", c.From, c.To, was)

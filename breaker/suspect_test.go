@@ -1,13 +1,14 @@
 package breaker
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tierway/fixedseed"
 )
 
 // TestSuspicionOpensUntilAGoodCheck: the check begins after it. The way back is that of any opening.
@@ -99,7 +100,7 @@ func TestNoSuspicionsKeepAHealthyWorkerAway(t *testing.T) {
 		reports := rapid.SliceOfN(rapid.Bool(), 1, 20).Draw(rt, "reports") // one for each second
 		synctest.Test(t, func(t *testing.T) {
 			openings := 0
-			b := New(Config{}, Options{Outcome: outcomes, Rand: rand.Float64, OnChange: func(c Change) {
+			b := New(Config{}, Options{Outcome: outcomes, Rand: fixedseed.Float64(), OnChange: func(c Change) {
 				if c.To == Open {
 					openings++
 				}

@@ -41,6 +41,8 @@ func TestGuardReportsEachViolation(t *testing.T) {
 			`import _ "tierway/engines/chaos"`)}, "cmd/tierway imports engines/chaos, which is for tests"},
 		"a gateway on a test network": {map[string]string{"server/a.go": file("server", `import _ "tierway/memnet"`)},
 			"server imports memnet, which is for tests"},
+		"a gateway with a fixed seed": {map[string]string{"server/a.go": file("server", `import _ "tierway/fixedseed"`)},
+			"server imports fixedseed, which is for tests"},
 		"a gateway with a simulator": {map[string]string{"server/a.go": file("server", `import _ "tierway/sim"`)},
 			"server imports sim, which is a simulator"},
 

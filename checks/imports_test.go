@@ -41,12 +41,15 @@ func layers() map[string]string {
 		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0",
 		"workers/kvcache": "0b",
 		"routing/prefix":  "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1", "memnet": "-1",
+		"fixedseed":       "-1",
 		"routing/kvindex": "-1b",
 	}
 }
 
 // testCode are the packages that only tests, e2e and bench import.
-func testCode() []string { return []string{"routing/routingtest", "engines/chaos", "memnet"} }
+func testCode() []string {
+	return []string{"routing/routingtest", "engines/chaos", "fixedseed", "memnet"}
+}
 
 // simulator are the packages that no part of the gateway imports but its command line.
 func simulator() []string { return []string{"sim", "sim/comparison"} }

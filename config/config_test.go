@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/tenants"

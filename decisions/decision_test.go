@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/routing"
 	"tierway/tiers"
 )

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 func TestCacheEvictsTheLeastRecentlyUsedBlock(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 const ok200 = "HTTP/1.1 200 OK\r\n"

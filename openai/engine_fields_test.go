@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 // All other bytes stay unchanged.

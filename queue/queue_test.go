@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/routing"
 )
 

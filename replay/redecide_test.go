@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tierway/decisions"
+	_ "tierway/fixedseed"
 	"tierway/routing"
 )
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tierway/breaker"
+	_ "tierway/fixedseed"
 )
 
 var (

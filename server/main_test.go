@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/gin-gonic/gin"
+
+	_ "tierway/fixedseed"
 )
 
 // TestMain sets gin's release mode, as the program does, so that gin does not print its routes.

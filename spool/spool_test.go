@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 // TestEveryValueIsWrittenOrCounted: through outages and overflows values come once and

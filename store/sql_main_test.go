@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tierway/e2e/backends"
+	_ "tierway/fixedseed"
 )
 
 func TestMain(m *testing.M) { os.Exit(backends.Main(m)) }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 func at(second int64) time.Time { return time.Unix(1_800_000_000+second, 0) }

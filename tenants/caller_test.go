@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 // names are the names in the rights of these tests.

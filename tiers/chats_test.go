@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 const idle = 30 * time.Minute

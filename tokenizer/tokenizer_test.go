@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 // golden is a tokenizer.json of 1,200 tokens, and the tokens of texts by Hugging Face's tokenizers 0.23.3

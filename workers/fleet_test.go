@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/http1"
 )
 

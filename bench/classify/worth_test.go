@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tierway/config"
+	_ "tierway/fixedseed"
 	"tierway/tiers"
 )
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/openai"
 )
 

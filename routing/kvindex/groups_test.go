@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/workers/kvevents"
 )
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	_ "tierway/fixedseed"
 	"tierway/routing"
 	"tierway/routing/routingtest"
 )

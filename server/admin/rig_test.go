@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/fixedseed"
 	"tierway/server/control"
 	"tierway/store"
 	"tierway/telemetry"
@@ -46,7 +46,7 @@ tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.
 	r := &planeRig{t: t, metrics: telemetry.New("test")}
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	c, err := control.New(control.Options{Config: f, Log: slog.New(slog.DiscardHandler), Metrics: r.metrics,
-		Rand: rand.Uint64, Recover: control.NewRecoverer(log, r.metrics),
+		Rand: fixedseed.Uint64(), Recover: control.NewRecoverer(log, r.metrics),
 		Applied: func(*config.File) {}})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.
 	}
 	t.Cleanup(c.Close)
 	r.decisions = decisions.NewLog(10)
-	r.plane = New(Options{Control: c, Decisions: r.decisions, Log: log, Counts: r.metrics, Rand: rand.Uint64,
+	r.plane = New(Options{Control: c, Decisions: r.decisions, Log: log, Counts: r.metrics, Rand: fixedseed.Uint64(),
 		Explain: func(*http.Request, control.Question) (*decisions.Explanation, *uint64) {
 			return &decisions.Explanation{}, nil
 		},

@@ -2,7 +2,6 @@ package control
 
 import (
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/fixedseed"
 	"tierway/telemetry"
 )
 
@@ -25,7 +25,7 @@ func newTestControl(t *testing.T, yaml string) *Control {
 		t.Fatal(err)
 	}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
-	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: rand.Uint64, Recover: NewRecoverer(log, metrics),
+	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(), Recover: NewRecoverer(log, metrics),
 		Applied: func(*config.File) {}})
 	if err != nil {
 		t.Fatal(err)

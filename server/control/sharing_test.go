@@ -3,7 +3,6 @@ package control
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +55,7 @@ func chainOf(seed uint64, n int) []routing.Block {
 // book books a stream on a pool.
 func book(t *testing.T, c *Control, now time.Time, blocks []routing.Block) routing.Lease {
 	t.Helper()
-	l, err := poolOf(c).Routing.Acquire(&routing.Request{Now: now, Rand: rand.Uint64(), Blocks: blocks, Stream: true,
+	l, err := poolOf(c).Routing.Acquire(&routing.Request{Now: now, Rand: blocks[0].Hash, Blocks: blocks, Stream: true,
 		PromptTokens: int64(125 * len(blocks)), OutputTokens: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +267,7 @@ func TestGatewayThatJoinsKnowsPinsAndPrompts(t *testing.T) {
 		}
 	}
 	send := func(c *Control, id uint64) string {
-		l, err := poolOf(c).Routing.Acquire(&routing.Request{Now: now, Rand: rand.Uint64(), Key: routing.Mix(id + 1),
+		l, err := poolOf(c).Routing.Acquire(&routing.Request{Now: now, Rand: routing.Mix(id), Key: routing.Mix(id + 1),
 			KeyOf: routing.KeySession, PromptTokens: 10, Stream: true})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
 )
 
 // statsEpoch returns the beginning of a window.

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/openai"
 )
 

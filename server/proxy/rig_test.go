@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/engines"
+	"tierway/fixedseed"
 	"tierway/openai"
 	"tierway/server/control"
 	"tierway/server/intake"
@@ -67,14 +67,14 @@ func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig 
 	}
 	r := &proxyRig{t: t}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
-	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: rand.Uint64,
+	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(),
 		Recover: control.NewRecoverer(log, metrics),
 		Applied: func(f *config.File) { r.Configure(f) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Proxy = New(Options{Control: control, Access: r, Decisions: decisions.NewLog(f.Decisions.Keep), Log: log,
-		Metrics: metrics, Rand: rand.Uint64})
+		Metrics: metrics, Rand: fixedseed.Uint64()})
 	if err := control.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "tierway/fixedseed"
 	"tierway/http1"
 	"tierway/openai"
 )
