@@ -13,6 +13,7 @@ type Conn struct {
 	in, out       *pipe
 	local, remote net.Addr
 	closed        atomic.Bool
+	resets        atomic.Bool // Close resets the connection
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -36,13 +37,17 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, c.describe("write", err)
 }
 
-// Close is part of net.Conn. The peer reads what was written before, and then io.EOF.
+// Close is part of net.Conn. The peer reads what was written before, and then io.EOF. After SetLinger(0), the
+// peer loses what it has not read, and its reads fail.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return c.describe("close", net.ErrClosed)
 	}
 	c.out.update(func() {
 		c.out.ended = true
+		if c.resets.Load() {
+			c.out.reset, c.out.data = true, nil
+		}
 		c.out.written.stop()
 	})
 	c.in.update(func() {
@@ -58,6 +63,15 @@ func (c *Conn) CloseWrite() error {
 		return c.describe("close", net.ErrClosed)
 	}
 	c.out.update(func() { c.out.ended = true })
+	return nil
+}
+
+// SetLinger with 0 makes Close reset the connection, as that of net.TCPConn does. Other values have no effect.
+func (c *Conn) SetLinger(seconds int) error {
+	if c.closed.Load() {
+		return c.describe("set", net.ErrClosed)
+	}
+	c.resets.Store(seconds == 0)
 	return nil
 }
 

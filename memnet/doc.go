@@ -18,8 +18,8 @@
 // Connections behave like TCP connections over loopback, with these differences:
 //
 //   - Bytes take no time.
-//   - A connection is never reset. If an end is closed, its peer reads the rest and then io.EOF, and
-//     the peer's writes fail at once.
+//   - Only SetLinger(0) and Close reset a connection. If an end is closed, its peer reads the rest and
+//     then io.EOF, and the peer's writes fail at once.
 //   - A connection is no syscall.Conn. Code that looks into a socket before it uses a kept connection
 //     therefore finds a closed peer only when it reads or writes.
 package memnet

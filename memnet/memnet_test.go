@@ -156,6 +156,24 @@ func TestAClosedEndIsSeenByBoth(t *testing.T) {
 	})
 }
 
+func TestAResetLosesUnreadBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := pair(t)
+		io.WriteString(client, "lost") //nolint:errcheck // open
+		client.SetLinger(0)            //nolint:errcheck // open
+		client.Close()
+		if n, err := server.Read(make([]byte, 8)); n != 0 || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the peer's Read = %d, %v", n, err)
+		}
+		if _, err := server.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("the peer's Write = %v", err)
+		}
+		if err := client.SetLinger(0); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("SetLinger of a closed connection = %v", err)
+		}
+	})
+}
+
 func TestAHalfClosedConnectionStillReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)

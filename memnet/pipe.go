@@ -18,6 +18,7 @@ type pipe struct {
 	changed       sync.Cond // its L is mu; signalled after each change
 	data          []byte    // written and unread
 	ended         bool      // the writer sends no more: reads return io.EOF after data
+	reset         bool      // the writer has reset the connection: reads fail
 	refused       bool      // the reader reads no more: writes fail
 	read, written deadline  // of the reader and of the writer
 }
@@ -49,6 +50,8 @@ func (p *pipe) readData(b []byte, closed func() error) (int, error) {
 			}
 			p.changed.Broadcast()
 			return n, nil
+		case p.reset:
+			return 0, os.NewSyscallError("read", syscall.ECONNRESET)
 		case p.ended:
 			return 0, io.EOF
 		}
