@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Server is a handler that listens on the loopback interface.
+// Server is a handler that listens.
 type Server struct {
 	URL string // http://127.0.0.1:port
 
@@ -37,6 +37,11 @@ func Start(h http.Handler, addr string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting an engine: %w", err)
 	}
+	return Serve(h, ln), nil
+}
+
+// Serve serves h on a listener, which may be one of an in-memory network. The caller must call Close or Kill.
+func Serve(h http.Handler, ln net.Listener) *Server {
 	s := &Server{URL: "http://" + ln.Addr().String(), conns: make(map[net.Conn]struct{})}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +60,7 @@ func Start(h http.Handler, addr string) (*Server, error) {
 		// It ends with ErrServerClosed; other failures appear as refused connections.
 		_ = s.http.Serve(ln)
 	})
-	return s, nil
+	return s
 }
 
 // connState tracks the open connections.
@@ -86,7 +91,7 @@ func (s *Server) Close() error {
 // lost, and nothing listens.
 func (s *Server) Kill() {
 	// RST instead of FIN; fails only on a connection that is closed
-	s.each(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) })
+	s.each(func(c net.Conn) { _ = c.(interface{ SetLinger(seconds int) error }).SetLinger(0) })
 	_ = s.Close() // there is nothing left to fail
 }
 
