@@ -15,10 +15,26 @@ type plainListener struct{ net.Listener }
 // Accept is part of net.Listener.
 func (l plainListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
 	if tcp, ok := c.(*net.TCPConn); ok {
 		return &plainConn{TCPConn: tcp}, nil
 	}
-	return c, err
+	return &otherConn{Conn: c}, nil
+}
+
+// otherConn is a client's connection of a network that a test gives. It changes only Read.
+type otherConn struct {
+	net.Conn
+	framing Framing
+}
+
+// Read is part of net.Conn.
+func (c *otherConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.framing.Inspect(p[:n])
+	return n, err
 }
 
 // plainConn is a client's connection without TLS. It embeds the *net.TCPConn and changes only Read.
