@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -37,10 +36,12 @@ type Process struct {
 	dir       string   // the working directory, which holds the default database
 	env       []string // added to the environment of this process
 	args      []string
-	cmd       *exec.Cmd
+	launcher  Launcher
+	program   Program
 	out       Output
 	err       Output
-	ended     chan struct{} // closed when the process has ended
+	ended     chan struct{} // closed when the program has ended
+	status    int           // the exit status, once ended is closed
 	endWanted bool          // the test has ended the process or expects its end
 }
 
@@ -83,12 +84,18 @@ func Start(t testing.TB, yaml string, env ...string) *Process {
 // that is to be restarted, take ports of [Address], which stay free in between.
 func StartAt(t testing.TB, data, admin, yaml string, env ...string) *Process {
 	t.Helper()
+	return Launcher{}.StartAt(t, data, admin, yaml, env...)
+}
+
+// StartAt is [StartAt] with the launcher.
+func (l Launcher) StartAt(t testing.TB, data, admin, yaml string, env ...string) *Process {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{File: file, t: t, dir: dir, env: env,
+	p := &Process{File: file, t: t, dir: dir, env: env, launcher: l,
 		args: []string{"serve", "-c", file, "--listen", data, "--admin-listen", admin}}
 	p.start()
 	p.waitUntilListening()
@@ -103,7 +110,7 @@ func (p *Process) StartAgain() *Process {
 	if p.Alive() {
 		p.Stop()
 	}
-	n := &Process{File: p.File, t: p.t, dir: p.dir, env: p.env, args: p.args}
+	n := &Process{File: p.File, t: p.t, dir: p.dir, env: p.env, args: p.args, launcher: p.launcher}
 	n.start()
 	n.waitUntilListening()
 	return n
@@ -144,25 +151,18 @@ func run(t testing.TB, env []string, args ...string) *Process {
 	return p
 }
 
-// start starts the binary and registers its end with the test.
+// start starts the program and registers its end with the test.
 func (p *Process) start() {
 	t := p.t
 	t.Helper()
-	bin, err := filepath.Abs(Binary(t)) // the process runs in another folder
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd, p.ended = exec.Command(bin, p.args...), make(chan struct{})
-	p.cmd.Dir = p.dir
-	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-	p.cmd.SysProcAttr = EndWithParent()
-	if err := p.cmd.Start(); err != nil {
+	var err error
+	if p.program, err = p.launcher.launch(t, p.dir, p.args, p.env, &p.out, &p.err); err != nil {
 		t.Fatalf("starting the gateway: %v", err)
 	}
+	p.ended = make(chan struct{})
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // ProcessState has the exit status
+		p.status = p.program.Wait()
 	}()
 	t.Cleanup(func() {
 		if !p.endWanted {
@@ -178,7 +178,14 @@ func (p *Process) start() {
 // end of the test. env is added to the environment of this process.
 func StartCommand(t testing.TB, env []string, args ...string) *Process {
 	t.Helper()
-	p := run(t, env, args...)
+	return Launcher{}.StartCommand(t, env, args...)
+}
+
+// StartCommand is [StartCommand] with the launcher.
+func (l Launcher) StartCommand(t testing.TB, env []string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, dir: t.TempDir(), env: env, args: args, launcher: l}
+	p.start()
 	p.endWanted = true
 	t.Cleanup(p.Kill)
 	return p
@@ -201,11 +208,16 @@ func (p *Process) ExitStatus() int {
 	case <-time.After(patience):
 		p.t.Fatal("the program has not ended")
 	}
-	return p.cmd.ProcessState.ExitCode()
+	return p.status
 }
 
-// PID returns the id of the process.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
+// PID returns the id of the process; 0 if the gateway is no process of its own.
+func (p *Process) PID() int {
+	if own, ok := p.program.(process); ok {
+		return own.Process.Pid
+	}
+	return 0
+}
 
 // Alive reports whether the process runs.
 func (p *Process) Alive() bool {
@@ -231,15 +243,17 @@ func (p *Process) WaitFor(what string, holds func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
+	interval := pace
 	for !holds() {
 		select {
-		case <-tick.C:
+		case <-time.After(interval):
+			if p.launcher.Virtual {
+				interval = min(interval+interval/4, 50*pace)
+			}
 		case <-p.ended:
 			if !holds() {
 				p.endWanted = true
-				p.t.Fatalf("the gateway ended (%v) while waiting for %s:\n%s", p.cmd.ProcessState, what, tail(p.err.String(), 30))
+				p.t.Fatalf("the gateway ended (status %d) while waiting for %s:\n%s", p.status, what, tail(p.err.String(), 30))
 			}
 			return
 		case <-ctx.Done():
@@ -251,7 +265,7 @@ func (p *Process) WaitFor(what string, holds func() bool) {
 // Signal sends a signal to the process.
 func (p *Process) Signal(s os.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.program.Signal(s); err != nil {
 		p.t.Errorf("sending %v to the gateway: %v", s, err)
 	}
 }
@@ -277,14 +291,14 @@ func (p *Process) WaitForEnd() {
 		p.Kill()
 		return
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		p.t.Errorf("the gateway exited with %v, want status 0", p.cmd.ProcessState)
+	if p.status != 0 {
+		p.t.Errorf("the gateway exited with status %d, want 0", p.status)
 	}
 }
 
 // Kill ends the gateway with SIGKILL. It checks nothing.
 func (p *Process) Kill() {
 	p.endWanted = true
-	_ = p.cmd.Process.Kill() // the process may have ended already
+	p.program.Kill()
 	<-p.ended
 }

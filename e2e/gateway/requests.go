@@ -12,7 +12,7 @@ import (
 // body of the response. Status 0 means that no complete response came. It may be called on any
 // goroutine.
 func (p *Process) GetData(path string) (status int, answer string) {
-	return send(http.MethodGet, strings.TrimSuffix(p.BaseURL, "/v1")+path, "", "")
+	return p.send(http.MethodGet, strings.TrimSuffix(p.BaseURL, "/v1")+path, "", "")
 }
 
 // GetStatus is GetData without the body.
@@ -25,10 +25,10 @@ func (p *Process) GetStatus(path string) int {
 // body of the response. Status 0 means that no complete response came. body is JSON or empty.
 // It may be called on any goroutine.
 func (p *Process) Admin(method, path, body, key string) (status int, answer string) {
-	return send(method, p.AdminURL+path, body, key)
+	return p.send(method, p.AdminURL+path, body, key)
 }
 
-func send(method, url, body, key string) (status int, answer string) {
+func (p *Process) send(method, url, body, key string) (status int, answer string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -41,7 +41,7 @@ func send(method, url, body, key string) (status int, answer string) {
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := p.launcher.client().Do(r)
 	if err != nil {
 		return 0, ""
 	}
