@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
@@ -68,8 +69,7 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 		{name: "silence", fault: chaos.Fault{Kind: chaos.Hang}, stream: true},
 		{name: "cut streams", fault: chaos.Fault{Kind: chaos.Reset, After: 3}, stream: true, cuts: true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, c.name, func(t *testing.T) {
 			r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
 				"timeouts": `{ first_byte: 200ms, idle: 200ms }`}, engines.Config{})
 			sick := r.Workers[0]
@@ -116,45 +116,46 @@ func TestAWorkerThatFailsIsLeftAndFoundAgain(t *testing.T) {
 // TestSlowWorkerIsEjectedAndRestored: a worker with a time to first token many times that of its
 // peers is ejected although all its answers are correct.
 func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
-	t.Parallel()
-	const most = 900 // requests of a third of a minute
-	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000})
-	slow := r.Workers[0]
-	// The other workers take about 90 ms for these prompts; this worker takes five times that,
-	// far more than a busy machine adds.
-	if err := slow.Set(chaos.Fault{Kind: chaos.Slow, Delay: 360 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
-	ask := func(n int64) {
-		if got := r.post(chat.path, prompt(n, true)); got.Status != http.StatusOK || !strings.Contains(got.Body, "[DONE]") {
-			t.Errorf("a stream is %d: %s", got.Status, got.Body)
+	bubble.Test(t, func(t *testing.T) {
+		const most = 900 // requests of a third of a minute
+		r := newRig(t, 3, rig.Settings{"breaker": quickBreaker}, engines.Config{Prefill: 4_000})
+		slow := r.Workers[0]
+		// The other workers take about 90 ms for such a prompt, and twice that for the second of two at once. This
+		// worker takes more than five times that, far more than a busy machine adds.
+		if err := slow.Set(chaos.Fault{Kind: chaos.Slow, Delay: 900 * time.Millisecond}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	var next atomic.Int64
-	for r.breakerOf(slow.Name) != 2 {
-		if n := next.Load(); n > most {
-			t.Fatalf("the slow worker is not ejected after %d requests", n)
+		ask := func(n int64) {
+			if got := r.post(chat.path, prompt(n, true)); got.Status != http.StatusOK || !strings.Contains(got.Body, "[DONE]") {
+				t.Errorf("a stream is %d: %s", got.Status, got.Body)
+			}
 		}
-		var some sync.WaitGroup
-		for range 6 {
-			some.Go(func() { ask(next.Add(1)) })
+		var next atomic.Int64
+		for r.breakerOf(slow.Name) != 2 {
+			if n := next.Load(); n > most {
+				t.Fatalf("the slow worker is not ejected after %d requests", n)
+			}
+			var some sync.WaitGroup
+			for range 6 {
+				some.Go(func() { ask(next.Add(1)) })
+			}
+			some.Wait()
 		}
-		some.Wait()
-	}
-	for _, w := range r.Workers[1:] {
-		if r.breakerOpenings(w.Name) != 0 {
-			t.Errorf("%s was ejected too", w.Name)
+		for _, w := range r.Workers[1:] {
+			if r.breakerOpenings(w.Name) != 0 {
+				t.Errorf("%s was ejected too", w.Name)
+			}
 		}
-	}
-	if err := slow.Set(); err != nil {
-		t.Fatal(err)
-	}
-	rig.Eventually(t, func() error {
-		ask(next.Add(1))
-		if state := r.breakerOf(slow.Name); state != 0 {
-			return fmt.Errorf("the worker is quick again and its breaker is %v", state)
+		if err := slow.Set(); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		rig.Eventually(t, func() error {
+			ask(next.Add(1))
+			if state := r.breakerOf(slow.Name); state != 0 {
+				return fmt.Errorf("the worker is quick again and its breaker is %v", state)
+			}
+			return nil
+		})
 	})
 }
 
@@ -169,8 +170,7 @@ func TestFaultsOfOthersOpenNoBreaker(t *testing.T) {
 		{"400", status(400, "")}, {"404", status(404, "")}, {"422", status(422, "")},
 		{"429", status(429, "")}, {"503 with Retry-After", status(503, "1")}, {"408", status(408, "")},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, c.name, func(t *testing.T) {
 			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker}, engines.Config{})
 			for _, w := range r.Workers {
 				if err := w.Set(c.fault); err != nil {
@@ -185,8 +185,7 @@ func TestFaultsOfOthersOpenNoBreaker(t *testing.T) {
 			}
 		})
 	}
-	t.Run("clients disconnect", func(t *testing.T) {
-		t.Parallel()
+	bubble.Run(t, "clients disconnect", func(t *testing.T) {
 		r := newRig(t, 2, rig.Settings{"breaker": quickBreaker}, engines.Config{})
 		for _, w := range r.Workers {
 			if err := w.Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
@@ -223,56 +222,58 @@ func TestFaultsOfOthersOpenNoBreaker(t *testing.T) {
 // TestRequestThatFailsOnEveryWorkerOpensNoBreaker: engines answer some client errors with 500.
 // A client that repeats such a request must not eject workers for other clients.
 func TestRequestThatFailsEverywhereOpensNoBreaker(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
-	for _, w := range r.Workers {
-		if err := w.Set(chaos.Fault{Kind: chaos.Reject, Status: 500, Field: "poison"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	poisonous := strings.Replace(chat.body, `{"model"`, `{"poison":1,"model"`, 1)
-	for range 30 {
-		if got := r.post(chat.path, poisonous); got.Status != http.StatusBadGateway {
-			t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
-		}
-		for range 2 { // each worker has a success between two failures
-			if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
-				t.Fatalf("another client's request is %d: %s", got.Status, got.Body)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 3, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }"}, engines.Config{})
+		for _, w := range r.Workers {
+			if err := w.Set(chaos.Fault{Kind: chaos.Reject, Status: 500, Field: "poison"}); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
-	if n := r.breakerOpenings(""); n != 0 {
-		t.Errorf("breakers opened %v times", n)
-	}
+		poisonous := strings.Replace(chat.body, `{"model"`, `{"poison":1,"model"`, 1)
+		for range 30 {
+			if got := r.post(chat.path, poisonous); got.Status != http.StatusBadGateway {
+				t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
+			}
+			for range 2 { // each worker has a success between two failures
+				if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+					t.Fatalf("another client's request is %d: %s", got.Status, got.Body)
+				}
+			}
+		}
+		if n := r.breakerOpenings(""); n != 0 {
+			t.Errorf("breakers opened %v times", n)
+		}
+	})
 }
 
 // TestHalfOfThePoolStaysInRotation: when all workers fail, at most half of them are ejected at a
 // time.
 func TestHalfOfThePoolStays(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 4, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 1, budget: 1 }"}, engines.Config{})
-	for _, w := range r.Workers {
-		if err := w.Set(status(500, "")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range int64(60) {
-		if got := r.post(chat.path, prompt(n, false)); got.Status != http.StatusBadGateway {
-			t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
-		}
-		open := 0
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 4, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 1, budget: 1 }"}, engines.Config{})
 		for _, w := range r.Workers {
-			if r.breakerOf(w.Name) != 0 {
-				open++
+			if err := w.Set(status(500, "")); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if open > 2 {
-			t.Fatalf("%d of 4 workers are ejected", open)
+		for n := range int64(60) {
+			if got := r.post(chat.path, prompt(n, false)); got.Status != http.StatusBadGateway {
+				t.Fatalf("the status is %d, want 502: %s", got.Status, got.Body)
+			}
+			open := 0
+			for _, w := range r.Workers {
+				if r.breakerOf(w.Name) != 0 {
+					open++
+				}
+			}
+			if open > 2 {
+				t.Fatalf("%d of 4 workers are ejected", open)
+			}
 		}
-	}
-	if r.breakerOpenings("") == 0 {
-		t.Error("no breaker opened")
-	}
+		if r.breakerOpenings("") == 0 {
+			t.Error("no breaker opened")
+		}
+	})
 }
 
 // engineVariable makes the test binary run as an engine on the address in the variable.
@@ -349,7 +350,8 @@ func (l *lockedBuffer) String() string {
 // TestKillNineOfOneOfThreeWorkers kills one of three engine processes at 200 requests per second.
 // Requests without content at the client succeed on another worker; streams in progress end with
 // an error frame.
-func TestKillNineOfOneOfThreeWorkers(t *testing.T) {
+func TestSmokeKillNineOfOneOfThreeWorkers(t *testing.T) {
+	rig.Binary(t)
 	const rate = 200
 	var list []string
 	var processes []*engineProcess

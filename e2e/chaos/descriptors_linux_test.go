@@ -32,7 +32,8 @@ func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 // TestExhaustedDescriptorsDoNotEjectWorkers: if clients hold all file descriptors, a request is
 // rejected with 503, and log and metrics name the cause. Workers are not blamed: the next request
 // after the clients disconnect is served.
-func TestExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
+func TestSmokeExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
+	rig.Binary(t)
 	t.Parallel()
 	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
 	r.WaitUntilReady()

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"syscall"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -33,129 +33,128 @@ func pausingEngine() (engines.Config, chan struct{}) {
 // requests of open connections are served, requests in progress end normally, and the program exits
 // with status 0.
 func TestDrainLosesNoRequest(t *testing.T) {
-	t.Parallel()
-	engine, on := pausingEngine()
-	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
-	s := r.stream(chat.path, chat.stream)
-	s.ReadUntil("content")
-	kept := r.dial()
-	one := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
-	kept.send(one)
-	if got := kept.answer(); got.Status != http.StatusOK || got.Close {
-		t.Errorf("before the drain: status %d, Connection: close %v", got.Status, got.Close)
-	}
-
-	r.Signal(syscall.SIGTERM)
-	r.WaitFor("/readyz to refuse", func() bool {
-		got := r.do(http.MethodGet, "/readyz", "")
-		var state struct{ Ready, Draining bool }
-		return got.Status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.Body), &state) == nil &&
-			state.Draining && !state.Ready
-	})
-	if got := r.do(http.MethodGet, "/livez", ""); got.Status != http.StatusOK {
-		t.Errorf("/livez is %d while draining", got.Status)
-	}
-	kept.send(one)
-	if got := kept.answer(); got.Status != http.StatusOK || !got.Close {
-		t.Errorf("on a kept connection: status %d, Connection: close %v", got.Status, got.Close)
-	}
-	kept.checkClosed()
-	fresh := r.dial()
-	fresh.send(one)
-	if got := fresh.answer(); got.Status != http.StatusOK || !got.Close {
-		t.Errorf("on a new connection: status %d, Connection: close %v", got.Status, got.Close)
-	}
-
-	open := r.dial()
-	rig.Eventually(t, func() error {
-		c, err := net.Dial("tcp", r.DataAddr)
-		if err != nil {
-			return nil
+	bubble.Test(t, func(t *testing.T) {
+		engine, on := pausingEngine()
+		r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 2s, timeout: 30s }`}, engine)
+		s := r.stream(chat.path, chat.stream)
+		s.ReadUntil("content")
+		kept := r.dial()
+		one := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body
+		kept.send(one)
+		if got := kept.answer(); got.Status != http.StatusOK || got.Close {
+			t.Errorf("before the drain: status %d, Connection: close %v", got.Status, got.Close)
 		}
-		c.Close()
-		return errors.New("the gateway still listens")
+
+		r.Signal(syscall.SIGTERM)
+		r.WaitFor("/readyz to refuse", func() bool {
+			got := r.do(http.MethodGet, "/readyz", "")
+			var state struct{ Ready, Draining bool }
+			return got.Status == http.StatusServiceUnavailable && json.Unmarshal([]byte(got.Body), &state) == nil &&
+				state.Draining && !state.Ready
+		})
+		if got := r.do(http.MethodGet, "/livez", ""); got.Status != http.StatusOK {
+			t.Errorf("/livez is %d while draining", got.Status)
+		}
+		kept.send(one)
+		if got := kept.answer(); got.Status != http.StatusOK || !got.Close {
+			t.Errorf("on a kept connection: status %d, Connection: close %v", got.Status, got.Close)
+		}
+		kept.checkClosed()
+		fresh := r.dial()
+		fresh.send(one)
+		if got := fresh.answer(); got.Status != http.StatusOK || !got.Close {
+			t.Errorf("on a new connection: status %d, Connection: close %v", got.Status, got.Close)
+		}
+
+		open := r.dial()
+		rig.Eventually(t, func() error {
+			c, err := rig.WorldOf(t).Dial(t.Context(), "tcp", r.DataAddr)
+			if err != nil {
+				return nil
+			}
+			c.Close()
+			return errors.New("the gateway still listens")
+		})
+		open.send(one)
+		if got := open.answer(); got.Status != http.StatusOK || !got.Close {
+			t.Errorf("on an open connection after accept_grace: status %d, Connection: close %v", got.Status, got.Close)
+		}
+		if !r.Alive() {
+			t.Fatal("the gateway ended with a stream in progress")
+		}
+		close(on)
+		body, err := s.ReadRest()
+		if h := transcriptOfStream(body); err != nil || h.text != answerText || !chat.complete(h) {
+			t.Errorf("the stream in progress ended with %v: %s", err, body)
+		}
+		r.WaitForEnd()
 	})
-	open.send(one)
-	if got := open.answer(); got.Status != http.StatusOK || !got.Close {
-		t.Errorf("on an open connection after accept_grace: status %d, Connection: close %v", got.Status, got.Close)
-	}
-	if !r.Alive() {
-		t.Fatal("the gateway ended with a stream in progress")
-	}
-	close(on)
-	body, err := s.ReadRest()
-	if h := transcriptOfStream(body); err != nil || h.text != answerText || !chat.complete(h) {
-		t.Errorf("the stream in progress ended with %v: %s", err, body)
-	}
-	r.WaitForEnd()
 }
 
 // TestDrainTimeoutEndsRequestsWithAnError: requests in progress at drain.timeout get an error in
 // their dialect, and the program still exits with status 0.
 func TestDrainTimeoutEndsRequestsWithAnError(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
-	asked := []dialect{chat, completions, responses, messages}
-	var streams []*rig.Stream
-	for _, d := range asked {
-		s := r.stream(d.path, d.stream)
-		s.ReadUntil("The ")
-		streams = append(streams, s)
-	}
-	whole := make(chan rig.Reply, 1)
-	go func() {
-		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
-		if err != nil {
-			t.Error(err)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
+		asked := []dialect{chat, completions, responses, messages}
+		var streams []*rig.Stream
+		for _, d := range asked {
+			s := r.stream(d.path, d.stream)
+			s.ReadUntil("The ")
+			streams = append(streams, s)
 		}
-		whole <- got
-	}()
-	rig.Eventually(t, func() error {
-		if n := r.Workers[0].Engine.Stats().Running; n != len(asked)+1 {
-			return fmt.Errorf("the engine runs %d requests", n)
+		whole := make(chan rig.Reply, 1)
+		go func() {
+			got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
+			if err != nil {
+				t.Error(err)
+			}
+			whole <- got
+		}()
+		rig.Eventually(t, func() error {
+			if n := r.Workers[0].Engine.Stats().Running; n != len(asked)+1 {
+				return fmt.Errorf("the engine runs %d requests", n)
+			}
+			return nil
+		})
+		r.Signal(syscall.SIGTERM)
+		for i, d := range asked {
+			body, err := streams[i].ReadRest()
+			checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
+			if err != nil {
+				t.Errorf("%s: %v", d.name, err)
+			}
+			if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
+				t.Errorf("%s: the log says %v", d.name, line)
+			}
 		}
-		return nil
+		got := <-whole
+		checkError(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
+		if got.Header.Get("Retry-After") == "" {
+			t.Error("there is no Retry-After")
+		}
+		r.WaitForEnd()
+		r.waitForCancels(int64(len(asked) + 1))
 	})
-	r.Signal(syscall.SIGTERM)
-	for i, d := range asked {
-		body, err := streams[i].ReadRest()
-		checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
-		if err != nil {
-			t.Errorf("%s: %v", d.name, err)
-		}
-		if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
-			t.Errorf("%s: the log says %v", d.name, line)
-		}
-	}
-	got := <-whole
-	checkError(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
-	if got.Header.Get("Retry-After") == "" {
-		t.Error("there is no Retry-After")
-	}
-	r.WaitForEnd()
-	r.waitForCancels(int64(len(asked) + 1))
 }
 
 // TestAStopDoesNotWaitForUnreadBodies: requests without a key that announce a body but do not
 // send it do not delay a stop, even with a long drain.timeout.
 func TestAStopDoesNotWaitForUnreadBodies(t *testing.T) {
-	t.Parallel()
-	s := keys(true)
-	s["drain"] = `{ accept_grace: 1ms, timeout: 1h }`
-	s["cors"] = `{ origins: ["https://app.example"] }`
-	r := newRig(t, 1, s, engines.Config{})
-	for _, at := range []string{r.DataAddr, r.AdminAddr} {
-		for _, line := range []string{"GET /livez", "GET /readyz", "GET /metrics", "POST /nowhere", "GET /admin/workers",
-			"OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: POST\r\nX-Rest:"} {
-			c, err := net.Dial("tcp", at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.Close() })
-			if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n"); err != nil {
-				t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		s := keys(true)
+		s["drain"] = `{ accept_grace: 1ms, timeout: 1h }`
+		s["cors"] = `{ origins: ["https://app.example"] }`
+		r := newRig(t, 1, s, engines.Config{})
+		for _, at := range []string{r.DataAddr, r.AdminAddr} {
+			for _, line := range []string{"GET /livez", "GET /readyz", "GET /metrics", "POST /nowhere", "GET /admin/workers",
+				"OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: POST\r\nX-Rest:"} {
+				c := rig.Dial(t, at)
+				if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	r.Stop()
+		r.Stop()
+	})
 }

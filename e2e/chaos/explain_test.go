@@ -14,6 +14,7 @@ import (
 // TestTheProgramExplainsARequest without sending it. The program prints the decision as text or
 // JSON; its exit status reports whether the gateway would send the request.
 func TestTheProgramExplainsARequest(t *testing.T) {
+	rig.Binary(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string) string {

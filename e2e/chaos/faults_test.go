@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
@@ -224,8 +225,7 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 	if w == nil {
 		t.Fatalf("the case has no result for %s", mode)
 	}
-	t.Run(mode, func(t *testing.T) {
-		t.Parallel()
+	bubble.Run(t, mode, func(t *testing.T) {
 		own := rig.Settings{"max_response_bytes": "1MiB"} // of a whole answer and of an event
 		if c.fault.Kind == chaos.Hang {
 			own["timeouts"] = shortTimeouts
@@ -249,129 +249,134 @@ func (c faultCase) run(t *testing.T, d dialect, stream bool) {
 // TestSilentWorkerTimesOut: a request to a silent worker ends after first_byte (streams) or
 // after the total time, even if there is no other worker.
 func TestSilentWorkerTimesOut(t *testing.T) {
-	t.Parallel()
-	for body, timeouts := range map[string]string{chat.stream: shortTimeouts, chat.body: shortTotal} {
-		r := newRig(t, 1, rig.Settings{"timeouts": timeouts}, engines.Config{})
-		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.post(chat.path, body); got.Status != http.StatusGatewayTimeout {
-			t.Errorf("the status is %d, want 504", got.Status)
-		}
-		rig.Eventually(t, func() error {
-			if n := r.cancelled(); n != 1 {
-				return fmt.Errorf("the worker saw %d requests end early, want 1", n)
+	bubble.Test(t, func(t *testing.T) {
+		for body, timeouts := range map[string]string{chat.stream: shortTimeouts, chat.body: shortTotal} {
+			r := newRig(t, 1, rig.Settings{"timeouts": timeouts}, engines.Config{})
+			if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		})
-	}
+			if got := r.post(chat.path, body); got.Status != http.StatusGatewayTimeout {
+				t.Errorf("the status is %d, want 504", got.Status)
+			}
+			rig.Eventually(t, func() error {
+				if n := r.cancelled(); n != 1 {
+					return fmt.Errorf("the worker saw %d requests end early, want 1", n)
+				}
+				return nil
+			})
+		}
+	})
 }
 
 // TestWholeAnswersMayTakeTheirTotalTime: first_byte does not bound answers that are not streams,
 // because their first byte comes only after the last token.
 func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 2, rig.Settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
-	for _, w := range r.Workers {
-		if err := w.Set(chaos.Fault{Kind: chaos.Slow, Delay: 400 * time.Millisecond}); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, rig.Settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
+		for _, w := range r.Workers {
+			if err := w.Set(chaos.Fault{Kind: chaos.Slow, Delay: 400 * time.Millisecond}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for _, d := range []dialect{chat, completions, responses, messages} {
-		got := r.post(d.path, d.body)
-		if got.Status != http.StatusOK {
-			t.Errorf("%s: %d %s", d.name, got.Status, got.Body)
+		for _, d := range []dialect{chat, completions, responses, messages} {
+			got := r.post(d.path, d.body)
+			if got.Status != http.StatusOK {
+				t.Errorf("%s: %d %s", d.name, got.Status, got.Body)
+			}
 		}
-	}
-	if n := r.hits(); n != 4 {
-		t.Errorf("the workers saw %d requests for 4 answers", n)
-	}
+		if n := r.hits(); n != 4 {
+			t.Errorf("the workers saw %d requests for 4 answers", n)
+		}
+	})
 }
 
 // TestUnreachableWorkerIsReplaced: another worker serves the request; without one, the response
 // is 502.
 func TestUnreachableWorkerIsReplaced(t *testing.T) {
-	t.Parallel()
-	for _, stream := range []bool{false, true} {
-		r := newRig(t, 2, nil, engines.Config{})
+	bubble.Test(t, func(t *testing.T) {
+		for _, stream := range []bool{false, true} {
+			r := newRig(t, 2, nil, engines.Config{})
+			if err := r.Workers[0].Server.Close(); err != nil {
+				t.Fatal(err)
+			}
+			w := elsewhere
+			w.hits = 1
+			r.check(t, chat, stream, r.post(chat.path, chat.requestBody(stream)), w)
+		}
+		r := newRig(t, 1, nil, engines.Config{})
 		if err := r.Workers[0].Server.Close(); err != nil {
 			t.Fatal(err)
 		}
-		w := elsewhere
-		w.hits = 1
-		r.check(t, chat, stream, r.post(chat.path, chat.requestBody(stream)), w)
-	}
-	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.Workers[0].Server.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got := r.post(chat.path, chat.body)
-	if e, _ := bodyError(got.Body); got.Status != http.StatusBadGateway || e.Code != "worker_error" {
-		t.Errorf("the answer is %d %s", got.Status, got.Body)
-	}
-	if strings.Contains(got.Body, "127.0.0.1") {
-		t.Errorf("the response has the worker's address: %s", got.Body)
-	}
+		got := r.post(chat.path, chat.body)
+		if e, _ := bodyError(got.Body); got.Status != http.StatusBadGateway || e.Code != "worker_error" {
+			t.Errorf("the answer is %d %s", got.Status, got.Body)
+		}
+		if strings.Contains(got.Body, "127.0.0.1") {
+			t.Errorf("the response has the worker's address: %s", got.Body)
+		}
+	})
 }
 
 // TestWorkerInBackoffGetsNoRequests: after 429, a worker receives no requests for its
 // Retry-After, and the other workers receive all.
 func TestWorkerInBackoffGetsNoRequests(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 2, nil, engines.Config{})
-	if err := r.Workers[0].Set(status(429, "30")); err != nil {
-		t.Fatal(err)
-	}
-	for range 6 {
-		if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
-			t.Errorf("the status is %d: %s", got.Status, got.Body)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, nil, engines.Config{})
+		if err := r.Workers[0].Set(status(429, "30")); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := r.Workers[0].Stats().Requests; n != 1 {
-		t.Errorf("the worker with a backoff of 30 s received %d requests, want 1", n)
-	}
-	if m, err := r.Metrics(); err != nil || m.Sum("tierway_worker_backoff", `worker="w0"`) != 1 {
-		t.Errorf("tierway_worker_backoff is not 1 (%v)", err)
-	}
-	if err := r.Workers[1].Set(status(503, "30")); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // for the second request, all workers are in backoff
-		got := r.post(chat.path, chat.body)
-		if e, _ := bodyError(got.Body); got.Status != http.StatusServiceUnavailable || e.Code != "overloaded" {
-			t.Errorf("the answer is %d %s", got.Status, got.Body)
+		for range 6 {
+			if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+				t.Errorf("the status is %d: %s", got.Status, got.Body)
+			}
 		}
-		if s := seconds(got.Header.Get("Retry-After")); s < 20*time.Second || s > 30*time.Second {
-			t.Errorf("Retry-After is %q", got.Header.Get("Retry-After"))
+		if n := r.Workers[0].Stats().Requests; n != 1 {
+			t.Errorf("the worker with a backoff of 30 s received %d requests, want 1", n)
 		}
-	}
+		if m, err := r.Metrics(); err != nil || m.Sum("tierway_worker_backoff", `worker="w0"`) != 1 {
+			t.Errorf("tierway_worker_backoff is not 1 (%v)", err)
+		}
+		if err := r.Workers[1].Set(status(503, "30")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // for the second request, all workers are in backoff
+			got := r.post(chat.path, chat.body)
+			if e, _ := bodyError(got.Body); got.Status != http.StatusServiceUnavailable || e.Code != "overloaded" {
+				t.Errorf("the answer is %d %s", got.Status, got.Body)
+			}
+			if s := seconds(got.Header.Get("Retry-After")); s < 20*time.Second || s > 30*time.Second {
+				t.Errorf("Retry-After is %q", got.Header.Get("Retry-After"))
+			}
+		}
+	})
 }
 
 // TestRetriesHaveABudget fails every request. The gateway retries a fifth of the requests plus
 // ten per second, after an initial budget of 100. The other responses have x-should-retry: false.
 func TestRetriesHaveABudget(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 2, rig.Settings{"breaker": `{ consecutive_failures: 1000, min_requests: 1000 }`}, engines.Config{})
-	for _, w := range r.Workers {
-		if err := w.Set(status(500, "")); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, rig.Settings{"breaker": `{ consecutive_failures: 1000, min_requests: 1000 }`}, engines.Config{})
+		for _, w := range r.Workers {
+			if err := w.Set(status(500, "")); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	const requests = 400
-	begun := time.Now()
-	for range requests {
-		got := r.post(chat.path, chat.body)
-		if got.Status != http.StatusBadGateway || got.Header.Get("X-Should-Retry") != "false" {
-			t.Errorf("the status is %d, x-should-retry %q: %s", got.Status, got.Header.Get("X-Should-Retry"), got.Body)
+		const requests = 400
+		begun := time.Now()
+		for range requests {
+			got := r.post(chat.path, chat.body)
+			if got.Status != http.StatusBadGateway || got.Header.Get("X-Should-Retry") != "false" {
+				t.Errorf("the status is %d, x-should-retry %q: %s", got.Status, got.Header.Get("X-Should-Retry"), got.Body)
+			}
 		}
-	}
-	most := requests + requests/5 + 100 + 10*int64(1+time.Since(begun)/time.Second)
-	if n := r.hits(); n <= requests || n > most {
-		t.Errorf("%d requests became %d attempts, want at most %d", requests, n, most)
-	}
-	if m, err := r.Metrics(); err != nil || m.Sum("tierway_retry_budget_exhausted_total") == 0 {
-		t.Errorf("no spent budget is counted (%v)", err)
-	}
+		most := requests + requests/5 + 100 + 10*int64(1+time.Since(begun)/time.Second)
+		if n := r.hits(); n <= requests || n > most {
+			t.Errorf("%d requests became %d attempts, want at most %d", requests, n, most)
+		}
+		if m, err := r.Metrics(); err != nil || m.Sum("tierway_retry_budget_exhausted_total") == 0 {
+			t.Errorf("no spent budget is counted (%v)", err)
+		}
+	})
 }
 
 // seconds reads a Retry-After.

@@ -11,9 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
+
+// clientPause is the pause of a client between two requests. In virtual time answers take none, so that a client
+// without a pause would never let time pass.
+const clientPause = 20 * time.Millisecond
 
 // stuck is a server with an engine that can hang. Its health check passes in every state.
 type stuck struct {
@@ -121,77 +126,80 @@ func (r *chaosRig) countW0(n int) (w0 int) {
 // TestHungEngineLosesItsRequestsToItsPeers sends streams to an engine that hangs, until the
 // clients give up. The gateway detects the hang and sends the requests to the other worker.
 func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
-	t.Parallel()
-	r, w0 := stuckRig(t)
-	r.countW0(4)
-	w0.set(true, "")
-	ctx, stop := context.WithCancel(t.Context())
-	var clients sync.WaitGroup
-	for range 8 {
-		clients.Go(func() {
-			for ctx.Err() == nil {
-				impatient, cancel := context.WithTimeout(ctx, 4*time.Second)
-				req := r.Request(impatient, http.MethodPost, chat.path, prompt(r.NextID(), true))
-				if resp, err := r.Client.Do(req); err == nil {
-					io.Copy(io.Discard, resp.Body) //nolint:errcheck // the client may give up
-					resp.Body.Close()
+	bubble.Test(t, func(t *testing.T) {
+		r, w0 := stuckRig(t)
+		r.countW0(4)
+		w0.set(true, "")
+		ctx, stop := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				for rig.Pause(ctx, clientPause) {
+					impatient, cancel := context.WithTimeout(ctx, 4*time.Second)
+					req := r.Request(impatient, http.MethodPost, chat.path, prompt(r.NextID(), true))
+					if resp, err := r.Client.Do(req); err == nil {
+						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the client may give up
+						resp.Body.Close()
+					}
+					cancel()
 				}
-				cancel()
-			}
-		})
-	}
-	r.waitForState("hung")
-	stop()
-	clients.Wait()
-	w0.set(false, "")
-	rig.Eventually(t, func() error {
-		if r.countW0(4) == 0 {
-			return fmt.Errorf("w0 gets no requests after it has recovered; its state is %s", r.stateOf("w0"))
+			})
 		}
-		return nil
+		r.waitForState("hung")
+		stop()
+		clients.Wait()
+		w0.set(false, "")
+		rig.Eventually(t, func() error {
+			if r.countW0(4) == 0 {
+				return fmt.Errorf("w0 gets no requests after it has recovered; its state is %s", r.stateOf("w0"))
+			}
+			return nil
+		})
 	})
 }
 
 // TestEngineWithFrozenCountersIsEjected: by vLLM's metrics, requests run but no counter
 // increases.
 func TestEngineWithFrozenCountersIsEjected(t *testing.T) {
-	t.Parallel()
-	r, w0 := stuckRig(t)
-	frozen := "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc " +
-		"0.4\nvllm:generation_tokens_total 500\n"
-	w0.set(true, frozen)
-	r.waitForState("hung")
-	if n := r.countW0(6); n != 0 {
-		t.Errorf("a hung engine answered %d requests", n)
-	}
-	w0.set(false, strings.Replace(frozen, "500", "501", 1))
-	rig.Eventually(t, func() error {
-		if r.countW0(4) == 0 {
-			return fmt.Errorf("w0 gets no requests after its counters moved; it is %s", r.stateOf("w0"))
+	bubble.Test(t, func(t *testing.T) {
+		r, w0 := stuckRig(t)
+		frozen := "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc " +
+			"0.4\nvllm:generation_tokens_total 500\n"
+		w0.set(true, frozen)
+		r.waitForState("hung")
+		if n := r.countW0(6); n != 0 {
+			t.Errorf("a hung engine answered %d requests", n)
 		}
-		return nil
+		w0.set(false, strings.Replace(frozen, "500", "501", 1))
+		rig.Eventually(t, func() error {
+			if r.countW0(4) == 0 {
+				return fmt.Errorf("w0 gets no requests after its counters moved; it is %s", r.stateOf("w0"))
+			}
+			return nil
+		})
 	})
 }
 
 // TestSleepingEngineGetsNoRequests: the gateway reads vLLM's sleep state.
 func TestSleepingEngineGetsNoRequests(t *testing.T) {
-	t.Parallel()
-	r, w0 := stuckRig(t)
-	state := "vllm:num_requests_running 0\nvllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d\n"
-	w0.set(true, fmt.Sprintf(state, 0))
-	r.waitForState("asleep")
-	if n := r.countW0(6); n != 0 {
-		t.Errorf("a sleeping engine answered %d requests", n)
-	}
-	if status, body := r.read("http://" + r.DataAddr + "/readyz"); status != http.StatusOK ||
-		!strings.Contains(body, "small") {
-		t.Errorf("/readyz is %d: %s", status, body)
-	}
-	w0.set(false, fmt.Sprintf(state, 1))
-	r.waitForState("up")
-	if n := r.countW0(6); n == 0 {
-		t.Error("an engine that has woken up gets no requests")
-	}
+	bubble.Test(t, func(t *testing.T) {
+		r, w0 := stuckRig(t)
+		state := "vllm:num_requests_running 0\nvllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} %d\n"
+		w0.set(true, fmt.Sprintf(state, 0))
+		r.waitForState("asleep")
+		if n := r.countW0(6); n != 0 {
+			t.Errorf("a sleeping engine answered %d requests", n)
+		}
+		if status, body := r.read("http://" + r.DataAddr + "/readyz"); status != http.StatusOK ||
+			!strings.Contains(body, "small") {
+			t.Errorf("/readyz is %d: %s", status, body)
+		}
+		w0.set(false, fmt.Sprintf(state, 1))
+		r.waitForState("up")
+		if n := r.countW0(6); n == 0 {
+			t.Error("an engine that has woken up gets no requests")
+		}
+	})
 }
 
 // slowReports is a healthy engine that never answers one kind of prompt.
@@ -217,8 +225,7 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 		"streams":            `{"model":"sim","stream":true,"messages":[{"role":"user","content":"a long report"}]}`,
 		"streams of prompts": `{"model":"sim","stream":true,"messages":[{"role":"user","content":"a long report %d"}]}`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, name, func(t *testing.T) {
 			ws := []*rig.Worker{newEngine(t, "w0", engines.Config{}), newEngine(t, "w1", engines.Config{})}
 			var list []string
 			for _, w := range ws {
@@ -246,7 +253,7 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 				})
 			}
 			other.Go(func() {
-				for ctx.Err() == nil {
+				for rig.Pause(ctx, clientPause) {
 					req := r.Request(ctx, http.MethodPost, chat.path, prompt(r.NextID(), true), "Authorization", "Bearer second")
 					if resp, err := r.Client.Do(req); err == nil {
 						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the test may have ended

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tierway/e2e/gateway"
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
@@ -34,8 +34,7 @@ func TestUnusualStreamsArriveComplete(t *testing.T) {
 		"no usage":              {{Kind: chaos.NoUsage}},
 	} {
 		for _, d := range []dialect{chat, completions, responses, messages} {
-			t.Run(d.name+" "+name, func(t *testing.T) {
-				t.Parallel()
+			bubble.Run(t, d.name+" "+name, func(t *testing.T) {
 				r := newRig(t, 1, nil, engines.Config{})
 				if err := r.Workers[0].Set(faults...); err != nil {
 					t.Fatal(err)
@@ -57,52 +56,54 @@ func TestUnusualStreamsArriveComplete(t *testing.T) {
 
 // TestPingEventsPass: Anthropic's streams have ping events.
 func TestPingEventsPass(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Ping}); err != nil {
-		t.Fatal(err)
-	}
-	got := r.post(messages.path, messages.stream)
-	r.check(t, messages, true, got, fine)
-	if !strings.Contains(got.Body, "event: ping") {
-		t.Errorf("the pings are gone: %s", got.Body)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil, engines.Config{})
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Ping}); err != nil {
+			t.Fatal(err)
+		}
+		got := r.post(messages.path, messages.stream)
+		r.check(t, messages, true, got, fine)
+		if !strings.Contains(got.Body, "event: ping") {
+			t.Errorf("the pings are gone: %s", got.Body)
+		}
+	})
 }
 
 // TestLargeEventsPass: an event of 5 MiB is an image, not an attack.
 func TestLargeEventsPass(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Huge, After: 3, Size: 5 << 20}); err != nil {
-		t.Fatal(err)
-	}
-	got := r.post(chat.path, chat.stream)
-	h := transcriptOfStream(got.Body)
-	if want := len(answerText) + 5<<20; len(h.text) != want || !chat.complete(h) || strings.Count(h.text, "h") < 5<<20 {
-		t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.complete(h))
-	}
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil, engines.Config{})
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Huge, After: 3, Size: 5 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		got := r.post(chat.path, chat.stream)
+		h := transcriptOfStream(got.Body)
+		if want := len(answerText) + 5<<20; len(h.text) != want || !chat.complete(h) || strings.Count(h.text, "h") < 5<<20 {
+			t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.complete(h))
+		}
+	})
 }
 
 // TestAMissingDoneIsAdded: after a finish_reason, the answer is complete.
 func TestAMissingDoneIsAdded(t *testing.T) {
-	t.Parallel()
-	for _, d := range []dialect{chat, completions} {
-		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.NoDone}); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		for _, d := range []dialect{chat, completions} {
+			r := newRig(t, 1, nil, engines.Config{})
+			if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.NoDone}); err != nil {
+				t.Fatal(err)
+			}
+			w := fine
+			w.end = "repaired"
+			r.check(t, d, true, r.post(d.path, d.stream), w)
 		}
-		w := fine
-		w.end = "repaired"
-		r.check(t, d, true, r.post(d.path, d.stream), w)
-	}
+	})
 }
 
 // TestUnusualAnswersArriveComplete is the same test for answers that are not streams.
 func TestUnusualAnswersArriveComplete(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []chaos.Kind{chaos.Gzip, chaos.Bytewise, chaos.NullError, chaos.NoUsage} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, string(kind), func(t *testing.T) {
 			r := newRig(t, 1, nil, engines.Config{})
 			if err := r.Workers[0].Set(chaos.Fault{Kind: kind}); err != nil {
 				t.Fatal(err)
@@ -115,104 +116,108 @@ func TestUnusualAnswersArriveComplete(t *testing.T) {
 // TestUsageIsShownOnlyOnRequest: the gateway always requests usage from the engine, but shows it
 // only to clients that requested it.
 func TestUsageIsShownOnlyOnRequest(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
-	for body, shown := range map[string]bool{
-		chat.stream: false,
-		`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`:                               true,
-		`{"model":"sim","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"hello"}]}`:                              false,
-		`{"model":"sim","stream":true,"stream_options":{},"messages":[{"role":"user","content":"hello"}]}`:                                                   false,
-		`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
-	} {
-		got := r.post(chat.path, body)
-		if h := transcriptOfStream(got.Body); h.usage != shown || h.text != answerText || !chat.complete(h) {
-			t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.Body)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil, engines.Config{})
+		for body, shown := range map[string]bool{
+			chat.stream: false,
+			`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`:                               true,
+			`{"model":"sim","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"hello"}]}`:                              false,
+			`{"model":"sim","stream":true,"stream_options":{},"messages":[{"role":"user","content":"hello"}]}`:                                                   false,
+			`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
+		} {
+			got := r.post(chat.path, body)
+			if h := transcriptOfStream(got.Body); h.usage != shown || h.text != answerText || !chat.complete(h) {
+				t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.Body)
+			}
+			if line := r.AccessLine(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
+				t.Errorf("%s: the log has no usage: %v", body, line)
+			}
 		}
-		if line := r.AccessLine(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
-			t.Errorf("%s: the log has no usage: %v", body, line)
+		for _, sent := range r.Workers[0].Recorder.Requests() {
+			if !strings.Contains(string(sent.Body), `"include_usage":true`) {
+				t.Errorf("the gateway did not request usage: %s", sent.Body)
+			}
 		}
-	}
-	for _, sent := range r.Workers[0].Recorder.Requests() {
-		if !strings.Contains(string(sent.Body), `"include_usage":true`) {
-			t.Errorf("the gateway did not request usage: %s", sent.Body)
-		}
-	}
+	})
 }
 
 // TestRejectedAdditionIsOmittedAfterwards: an engine that does not support include_usage costs one
 // additional request, once.
 func TestRejectedAdditionIsOmittedAfterwards(t *testing.T) {
-	t.Parallel()
-	for _, code := range []int{400, 422} {
-		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Reject, Status: code}); err != nil {
-			t.Fatal(err)
-		}
-		for want := range 3 {
-			got := r.post(chat.path, chat.stream)
-			checkWhole(t, chat, true, got)
-			if n := r.hits(); n != int64(want+2) {
-				t.Errorf("%d: after %d requests the worker saw %d, want %d", code, want+1, n, want+2)
+	bubble.Test(t, func(t *testing.T) {
+		for _, code := range []int{400, 422} {
+			r := newRig(t, 1, nil, engines.Config{})
+			if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Reject, Status: code}); err != nil {
+				t.Fatal(err)
 			}
-			if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
-				t.Errorf("%d: the log says %v", code, line)
+			for want := range 3 {
+				got := r.post(chat.path, chat.stream)
+				checkWhole(t, chat, true, got)
+				if n := r.hits(); n != int64(want+2) {
+					t.Errorf("%d: after %d requests the worker saw %d, want %d", code, want+1, n, want+2)
+				}
+				if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+					t.Errorf("%d: the log says %v", code, line)
+				}
+			}
+			// A client that requests it itself gets the engine's error.
+			got := r.post(chat.path,
+				`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
+			if got.Status != code {
+				t.Errorf("the client's own include_usage: status %d, want %d: %s", got.Status, code, got.Body)
 			}
 		}
-		// A client that requests it itself gets the engine's error.
-		got := r.post(chat.path,
-			`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`)
-		if got.Status != code {
-			t.Errorf("the client's own include_usage: status %d, want %d: %s", got.Status, code, got.Body)
-		}
-	}
+	})
 }
 
 // TestStaleConnectionIsReplacedSilently: if the worker has closed an idle connection, the gateway
 // uses another one. This counts neither as a retry nor as a failure of the worker.
 func TestStaleConnectionIsReplacedSilently(t *testing.T) {
-	t.Parallel()
-	for _, stream := range []bool{false, true} {
-		r := newRig(t, 1, nil, engines.Config{})
-		if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
-			t.Fatalf("the first answer is %d", got.Status)
+	bubble.Test(t, func(t *testing.T) {
+		for _, stream := range []bool{false, true} {
+			r := newRig(t, 1, nil, engines.Config{})
+			if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+				t.Fatalf("the first answer is %d", got.Status)
+			}
+			if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
+				t.Fatal(err)
+			}
+			got := r.post(chat.path, chat.requestBody(stream))
+			checkWhole(t, chat, stream, got)
+			if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
+				t.Errorf("the log says %v", line)
+			}
+			if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 1 {
+				t.Errorf("%d requests met the stale connection, want 1", n)
+			}
+			m, err := r.Metrics()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if retries, blamed := m.Sum("tierway_retries_total"), m.Sum("tierway_attempts_total", `result="error"`); retries !=
+				0 || blamed != 0 {
+				t.Errorf("%v retries and %v failed attempts, want none", retries, blamed)
+			}
 		}
-		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
-			t.Fatal(err)
-		}
-		got := r.post(chat.path, chat.requestBody(stream))
-		checkWhole(t, chat, stream, got)
-		if line := r.AccessLine(got.ID); line["attempts"] != 1.0 || line["outcome"] != "ok" {
-			t.Errorf("the log says %v", line)
-		}
-		if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 1 {
-			t.Errorf("%d requests met the stale connection, want 1", n)
-		}
-		m, err := r.Metrics()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if retries, blamed := m.Sum("tierway_retries_total"), m.Sum("tierway_attempts_total", `result="error"`); retries !=
-			0 || blamed != 0 {
-			t.Errorf("%v retries and %v failed attempts, want none", retries, blamed)
-		}
-	}
+	})
 }
 
 // TestConnectionClosedAfterEachStreamFailsNoRequest: llama.cpp closes the connection after each
 // stream although it announces keep-alive.
 func TestConnectionClosedAfterEachStreamFailsNoRequest(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
-	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		checkWhole(t, chat, true, r.post(chat.path, chat.stream))
-	}
-	if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 ||
-		m.Sum("tierway_retries_total") != 0 {
-		t.Errorf("not every attempt went well (%v): %v", err, m)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil, engines.Config{})
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			checkWhole(t, chat, true, r.post(chat.path, chat.stream))
+		}
+		if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 ||
+			m.Sum("tierway_retries_total") != 0 {
+			t.Errorf("not every attempt went well (%v): %v", err, m)
+		}
+	})
 }
 
 // TestRequestWithSideEffectsIsNotSentTwice: a request that creates something on its engine is not
@@ -232,8 +237,7 @@ func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
 	}
 	for _, d := range kept {
 		for _, f := range []chaos.Fault{{Kind: chaos.Reset}, {Kind: chaos.Close}, status(500, ""), status(429, "1")} {
-			t.Run(fmt.Sprint(d.name, " ", f.Kind, f.Status), func(t *testing.T) {
-				t.Parallel()
+			bubble.Run(t, fmt.Sprint(d.name, " ", f.Kind, f.Status), func(t *testing.T) {
 				r := newRig(t, 2, nil, engines.Config{})
 				for _, w := range r.Workers {
 					if err := w.Set(f); err != nil {
@@ -246,10 +250,9 @@ func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
 				}
 			})
 		}
-		t.Run(d.name+" not sent", func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, d.name+" not sent", func(t *testing.T) {
 			// no other server uses this port
-			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+gateway.Address(t))
+			away := fmt.Sprintf("workers: [ { name: w0, url: %q }, ", "http://"+rig.Address(t))
 			both := strings.Replace(tiers([]*rig.Worker{newWorker(t, "w1", engines.Config{})}), "workers: [ ", away, 1)
 			r := newRig(t, 0, rig.Settings{"tiers": both}, engines.Config{})
 			if got := r.post(d.path, d.body); got.Status != http.StatusOK {
@@ -262,46 +265,44 @@ func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
 // TestRedirectsAreNeverFollowed: the gateway does not request the target of a worker's redirect,
 // and the client does not see it.
 func TestRedirectsAreNeverFollowed(t *testing.T) {
-	t.Parallel()
-	var code atomic.Int64
-	trap := newWorker(t, "trap", engines.Config{})
-	pointer, err := engines.Start(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", trap.Server.URL+chat.path)
-		w.WriteHeader(int(code.Load()))
-	}), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pointer.Kill)
-	r := newRig(t, 0,
-		rig.Settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]",
-			pointer.URL)}, engines.Config{})
-	for _, status := range []int64{301, 302, 303, 307, 308} {
-		code.Store(status)
-		got := r.post(chat.path, chat.body)
-		if got.Status != http.StatusBadGateway || got.Header.Get("Location") != "" ||
-			strings.Contains(got.Body, "127.0.0.1") {
-			t.Errorf("%d: the answer is %d %v %s", status, got.Status, got.Header, got.Body)
+	bubble.Test(t, func(t *testing.T) {
+		var code atomic.Int64
+		trap := newWorker(t, "trap", engines.Config{})
+		pointer := rig.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", trap.Server.URL+chat.path)
+			w.WriteHeader(int(code.Load()))
+		}))
+		r := newRig(t, 0,
+			rig.Settings{"tiers": fmt.Sprintf("[ { name: small, model: sim, workers: [ { name: pointer, url: %q } ] } ]",
+				pointer.URL)}, engines.Config{})
+		for _, status := range []int64{301, 302, 303, 307, 308} {
+			code.Store(status)
+			got := r.post(chat.path, chat.body)
+			if got.Status != http.StatusBadGateway || got.Header.Get("Location") != "" ||
+				strings.Contains(got.Body, "127.0.0.1") {
+				t.Errorf("%d: the answer is %d %v %s", status, got.Status, got.Header, got.Body)
+			}
 		}
-	}
-	if n := trap.Stats().Requests; n != 0 {
-		t.Errorf("the redirect was followed %d times", n)
-	}
+		if n := trap.Stats().Requests; n != 0 {
+			t.Errorf("the redirect was followed %d times", n)
+		}
+	})
 }
 
 // TestRequestWithSideEffectsUsesANewConnection: after a failure on an idle connection, the gateway
 // could not know whether the worker received the request.
 func TestRequestWithSideEffectsUsesANewConnection(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, nil, engines.Config{})
-	r.post(chat.path, chat.body)
-	if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.post(responses.path, `{"model":"sim","input":"hello","store":true}`); got.Status != http.StatusOK {
-		t.Errorf("the status is %d: %s", got.Status, got.Body)
-	}
-	if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 0 {
-		t.Error("the request came over a kept connection")
-	}
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, nil, engines.Config{})
+		r.post(chat.path, chat.body)
+		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.post(responses.path, `{"model":"sim","input":"hello","store":true}`); got.Status != http.StatusOK {
+			t.Errorf("the status is %d: %s", got.Status, got.Body)
+		}
+		if n := r.Workers[0].Stats().Hits[chaos.Stale]; n != 0 {
+			t.Error("the request came over a kept connection")
+		}
+	})
 }

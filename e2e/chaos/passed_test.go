@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -48,9 +48,7 @@ func passing(t *testing.T, own rig.Settings, h http.Handler) *chaosRig {
 	t.Helper()
 	var list []string
 	for i := range 3 {
-		s := httptest.NewServer(h)
-		t.Cleanup(s.Close)
-		list = append(list, fmt.Sprintf("{ name: f%d, url: %q }", i, s.URL))
+		list = append(list, fmt.Sprintf("{ name: f%d, url: %q }", i, rig.Serve(t, h).URL))
 	}
 	own["pools"] = `[ { name: files, paths: ["/files/*"], max_upload_bytes: 1GiB, workers: [ ` + strings.Join(list, ", ") +
 		` ] } ]`
@@ -61,74 +59,75 @@ func passing(t *testing.T, own rig.Settings, h http.Handler) *chaosRig {
 // TestPassThroughPathsBehaveAsWithoutAGateway: HEAD, ranges, conditions, redirects and slashes
 // pass unchanged, and no client header makes the gateway parse a download.
 func TestPassThroughPathsBehaveAsWithoutAGateway(t *testing.T) {
-	t.Parallel()
-	r := passing(t, rig.Settings{}, files(0))
-	const file = "/files/messages/f.bin"
-	for _, c := range []struct {
-		method, path string
-		headers      []string
-		status       int
-		body         string
-		header, want string
-	}{
-		{"GET", file, nil, 200, "0123456789", "Content-Type", "application/octet-stream"},
-		{"GET", file, []string{"Anthropic-Version", "2023-06-01"}, 200, "0123456789", "Content-Length", "10"},
-		{"HEAD", file, nil, 200, "", "Content-Length", "10"},
-		{"GET", file, []string{"Range", "bytes=2-4"}, 206, "234", "Content-Range", "bytes 2-4/10"},
-		{"GET", file, []string{"Range", "bytes=90-"}, 416, "invalid range: failed to overlap\n", "Content-Range",
-			"bytes */10"},
-		{"GET", file, []string{"If-None-Match", `"v1"`}, 304, "", "Etag", `"v1"`},
-		{"GET", "/files/old/", nil, 302, "", "Location", file + "?x=1"},
-		{"GET", "/files/old/a/b/", nil, 302, "", "Location", file + "?x=1"},
-	} {
-		for range 3 { // each worker, or one after two failures
-			got := r.do(c.method, c.path, "", c.headers...)
-			if got.Status != c.status || c.body != "" && got.Body != c.body || got.Header.Get(c.header) != c.want ||
-				got.Err != nil {
-				t.Errorf("%s %s %q: %d %q, %s %q, %v", c.method, c.path, c.headers, got.Status, got.Body, c.header,
-					got.Header.Get(c.header), got.Err)
+	bubble.Test(t, func(t *testing.T) {
+		r := passing(t, rig.Settings{}, files(0))
+		const file = "/files/messages/f.bin"
+		for _, c := range []struct {
+			method, path string
+			headers      []string
+			status       int
+			body         string
+			header, want string
+		}{
+			{"GET", file, nil, 200, "0123456789", "Content-Type", "application/octet-stream"},
+			{"GET", file, []string{"Anthropic-Version", "2023-06-01"}, 200, "0123456789", "Content-Length", "10"},
+			{"HEAD", file, nil, 200, "", "Content-Length", "10"},
+			{"GET", file, []string{"Range", "bytes=2-4"}, 206, "234", "Content-Range", "bytes 2-4/10"},
+			{"GET", file, []string{"Range", "bytes=90-"}, 416, "invalid range: failed to overlap\n", "Content-Range",
+				"bytes */10"},
+			{"GET", file, []string{"If-None-Match", `"v1"`}, 304, "", "Etag", `"v1"`},
+			{"GET", "/files/old/", nil, 302, "", "Location", file + "?x=1"},
+			{"GET", "/files/old/a/b/", nil, 302, "", "Location", file + "?x=1"},
+		} {
+			for range 3 { // each worker, or one after two failures
+				got := r.do(c.method, c.path, "", c.headers...)
+				if got.Status != c.status || c.body != "" && got.Body != c.body || got.Header.Get(c.header) != c.want ||
+					got.Err != nil {
+					t.Errorf("%s %s %q: %d %q, %s %q, %v", c.method, c.path, c.headers, got.Status, got.Body, c.header,
+						got.Header.Get(c.header), got.Err)
+				}
 			}
 		}
-	}
-	if n := r.breakerOpenings(""); n != 0 {
-		t.Errorf("successful answers opened %v breakers", n)
-	}
+		if n := r.breakerOpenings(""); n != 0 {
+			t.Errorf("successful answers opened %v breakers", n)
+		}
+	})
 }
 
 // TestLargeUploadsStream: max_upload_bytes allows 48 MiB although max_body_bytes is 1 MiB.
 func TestLargeUploadsStream(t *testing.T) {
-	t.Parallel()
-	r := passing(t, rig.Settings{"max_body_bytes": "1MiB"}, files(0))
-	body := bytes.Repeat([]byte("0123456789abcdef"), 3<<20)
-	want := fmt.Sprintf("%d %x <nil>", len(body), sha256.Sum256(body))
-	for _, length := range []int64{int64(len(body)), -1} {
-		req := r.Request(context.Background(), http.MethodPut, "/files/upload", "x", "Content-Type",
-			"application/octet-stream")
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), length
-		got, err := r.try(req)
-		if err != nil || got.Status != http.StatusOK || got.Body != want {
-			t.Errorf("length %d: %d %s, %v", length, got.Status, got.Body, err)
+	bubble.Test(t, func(t *testing.T) {
+		r := passing(t, rig.Settings{"max_body_bytes": "1MiB"}, files(0))
+		body := bytes.Repeat([]byte("0123456789abcdef"), 3<<20)
+		want := fmt.Sprintf("%d %x <nil>", len(body), sha256.Sum256(body))
+		for _, length := range []int64{int64(len(body)), -1} {
+			req := r.Request(context.Background(), http.MethodPut, "/files/upload", "x", "Content-Type",
+				"application/octet-stream")
+			req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), length
+			got, err := r.try(req)
+			if err != nil || got.Status != http.StatusOK || got.Body != want {
+				t.Errorf("length %d: %d %s, %v", length, got.Status, got.Body, err)
+			}
 		}
-	}
+	})
 }
 
 // TestSilentAnswersOutliveClientStall over HTTP/2, where a write deadline that was not reset would
 // end the stream.
 func TestSilentAnswersOutliveClientStall(t *testing.T) {
-	t.Parallel()
-	a := newAuthority(t)
-	a.issue(t, 1)
-	const stall = 200 * time.Millisecond
-	r := passing(t, rig.Settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"},
-		files(3*stall))
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusting(), ForceAttemptHTTP2: true}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get("https://" + r.DataAddr + "/files/pause")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "beginend" || resp.ProtoMajor != 2 {
-		t.Errorf("%s: %q, %v", resp.Proto, body, err)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		a := newAuthority(t)
+		a.issue(t, 1)
+		const stall = 200 * time.Millisecond
+		r := passing(t, rig.Settings{"tls": a.section(), "timeouts": "{ client_stall: " + stall.String() + " }"},
+			files(3*stall))
+		resp, err := rig.NewHTTP2Client(t).Get("https://" + r.DataAddr + "/files/pause")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "beginend" || resp.ProtoMajor != 2 {
+			t.Errorf("%s: %q, %v", resp.Proto, body, err)
+		}
+	})
 }

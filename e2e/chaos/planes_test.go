@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
@@ -24,7 +25,7 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	req.Host = req.Header.Get("Host")
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	resp, err := (&http.Transport{DisableKeepAlives: true, DialContext: rig.WorldOf(t).Dial}).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,195 +45,201 @@ func keys(admin bool) rig.Settings {
 // TestAdminPlaneRequiresAnAdminKey: unknown and tenants' keys are rejected, and all keys if no
 // admin key is configured.
 func TestAdminPlaneRequiresAnAdminKey(t *testing.T) {
-	t.Parallel()
-	for _, has := range []bool{false, true} {
-		r := newRig(t, 1, keys(has), engines.Config{})
-		for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
-			resp := get(t, "http://"+r.AdminAddr+"/admin/workers", "Authorization", "Bearer "+key)
-			if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized &&
-				resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
-				t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
+	bubble.Test(t, func(t *testing.T) {
+		for _, has := range []bool{false, true} {
+			r := newRig(t, 1, keys(has), engines.Config{})
+			for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
+				resp := get(t, "http://"+r.AdminAddr+"/admin/workers", "Authorization", "Bearer "+key)
+				if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized &&
+					resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
+					t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
+				}
+			}
+			for _, path := range []string{"/admin/workers", "/admin/", "/admin", "/metrics", "/debug/pprof/", "/debug/vars"} {
+				if resp := get(t, "http://"+r.DataAddr+path, "Authorization", "Bearer tenant"); resp.StatusCode !=
+					http.StatusNotFound {
+					t.Errorf("%s on the data plane is %d", path, resp.StatusCode)
+				}
+			}
+			if resp := get(t, "http://"+r.AdminAddr+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound &&
+				resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("/debug/pprof/ on the admin plane is %d", resp.StatusCode)
+			}
+			if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.Status != http.StatusUnauthorized {
+				t.Errorf("an operator's key gets %d on the data plane", got.Status)
+			}
+			if resp := get(t, "http://"+r.AdminAddr+chat.path); resp.StatusCode != http.StatusNotFound {
+				t.Errorf("a chat on the admin plane is %d", resp.StatusCode)
 			}
 		}
-		for _, path := range []string{"/admin/workers", "/admin/", "/admin", "/metrics", "/debug/pprof/", "/debug/vars"} {
-			if resp := get(t, "http://"+r.DataAddr+path, "Authorization", "Bearer tenant"); resp.StatusCode !=
-				http.StatusNotFound {
-				t.Errorf("%s on the data plane is %d", path, resp.StatusCode)
-			}
-		}
-		if resp := get(t, "http://"+r.AdminAddr+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound &&
-			resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("/debug/pprof/ on the admin plane is %d", resp.StatusCode)
-		}
-		if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.Status != http.StatusUnauthorized {
-			t.Errorf("an operator's key gets %d on the data plane", got.Status)
-		}
-		if resp := get(t, "http://"+r.AdminAddr+chat.path); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("a chat on the admin plane is %d", resp.StatusCode)
-		}
-	}
+	})
 }
 
 // TestPlanesOnOneAddress keep their own rules.
 func TestPlanesOnOneAddress(t *testing.T) {
-	t.Parallel()
-	w := newWorker(t, "w0", engines.Config{})
-	s := keys(true)
-	s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
-	at := gateway.Address(t)
-	p := gateway.StartCommand(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
-	if data, admin := p.Addresses(); data != at || admin != at {
-		t.Errorf("it serves at %s and %s", data, admin)
-	}
-	for path, status := range map[string]int{
-		"/metrics": 200, "/readyz": 200, "/livez": 200, "/admin/workers": 401, "/admin/": 404, "/v1/models": 401,
-		"/v1/../metrics": 401, "/v1/../admin/workers": 401, "//admin/workers": 401, "/x/%2e%2e/admin/workers": 401,
-	} {
-		if resp := get(t, "http://"+at+path); resp.StatusCode != status {
-			t.Errorf("%s is %d, want %d", path, resp.StatusCode, status)
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorker(t, "w0", engines.Config{})
+		s := keys(true)
+		s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
+		at := rig.Address(t)
+		p := rig.WorldOf(t).StartCommand(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
+		if data, admin := p.Addresses(); data != at || admin != at {
+			t.Errorf("it serves at %s and %s", data, admin)
 		}
-	}
-	if resp := get(t, "http://"+at+"/admin/workers", "Authorization", "Bearer operator"); resp.StatusCode !=
-		http.StatusOK {
-		t.Errorf("the operator gets %d", resp.StatusCode)
-	}
-	if resp := get(t, "http://"+at+"/v1/models", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusOK {
-		t.Errorf("the tenant gets %d", resp.StatusCode)
-	}
-	if resp := get(t, "http://"+at+"/v1/../admin/workers", "Authorization", "Bearer tenant"); resp.StatusCode !=
-		http.StatusNotFound {
-		t.Errorf("the tenant climbs to %d", resp.StatusCode)
-	}
+		for path, status := range map[string]int{
+			"/metrics": 200, "/readyz": 200, "/livez": 200, "/admin/workers": 401, "/admin/": 404, "/v1/models": 401,
+			"/v1/../metrics": 401, "/v1/../admin/workers": 401, "//admin/workers": 401, "/x/%2e%2e/admin/workers": 401,
+		} {
+			if resp := get(t, "http://"+at+path); resp.StatusCode != status {
+				t.Errorf("%s is %d, want %d", path, resp.StatusCode, status)
+			}
+		}
+		if resp := get(t, "http://"+at+"/admin/workers", "Authorization", "Bearer operator"); resp.StatusCode !=
+			http.StatusOK {
+			t.Errorf("the operator gets %d", resp.StatusCode)
+		}
+		if resp := get(t, "http://"+at+"/v1/models", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusOK {
+			t.Errorf("the tenant gets %d", resp.StatusCode)
+		}
+		if resp := get(t, "http://"+at+"/v1/../admin/workers", "Authorization", "Bearer tenant"); resp.StatusCode !=
+			http.StatusNotFound {
+			t.Errorf("the tenant climbs to %d", resp.StatusCode)
+		}
+	})
 }
 
 func TestMetricsOnTheirOwnAddress(t *testing.T) {
-	t.Parallel()
-	at := gateway.Address(t)
-	r := newRig(t, 1, rig.Settings{"metrics": fmt.Sprintf("{ listen: %q }", at)}, engines.Config{})
-	r.MetricsAt = at
-	if m, err := r.Metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {
-		t.Errorf("the metrics are %v (%v)", m, err)
-	}
-	for _, url := range []string{"http://" + r.AdminAddr + "/metrics", "http://" + r.DataAddr + "/metrics",
-		"http://" + at + "/admin/workers", "http://" + at + chat.path} {
-		if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("%s is %d", url, resp.StatusCode)
+	bubble.Test(t, func(t *testing.T) {
+		at := rig.Address(t)
+		r := newRig(t, 1, rig.Settings{"metrics": fmt.Sprintf("{ listen: %q }", at)}, engines.Config{})
+		r.MetricsAt = at
+		if m, err := r.Metrics(); err != nil || m["tierway_inflight"] != 0 || len(m) < 20 {
+			t.Errorf("the metrics are %v (%v)", m, err)
 		}
-	}
+		for _, url := range []string{"http://" + r.AdminAddr + "/metrics", "http://" + r.DataAddr + "/metrics",
+			"http://" + at + "/admin/workers", "http://" + at + chat.path} {
+			if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
+				t.Errorf("%s is %d", url, resp.StatusCode)
+			}
+		}
+	})
 }
 
 // TestAWebPageCannotUseAGatewayWithoutKeys: neither through a host name of its own that resolves
 // to the gateway, nor from its own origin. Tools can use it.
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
-	t.Parallel()
-	w := newWorker(t, "w0", engines.Config{})
-	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL, "--hosts", "ai.lan",
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	data, admin := p.Addresses()
-	for _, c := range []struct {
-		url, host string
-		headers   []string
-		status    int
-	}{
-		{data + "/v1/models", "localhost", nil, 200},
-		{data + "/v1/models", "ai.lan:8080", nil, 200},
-		{data + "/v1/models", "evil.example", nil, 421},
-		{data + "/readyz", "evil.example", nil, 421},
-		{data + "/v1/models", "localhost", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403},
-		{admin + "/metrics", "localhost", nil, 200},
-		{admin + "/metrics", "evil.example", nil, 421},
-	} {
-		if resp := get(t, "http://"+c.url, append(c.headers, "Host", c.host)...); resp.StatusCode != c.status {
-			t.Errorf("%+v is %d", c, resp.StatusCode)
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorker(t, "w0", engines.Config{})
+		p := rig.WorldOf(t).StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL,
+			"--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		data, admin := p.Addresses()
+		for _, c := range []struct {
+			url, host string
+			headers   []string
+			status    int
+		}{
+			{data + "/v1/models", "localhost", nil, 200},
+			{data + "/v1/models", "ai.lan:8080", nil, 200},
+			{data + "/v1/models", "evil.example", nil, 421},
+			{data + "/readyz", "evil.example", nil, 421},
+			{data + "/v1/models", "localhost", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403},
+			{admin + "/metrics", "localhost", nil, 200},
+			{admin + "/metrics", "evil.example", nil, 421},
+		} {
+			if resp := get(t, "http://"+c.url, append(c.headers, "Host", c.host)...); resp.StatusCode != c.status {
+				t.Errorf("%+v is %d", c, resp.StatusCode)
+			}
 		}
-	}
-	for _, kind := range []string{"", "text/plain"} { // what a page may send without a preflight
-		req, err := http.NewRequest(http.MethodPost, "http://"+data+chat.path, strings.NewReader(chat.body))
-		if err != nil {
-			t.Fatal(err)
+		for _, kind := range []string{"", "text/plain"} { // what a page may send without a preflight
+			req, err := http.NewRequest(http.MethodPost, "http://"+data+chat.path, strings.NewReader(chat.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", kind)
+			resp, err := rig.NewClient(t).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusUnsupportedMediaType {
+				t.Errorf("a body of type %q is %d", kind, resp.StatusCode)
+			}
 		}
-		req.Header.Set("Content-Type", kind)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusUnsupportedMediaType {
-			t.Errorf("a body of type %q is %d", kind, resp.StatusCode)
-		}
-	}
+	})
 }
 
 // TestCORS: pages of the configured origins may send requests and read errors. The preflight needs
 // no key, and cookies are never allowed.
 func TestCORS(t *testing.T) {
-	t.Parallel()
-	s := keys(false)
-	s["cors"] = `{ origins: ["https://app.example"] }`
-	r := newRig(t, 1, s, engines.Config{})
-	preflight := func(origin string) rig.Reply {
-		return r.do(http.MethodOptions, chat.path, "", "Origin", origin, "Access-Control-Request-Method", "POST",
-			"Access-Control-Request-Headers", "authorization, content-type, x-stainless-os")
-	}
-	got := preflight("https://app.example")
-	if got.Status != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-		!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") ||
-		!strings.Contains(strings.ToLower(got.Header.Get("Access-Control-Allow-Headers")), "x-stainless-os") ||
-		got.Header.Get("Access-Control-Max-Age") == "" {
-		t.Errorf("the preflight is %d %v", got.Status, got.Header)
-	}
-	for _, origin := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "null"} {
-		for _, got := range []rig.Reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization",
-			"Bearer tenant")} {
-			if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != "" ||
-				!strings.Contains(got.Header.Get("Vary"), "Origin") {
-				t.Errorf("%s is answered %d %v", origin, got.Status, got.Header)
+	bubble.Test(t, func(t *testing.T) {
+		s := keys(false)
+		s["cors"] = `{ origins: ["https://app.example"] }`
+		r := newRig(t, 1, s, engines.Config{})
+		preflight := func(origin string) rig.Reply {
+			return r.do(http.MethodOptions, chat.path, "", "Origin", origin, "Access-Control-Request-Method", "POST",
+				"Access-Control-Request-Headers", "authorization, content-type, x-stainless-os")
+		}
+		got := preflight("https://app.example")
+		if got.Status != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+			!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") ||
+			!strings.Contains(strings.ToLower(got.Header.Get("Access-Control-Allow-Headers")), "x-stainless-os") ||
+			got.Header.Get("Access-Control-Max-Age") == "" {
+			t.Errorf("the preflight is %d %v", got.Status, got.Header)
+		}
+		for _, origin := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "null"} {
+			for _, got := range []rig.Reply{preflight(origin), r.post(chat.path, chat.body, "Origin", origin, "Authorization",
+				"Bearer tenant")} {
+				if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != "" ||
+					!strings.Contains(got.Header.Get("Vary"), "Origin") {
+					t.Errorf("%s is answered %d %v", origin, got.Status, got.Header)
+				}
 			}
 		}
-	}
-	for key, status := range map[string]int{"tenant": 200, "wrong": 401} {
-		got := r.post(chat.path, chat.body, "Origin", "https://app.example", "Authorization", "Bearer "+key)
-		if got.Status != status || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-			!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "X-Request-ID") ||
-			got.Header.Get("Access-Control-Allow-Credentials") != "" {
-			t.Errorf("%s: the answer is %d %v", key, got.Status, got.Header)
+		for key, status := range map[string]int{"tenant": 200, "wrong": 401} {
+			got := r.post(chat.path, chat.body, "Origin", "https://app.example", "Authorization", "Bearer "+key)
+			if got.Status != status || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+				!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "X-Request-ID") ||
+				got.Header.Get("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s: the answer is %d %v", key, got.Status, got.Header)
+			}
 		}
-	}
-	if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin",
-		"https://app.example"); got.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("an origin is allowed although none is configured")
-	}
+		if got := newRig(t, 1, nil, engines.Config{}).post(chat.path, chat.body, "Origin",
+			"https://app.example"); got.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Error("an origin is allowed although none is configured")
+		}
+	})
 }
 
 // TestServeWithoutAConfiguration is the shortest way to a gateway.
 func TestServeWithoutAConfiguration(t *testing.T) {
-	t.Parallel()
-	a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-	p := gateway.StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL,
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	data, _ := p.Addresses()
-	seen := map[string]bool{}
-	n := int64(0)
-	rig.Eventually(t, func() error {
-		n++ // the policy spreads different prompts over the workers
-		resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(prompt(n, false)))
-		if err != nil {
-			return err
+	bubble.Test(t, func(t *testing.T) {
+		a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
+		p := rig.WorldOf(t).StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL,
+			"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		data, _ := p.Addresses()
+		client, seen := rig.NewClient(t), map[string]bool{}
+		n := int64(0)
+		rig.Eventually(t, func() error {
+			n++ // the policy spreads different prompts over the workers
+			resp, err := client.Post("http://"+data+chat.path, "application/json", strings.NewReader(prompt(n, false)))
+			if err != nil {
+				return err
+			}
+			resp.Body.Close()
+			if seen[resp.Header.Get("X-Routed-To")] = true; resp.StatusCode != http.StatusOK || len(seen) < 2 {
+				return fmt.Errorf("the status is %d and %v have answered", resp.StatusCode, seen)
+			}
+			return nil
+		})
+		if !seen["worker-0"] || !seen["worker-1"] {
+			t.Errorf("%v have answered", seen)
 		}
-		resp.Body.Close()
-		if seen[resp.Header.Get("X-Routed-To")] = true; resp.StatusCode != http.StatusOK || len(seen) < 2 {
-			return fmt.Errorf("the status is %d and %v have answered", resp.StatusCode, seen)
-		}
-		return nil
 	})
-	if !seen["worker-0"] || !seen["worker-1"] {
-		t.Errorf("%v have answered", seen)
-	}
 }
 
 // TestCheckReportsAllProblems with line and column; serve does the same.
-func TestCheckReportsAllProblems(t *testing.T) {
-	t.Parallel()
+func TestSmokeCheckReportsAllProblems(t *testing.T) {
+	rig.Binary(t)
 	file := rig.Settings{
 		"auth":     `{ required: maybe }`,
 		"listen":   `"0.0.0.0:8080"`,
@@ -266,7 +273,7 @@ func TestCheckReportsAllProblems(t *testing.T) {
 
 // TestExampleConfigurationIsValid: the repository's config.yaml passes `tierway check`.
 func TestExampleConfigurationIsValid(t *testing.T) {
-	t.Parallel()
+	rig.Binary(t)
 	root, err := gateway.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -23,11 +23,7 @@ type raw struct {
 
 func (r *chaosRig) dial() *raw {
 	r.T.Helper()
-	c, err := net.Dial("tcp", r.DataAddr)
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	r.T.Cleanup(func() { c.Close() })
+	c := rig.Dial(r.T, r.DataAddr)
 	if err := c.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
 		r.T.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 	"tierway/engines/chaos"
@@ -105,85 +106,86 @@ func (u *untilStop) end() {
 // two that wait for a slot. The streams in progress end with an error frame and count as
 // truncated; the other engine serves the waiting ones.
 func TestRollingRestartCutsOnlyStreamsWithContent(t *testing.T) {
-	t.Parallel()
-	const slots = 2
-	type held struct {
-		*rig.Worker
-		front   *restarting
-		release chan struct{}
-	}
-	var all [2]*held
-	var urls []string
-	for i := range all {
-		h := &held{release: make(chan struct{})}
-		h.Worker = newEngine(t, fmt.Sprintf("w%d", i),
-			engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
-				return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
-			}})
-		h.front = &restarting{h.Handler, make(chan struct{})}
-		h.Front = h.front
-		h.Listen()
-		all[i], urls = h, append(urls, h.Server.URL)
-	}
-	r := newRig(t, 0, rig.Settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }",
-		"breaker": quickBreaker}, engines.Config{})
-	first := all[0]
-	replies := make(chan rig.Reply)
-	for n := range int64(4 * slots) {
-		req := r.Request(context.Background(), http.MethodPost, chat.path, prompt(n, true))
-		go func() {
-			got, err := r.try(req)
+	bubble.Test(t, func(t *testing.T) {
+		const slots = 2
+		type held struct {
+			*rig.Worker
+			front   *restarting
+			release chan struct{}
+		}
+		var all [2]*held
+		var urls []string
+		for i := range all {
+			h := &held{release: make(chan struct{})}
+			h.Worker = newEngine(t, fmt.Sprintf("w%d", i),
+				engines.Config{Slots: slots, Script: func(string, []byte) engines.Script {
+					return engines.Script{Text: answerText, HoldAfter: 3, Release: h.release}
+				}})
+			h.front = &restarting{h.Handler, make(chan struct{})}
+			h.Front = h.front
+			h.Listen()
+			all[i], urls = h, append(urls, h.Server.URL)
+		}
+		r := newRig(t, 0, rig.Settings{"tiers": oneTier(urls...), "retry": "{ attempts: 2, budget: 1 }",
+			"breaker": quickBreaker}, engines.Config{})
+		first := all[0]
+		replies := make(chan rig.Reply)
+		for n := range int64(4 * slots) {
+			req := r.Request(context.Background(), http.MethodPost, chat.path, prompt(n, true))
+			go func() {
+				got, err := r.try(req)
+				if err != nil {
+					t.Error(err)
+				}
+				replies <- got
+			}()
+		}
+		rig.Eventually(t, func() error {
+			for _, h := range all {
+				if s := h.Engine.Stats(); s.Running != slots || s.Waiting != slots {
+					return fmt.Errorf("%s runs %d requests, and %d wait", h.Name, s.Running, s.Waiting)
+				}
+			}
+			return nil
+		})
+		// Once the gateway has counted a time to first token, that stream is in progress.
+		rig.Eventually(t, func() error {
+			m, err := r.Metrics()
 			if err != nil {
-				t.Error(err)
+				return err
 			}
-			replies <- got
-		}()
-	}
-	rig.Eventually(t, func() error {
-		for _, h := range all {
-			if s := h.Engine.Stats(); s.Running != slots || s.Waiting != slots {
-				return fmt.Errorf("%s runs %d requests, and %d wait", h.Name, s.Running, s.Waiting)
+			if n := m.Sum("tierway_time_to_first_token_seconds_count"); n < 2*slots {
+				return fmt.Errorf("%v streams have a first token", n)
+			}
+			return nil
+		})
+		close(first.front.stop)
+		rig.Eventually(t, func() error {
+			if s := all[1].Engine.Stats(); s.Running+s.Waiting != 3*slots {
+				return fmt.Errorf("w1 has %d requests", s.Running+s.Waiting)
+			}
+			return nil
+		})
+		close(all[1].release)
+		whole, cut := 0, 0
+		for range 4 * slots {
+			got := <-replies
+			h := transcriptOfStream(got.Body)
+			switch line := r.AccessLine(got.ID); {
+			case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 &&
+				line["outcome"] == "ok":
+				whole++
+			case got.Status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished &&
+				line["outcome"] == "truncated":
+				cut++
+			default:
+				t.Errorf("%d %v: %s", got.Status, line, got.Body)
 			}
 		}
-		return nil
+		if whole != 3*slots || cut != slots {
+			t.Errorf("%d streams are whole and %d end with an error", whole, cut)
+		}
 	})
-	// Once the gateway has counted a time to first token, that stream is in progress.
-	rig.Eventually(t, func() error {
-		m, err := r.Metrics()
-		if err != nil {
-			return err
-		}
-		if n := m.Sum("tierway_time_to_first_token_seconds_count"); n < 2*slots {
-			return fmt.Errorf("%v streams have a first token", n)
-		}
-		return nil
-	})
-	close(first.front.stop)
-	rig.Eventually(t, func() error {
-		if s := all[1].Engine.Stats(); s.Running+s.Waiting != 3*slots {
-			return fmt.Errorf("w1 has %d requests", s.Running+s.Waiting)
-		}
-		return nil
-	})
-	close(all[1].release)
-	whole, cut := 0, 0
-	for range 4 * slots {
-		got := <-replies
-		h := transcriptOfStream(got.Body)
-		switch line := r.AccessLine(got.ID); {
-		case got.Status == http.StatusOK && h.text == answerText && h.done == 1 && h.finished && len(h.errors) == 0 &&
-			line["outcome"] == "ok":
-			whole++
-		case got.Status == http.StatusOK && h.text != "" && h.done == 0 && len(h.errors) == 1 && !h.finished &&
-			line["outcome"] == "truncated":
-			cut++
-		default:
-			t.Errorf("%d %v: %s", got.Status, line, got.Body)
-		}
-	}
-	if whole != 3*slots || cut != slots {
-		t.Errorf("%d streams are whole and %d end with an error", whole, cut)
-	}
 }
 
 // TestFailingRequestsOfOneTenantOpenNoBreaker, with and without successful requests of another
@@ -194,8 +196,7 @@ func TestFailingRequestsOfOneTenantOpenNoBreaker(t *testing.T) {
 		"500": {Kind: chaos.Reject, Status: 500, Field: "poison"},
 		"503": {Kind: chaos.Reject, Status: 503, Field: "poison"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, name, func(t *testing.T) {
 			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
 				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", rig.Digest("one"),
 					rig.Digest("two"))}, engines.Config{})

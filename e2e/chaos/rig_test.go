@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(engineVariable); addr != "" {
 		runEngine(addr)
 	}
-	os.Exit(rig.Main(m))
+	os.Exit(bubble.Main(m))
 }
 
 // chaosRig is a rig with the policy round_robin, which starts with w0.
@@ -34,6 +35,7 @@ func newRig(t *testing.T, n int, own rig.Settings, c engines.Config, env ...stri
 		"auth":     `{ required: false }`,
 		"hosts":    `[ gateway ]`,
 		"policy":   `{ name: round_robin }`,
+		"store":    `{ sql: "" }`,
 		"timeouts": `{ first_byte: 30s, idle: 30s }`,
 	})}
 	r.Listen().Serve(own, env...)

@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 )
 
@@ -47,8 +47,7 @@ func (r *chaosRig) signalTwice(s syscall.Signal) {
 func TestASecondSignalCutsRequestsWithAnError(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		t.Run(sent.String(), func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, sent.String(), func(t *testing.T) {
 			r := drainingRig(t, func(r *chaosRig) string { return r.Tiers("max_inflight: 5", "") })
 			asked := []dialect{chat, completions, responses, messages}
 			var streams []*rig.Stream
@@ -108,7 +107,7 @@ func (r *chaosRig) checkLedger(n int64) {
 func flood(t *testing.T, written *atomic.Int64) (url string) {
 	event := `data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"` +
 		strings.Repeat("word ", 1000) + `"}}]}` + "\n\n"
-	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	engine := rig.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body) // an unread body would end the stream
 		w.Header().Set("Content-Type", "text/event-stream")
 		for {
@@ -119,35 +118,37 @@ func flood(t *testing.T, written *atomic.Int64) (url string) {
 			written.Add(int64(n))
 		}
 	}))
-	t.Cleanup(engine.Close)
 	return engine.URL
 }
 
 // TestAClientThatDoesNotReadDelaysNoExit after a second signal, and its request is in the ledger.
 func TestAClientThatDoesNotReadDelaysNoExit(t *testing.T) {
-	t.Parallel()
-	var written atomic.Int64
-	url := flood(t, &written)
-	r := drainingRig(t, func(*chaosRig) string {
-		return fmt.Sprintf("[ { name: small, model: sim, serves: [chat], workers: [ { name: w0, url: %q } ] } ]", url)
-	})
-	c := r.dial()
-	if err := c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
-		t.Fatal(err)
-	}
-	c.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer tenant\r\n" +
-		"Content-Type: application/json\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.stream)) + chat.stream)
-	seen, same := int64(0), 0
-	r.WaitFor("full buffers", func() bool {
-		now := written.Load()
-		if same++; now != seen || now == 0 {
-			seen, same = now, 0
+	bubble.Test(t, func(t *testing.T) {
+		var written atomic.Int64
+		url := flood(t, &written)
+		r := drainingRig(t, func(*chaosRig) string {
+			return fmt.Sprintf("[ { name: small, model: sim, serves: [chat], workers: [ { name: w0, url: %q } ] } ]", url)
+		})
+		c := r.dial()
+		if small, ok := c.Conn.(*net.TCPConn); ok {
+			if err := small.SetReadBuffer(4 << 10); err != nil {
+				t.Fatal(err)
+			}
 		}
-		return same == 20
+		c.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer tenant\r\n" +
+			"Content-Type: application/json\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.stream)) + chat.stream)
+		seen, same := int64(0), 0
+		r.WaitFor("full buffers", func() bool {
+			now := written.Load()
+			if same++; now != seen || now == 0 {
+				seen, same = now, 0
+			}
+			return same == 20
+		})
+		r.signalTwice(syscall.SIGTERM)
+		if log := r.Log(); !strings.Contains(log, `"cause":"a second signal","inflight":1,"queued":0`) {
+			t.Errorf("the log does not say what was cut: %s", log)
+		}
+		r.checkLedger(1)
 	})
-	r.signalTwice(syscall.SIGTERM)
-	if log := r.Log(); !strings.Contains(log, `"cause":"a second signal","inflight":1,"queued":0`) {
-		t.Errorf("the log does not say what was cut: %s", log)
-	}
-	r.checkLedger(1)
 }

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"tierway/e2e/gateway"
+	"tierway/config"
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 )
 
@@ -41,54 +42,55 @@ func (s *manyModels) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestOneServerServesSeveralTiers starts a gateway in front of one server with two models, by
-// flags and by a configuration. `tierway check` warns that bounds apply to each entry separately.
+// flags and by a configuration, which warns that bounds apply to each entry separately.
 func TestOneServerServesSeveralTiers(t *testing.T) {
-	t.Parallel()
-	engine := &manyModels{}
-	server := httptest.NewServer(engine)
-	t.Cleanup(server.Close)
-	file := rig.Settings{
-		"auth":  `{ required: false }`,
-		"store": `{ sql: "" }`,
-		"tiers": fmt.Sprintf(
-			`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] }, { name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, server.URL, server.URL+"/v1/"),
-	}.Write(t)
-	check := gateway.StartCommand(t, nil, "check", "-c", file)
-	if status := check.ExitStatus(); status != 0 ||
-		!strings.Contains(check.Log()+check.Stdout(), "max_inflight apply to each entry separately") {
-		t.Errorf("check: status %d: %s%s", status, check.Stdout(), check.Log())
+	bubble.Run(t, "flags", func(t *testing.T) {
+		engine := &manyModels{}
+		engine.check(t, "--model", "a:7b=small", "--model", "b:70b=large", "--worker-urls", rig.Serve(t, engine).URL)
+	})
+	bubble.Run(t, "file", func(t *testing.T) {
+		engine := &manyModels{}
+		url := rig.Serve(t, engine).URL
+		path := rig.Settings{
+			"auth":  `{ required: false }`,
+			"store": `{ sql: "" }`,
+			"tiers": fmt.Sprintf(`[ { name: small, model: "a:7b", workers: [ { name: s, url: %q } ] },
+				{ name: large, model: "b:70b", workers: [ { name: l, url: %q } ] } ]`, url, url+"/v1/"),
+		}.Write(t)
+		file, err := config.Load(path, os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := fmt.Sprint(file.Warnings()); !strings.Contains(all, "max_inflight apply to each entry separately") {
+			t.Errorf("the warnings are %s", all)
+		}
+		engine.check(t, "-c", path)
+	})
+}
+
+// check starts a gateway with arguments and sends a request for each tier and model.
+func (s *manyModels) check(t *testing.T, args ...string) {
+	t.Helper()
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	data, _ := rig.WorldOf(t).StartCommand(t, nil, args...).Addresses()
+	client := rig.NewClient(t)
+	for _, model := range []string{"small", "large", "b:70b", "auto"} {
+		body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model)
+		resp, err := client.Post("http://"+data+chat.path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", model, resp.StatusCode)
+		}
 	}
-	listen := []string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}
-	for name, args := range map[string][]string{
-		"flags": append([]string{"serve", "--model", "a:7b=small", "--model", "b:70b=large", "--worker-urls", server.URL},
-			listen...),
-		"file": append([]string{"serve", "-c", file}, listen...),
-	} {
-		t.Run(name, func(t *testing.T) {
-			engine.mu.Lock()
-			engine.models, engine.checks = nil, 0
-			engine.mu.Unlock()
-			p := gateway.StartCommand(t, nil, args...)
-			data, _ := p.Addresses()
-			for _, model := range []string{"small", "large", "b:70b", "auto"} {
-				body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model)
-				resp, err := http.Post("http://"+data+chat.path, "application/json", strings.NewReader(body))
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-				if resp.StatusCode != http.StatusOK {
-					t.Errorf("%s: status %d", model, resp.StatusCode)
-				}
-			}
-			engine.mu.Lock()
-			defer engine.mu.Unlock()
-			if want := []string{"a:7b", "b:70b", "b:70b", "a:7b"}; !slices.Equal(engine.models, want) {
-				t.Errorf("the server received requests for %v, want %v", engine.models, want)
-			}
-			if engine.checks != 1 {
-				t.Errorf("the server was checked %d times at the start, want once", engine.checks)
-			}
-		})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := []string{"a:7b", "b:70b", "b:70b", "a:7b"}; !slices.Equal(s.models, want) {
+		t.Errorf("the server received requests for %v, want %v", s.models, want)
+	}
+	if s.checks != 1 {
+		t.Errorf("the server was checked %d times at the start, want once", s.checks)
 	}
 }

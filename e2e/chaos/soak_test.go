@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -47,53 +48,55 @@ func (s *totals) count(n *int) {
 // hangs, cut streams end with an error frame, requests without content succeed on another worker,
 // and afterwards no goroutine or request is left.
 func TestSoakWithDyingWorkers(t *testing.T) {
-	s := &totals{left: map[string]time.Time{}, seen: map[string]time.Time{}, clients: 64}
-	r := newSoak(t, s)
-	if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
-		t.Fatalf("the first answer is %d: %s", got.Status, got.Body)
-	}
-	r.Client.CloseIdleConnections()
-	before := r.goroutines()
+	bubble.TestAlone(t, func(t *testing.T) {
+		s := &totals{left: map[string]time.Time{}, seen: map[string]time.Time{}, clients: 64}
+		r := newSoak(t, s)
+		if got := r.post(chat.path, chat.body); got.Status != http.StatusOK {
+			t.Fatalf("the first answer is %d: %s", got.Status, got.Body)
+		}
+		r.Client.CloseIdleConnections()
+		before := r.Goroutines()
 
-	ctx, stop := context.WithTimeout(context.Background(), soakTime(t))
-	defer stop()
-	var clients sync.WaitGroup
-	for i := range s.clients {
-		dice := rand.New(rand.NewPCG(uint64(i), 1))
-		clients.Go(func() {
-			for ctx.Err() == nil {
-				r.sendOne(s, dice)
+		ctx, stop := context.WithTimeout(context.Background(), soakTime(t))
+		defer stop()
+		var clients sync.WaitGroup
+		for i := range s.clients {
+			dice := rand.New(rand.NewPCG(uint64(i), 1))
+			clients.Go(func() {
+				for ctx.Err() == nil {
+					r.sendOne(s, dice)
+				}
+			})
+		}
+		r.killWorkers(ctx, s)
+		clients.Wait()
+
+		for _, f := range s.failures[:min(len(s.failures), 20)] {
+			t.Error(f)
+		}
+		if s.whole == 0 || s.cut == 0 || s.cancelled == 0 || s.answers == 0 {
+			t.Error("the soak does not have every kind of result")
+		}
+		r.Client.CloseIdleConnections()
+		r.WaitUntilQuiet()
+		after := 0.0
+		rig.Eventually(t, func() error {
+			// The margin covers the scrape, timers and closing connections.
+			if after = r.Goroutines(); after > before+10 {
+				return fmt.Errorf("the gateway has %v goroutines, it had %v", after, before)
 			}
+			return nil
 		})
-	}
-	r.killWorkers(ctx, s)
-	clients.Wait()
-
-	for _, f := range s.failures[:min(len(s.failures), 20)] {
-		t.Error(f)
-	}
-	if s.whole == 0 || s.cut == 0 || s.cancelled == 0 || s.answers == 0 {
-		t.Error("the soak does not have every kind of result")
-	}
-	r.Client.CloseIdleConnections()
-	r.WaitUntilQuiet()
-	after := 0.0
-	rig.Eventually(t, func() error {
-		// The margin covers the scrape, timers and closing connections.
-		if after = r.goroutines(); after > before+10 {
-			return fmt.Errorf("the gateway has %v goroutines, it had %v", after, before)
+		var took []time.Duration
+		for id, at := range s.left {
+			if seen, ok := s.seen[id]; ok {
+				took = append(took, seen.Sub(at))
+			}
 		}
-		return nil
+		report(t, fmt.Sprintf("%d streams whole, %d cut by %d deaths, %d left by their clients, %d answers, goroutines %v "+
+			"→ %v; cancel to engine",
+			s.whole, s.cut, s.deaths, s.cancelled, s.answers, before, after), took)
 	})
-	var took []time.Duration
-	for id, at := range s.left {
-		if seen, ok := s.seen[id]; ok {
-			took = append(took, seen.Sub(at))
-		}
-	}
-	report(t, fmt.Sprintf("%d streams whole, %d cut by %d deaths, %d left by their clients, %d answers, goroutines %v "+
-		"→ %v; cancel to engine",
-		s.whole, s.cut, s.deaths, s.cancelled, s.answers, before, after), took)
 }
 
 // newSoak returns a rig of three workers. Their streams take most of a second; they record when a
@@ -136,17 +139,6 @@ func newSoak(t *testing.T, s *totals) *chaosRig {
 
 // soakText is a stream of about 70 tokens.
 const soakText = answerText + " " + answerText + " " + answerText + " " + answerText
-
-// goroutines returns the number of goroutines in the gateway.
-func (r *chaosRig) goroutines() (n float64) {
-	r.T.Helper()
-	rig.Eventually(r.T, func() error {
-		m, err := r.Metrics()
-		n = m.Sum("go_goroutines")
-		return err
-	})
-	return n
-}
 
 // killWorkers kills and restarts random workers at random times until ctx ends. Before each kill
 // it waits until the gateway finds all workers healthy.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -38,8 +39,7 @@ func TestWorkerThatStopsFailsFewRequests(t *testing.T) {
 	t.Parallel()
 	for name, closes := range map[string]bool{"it hangs": false, "it closes its listener": true} {
 		for _, stream := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, stream %t", name, stream), func(t *testing.T) {
-				t.Parallel()
+			bubble.Run(t, fmt.Sprintf("%s, stream %t", name, stream), func(t *testing.T) {
 				r := newStopRig(t)
 				l := stopLoadOf(t)
 				r.send(l, l.warmUp, stream)
@@ -124,7 +124,7 @@ func newStopRig(t *testing.T) *stopRig {
 		engine := engines.New(engines.Config{Name: "engine", Model: "sim", Prefill: 10_000, PerToken: 10 * time.Millisecond,
 			CacheTokens: 100_000, Slots: 4096})
 		t.Cleanup(engine.Close)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := rig.WorldOf(t).Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

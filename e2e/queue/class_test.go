@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -72,8 +73,7 @@ func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
 func TestPriorityIsClamped(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"vllm", "llamacpp"} {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, engine, func(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})
 			r.Serve(rig.Settings{
 				"tiers": r.Tiers("max_inflight: 4", "engine: "+engine),
@@ -115,19 +115,20 @@ func (r *queueRig) checkClasses(priorities bool) {
 // TestVLLMPriorityOrdersClasses: batch has a higher number than background, so that vLLM's own
 // queue serves it later.
 func TestVLLMPriorityOrdersClasses(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, engines.Config{})
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", "engine: vllm")})
-	var last int
-	for _, class := range []string{"background", "batch"} {
-		a := r.mustSend(plain, "X-Request-Priority", class)
-		if err := a.CheckOK(); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, engines.Config{})
+		r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", "engine: vllm")})
+		var last int
+		for _, class := range []string{"background", "batch"} {
+			a := r.mustSend(plain, "X-Request-Priority", class)
+			if err := a.CheckOK(); err != nil {
+				t.Fatal(err)
+			}
+			priority, there := r.vllmPriority(a.ID)
+			if !there || priority <= last {
+				t.Errorf("%s has priority %d (%v), the class above %d", class, priority, there, last)
+			}
+			last = priority
 		}
-		priority, there := r.vllmPriority(a.ID)
-		if !there || priority <= last {
-			t.Errorf("%s has priority %d (%v), the class above %d", class, priority, there, last)
-		}
-		last = priority
-	}
+	})
 }

@@ -11,57 +11,38 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
-// waiter is a client connection that has sent a request. It needs no goroutine.
-type waiter struct{ *net.TCPConn }
-
-// sendFromClients sends one request on each of n new connections.
-func (r *queueRig) sendFromClients(n int) []waiter {
+// sendFromClients sends one request on each of n new connections, which need no goroutine.
+func (r *queueRig) sendFromClients(n int) []rig.Resettable {
 	r.T.Helper()
-	all := make([]waiter, n)
-	var dialers sync.WaitGroup
-	for d := range 16 { // one goroutine would dial too slowly
-		dialers.Go(func() {
-			for i := d; i < n; i += 16 {
-				body := plain
-				if i%3 == 0 {
-					body = stream
-				}
-				c, err := net.Dial("tcp", r.DataAddr)
-				if err != nil {
-					r.T.Error(err)
-					return
-				}
-				all[i] = waiter{c.(*net.TCPConn)}
-				if _, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: "+
-					"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-					r.T.Error(err)
-				}
-			}
-		})
+	all := make([]rig.Resettable, n)
+	for i := range all {
+		body := plain
+		if i%3 == 0 {
+			body = stream
+		}
+		all[i] = rig.Dial(r.T, r.DataAddr)
+		if _, err := fmt.Fprintf(all[i], "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nContent-Type: "+
+			"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			r.T.Fatal(err)
+		}
 	}
-	dialers.Wait()
 	return all
 }
 
 // closeAll closes all connections, every other one with a reset.
-func closeAll(all []waiter) {
-	for i, w := range all {
-		if w.TCPConn == nil {
-			continue
-		}
+func closeAll(all []rig.Resettable) {
+	for i, c := range all {
 		if i%2 == 0 {
-			_ = w.SetLinger(0) // fails only on a closed connection
+			_ = c.SetLinger(0) // fails only on a closed connection
 		}
-		_ = w.Close()
+		_ = c.Close()
 	}
 }
-
-// goroutines returns the number of goroutines in the gateway.
-func (r *queueRig) goroutines() float64 { return r.Sum("go_goroutines") }
 
 // newFullRig returns two engines with four slots together and the held requests that fill them.
 // All further requests wait until ReleaseHeld.
@@ -93,7 +74,7 @@ func (r *queueRig) checkRemoved(n int, cut time.Time, before float64, holders []
 			return fmt.Errorf("%v requests are in flight, %d are held", got, len(holders))
 		}
 		// The margin covers the scrape, timers and closing connections.
-		if got := r.goroutines(); got > before+10 {
+		if got := r.Goroutines(); got > before+10 {
 			return fmt.Errorf("the gateway has %v goroutines, it had %v", got, before)
 		}
 		return nil
@@ -118,66 +99,70 @@ func (r *queueRig) checkRemoved(n int, cut time.Time, before float64, holders []
 // RL-05, QU-02: after a disconnect, the request gives its place back at once and is never
 // dispatched.
 func TestThousandDisconnectedRequestsLeaveTheQueue(t *testing.T) {
-	r, holders := newFullRig(t, nil)
-	before := r.goroutines()
-	all := r.sendFromClients(1000)
-	r.waitForQueued(len(all))
-	at := time.Now()
-	closeAll(all)
-	r.checkRemoved(len(all), at, before, holders)
+	bubble.TestAlone(t, func(t *testing.T) {
+		r, holders := newFullRig(t, nil)
+		before := r.Goroutines()
+		all := r.sendFromClients(1000)
+		r.waitForQueued(len(all))
+		at := time.Now()
+		closeAll(all)
+		r.checkRemoved(len(all), at, before, holders)
+	})
 }
 
 // TestTwentyThousandDisconnectedRequestsLeaveTheQueue is the same test with 20,000 requests
 // (2,000 in a short run). They share HTTP/2 connections, because a process on a common machine
 // may open only about 20,000 sockets.
 func TestTwentyThousandDisconnectedRequestsLeaveTheQueue(t *testing.T) {
-	n := 2000
-	if _, full := soak(t); full {
-		n = 20000
-	}
-	const each = 200 // below the 250 streams that Go's server accepts on a connection
-	r, holders := newFullRig(t, rig.Settings{"tls": certificate(t)})
-	before := r.goroutines()
+	bubble.TestAlone(t, func(t *testing.T) {
+		n := 2000
+		if _, full := soak(t); full {
+			n = 20000
+		}
+		const each = 200 // below the 250 streams that Go's server accepts on a connection
+		r, holders := newFullRig(t, rig.Settings{"tls": certificate(t)})
+		before := r.Goroutines()
 
-	var mu sync.Mutex // guards conns
-	var conns []waiter
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
+		var mu sync.Mutex // guards conns
+		var conns []rig.Resettable
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := rig.WorldOf(t).Dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			conns = append(conns, c.(rig.Resettable))
+			return c, nil
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		conns = append(conns, waiter{c.(*net.TCPConn)})
-		return c, nil
-	}
-	var closing atomic.Bool
-	var clients sync.WaitGroup
-	for range n / each {
-		line := &http.Transport{TLSClientConfig: anyCertificate(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
-			DialContext: dial}
-		for range each {
-			req := r.request(t.Context(), "/v1/chat/completions", plain)
-			clients.Go(func() {
-				resp, err := line.RoundTrip(req)
-				if err != nil {
-					if !closing.Load() {
-						t.Errorf("before the clients disconnected: %v", err)
+		var closing atomic.Bool
+		var clients sync.WaitGroup
+		for range n / each {
+			line := &http.Transport{TLSClientConfig: anyCertificate(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+				DialContext: dial}
+			for range each {
+				req := r.request(t.Context(), "/v1/chat/completions", plain)
+				clients.Go(func() {
+					resp, err := line.RoundTrip(req)
+					if err != nil {
+						if !closing.Load() {
+							t.Errorf("before the clients disconnected: %v", err)
+						}
+						return
 					}
-					return
-				}
-				defer resp.Body.Close()
-				b, _ := io.ReadAll(resp.Body) // only for the message
-				t.Errorf("a request that must wait was answered %s over %s: %s", resp.Status, resp.Proto, b)
-			})
+					defer resp.Body.Close()
+					b, _ := io.ReadAll(resp.Body) // only for the message
+					t.Errorf("a request that must wait was answered %s over %s: %s", resp.Status, resp.Proto, b)
+				})
+			}
 		}
-	}
-	r.waitForQueued(n)
-	closing.Store(true)
-	mu.Lock()
-	at := time.Now()
-	closeAll(conns)
-	mu.Unlock()
-	clients.Wait()
-	r.checkRemoved(n, at, before, holders)
+		r.waitForQueued(n)
+		closing.Store(true)
+		mu.Lock()
+		at := time.Now()
+		closeAll(conns)
+		mu.Unlock()
+		clients.Wait()
+		r.checkRemoved(n, at, before, holders)
+	})
 }

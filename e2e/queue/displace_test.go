@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -15,8 +16,7 @@ import (
 func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 	t.Parallel()
 	for bound, value := range map[string]string{"depth": "max_depth: 4", "bytes": "max_bytes: 400"} {
-		t.Run(bound, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, bound, func(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})
 			r.Serve(rig.Settings{
 				"tiers": r.Tiers("max_inflight: 1", ""),

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -206,33 +207,35 @@ func (c *contest) figures(t *testing.T) (f figures) {
 // batch loses only the capacity that they need. For comparison, the test logs the figures
 // without a queue, where engines serve in the order of arrival.
 func TestInteractiveGoesFirst(t *testing.T) {
-	d, full := soak(t)
-	n, waits, keeps := 60, 1.5, 0.75 // with few requests, a single late one is the p99
-	if full {
-		n, waits, keeps = 500, 1, 0.85
-	} else {
-		d /= 2
-	}
-	var queued, open contest
-	var both sync.WaitGroup
-	with, without := newContestRig(t, places), newContestRig(t, 0)
-	both.Go(func() { queued.run(with, n, d) })
-	both.Go(func() { open.run(without, n, d) })
-	both.Wait()
-	q, o := queued.figures(t), open.figures(t)
-	t.Logf("%d batch requests outstanding, %d urgent ones; with the queue: urgent p50 %v, p99 %v whole, p99 wait %v of "+
-		"a batch request's %v; batch %.1f/s alone, %.1f/s beside them (%.0f %%)",
-		n, q.urgent, queued.urgent.duration(0.5), queued.urgent.duration(0.99), q.wait, q.service, q.alone, q.together,
-		100*q.together/q.alone)
-	t.Logf("without a queue, in the same time: %d urgent ones p50 %v, p99 %v whole", o.urgent, open.urgent.duration(0.5),
-		open.urgent.duration(0.99))
-	if q.urgent < 10 {
-		t.Errorf("only %d urgent requests were sent", q.urgent)
-	}
-	if float64(q.wait) > waits*float64(q.service) {
-		t.Errorf("urgent requests wait %v (p99), a batch request is served in %v", q.wait, q.service)
-	}
-	if q.together < keeps*q.alone {
-		t.Errorf("batch requests: %.1f/s beside urgent ones and %.1f/s alone", q.together, q.alone)
-	}
+	bubble.TestAlone(t, func(t *testing.T) {
+		d, full := soak(t)
+		n, waits, keeps := 60, 1.5, 0.75 // with few requests, a single late one is the p99
+		if full {
+			n, waits, keeps = 500, 1, 0.85
+		} else {
+			d /= 2
+		}
+		var queued, open contest
+		var both sync.WaitGroup
+		with, without := newContestRig(t, places), newContestRig(t, 0)
+		both.Go(func() { queued.run(with, n, d) })
+		both.Go(func() { open.run(without, n, d) })
+		both.Wait()
+		q, o := queued.figures(t), open.figures(t)
+		t.Logf("%d batch requests outstanding, %d urgent ones; with the queue: urgent p50 %v, p99 %v whole, p99 wait %v of "+
+			"a batch request's %v; batch %.1f/s alone, %.1f/s beside them (%.0f %%)",
+			n, q.urgent, queued.urgent.duration(0.5), queued.urgent.duration(0.99), q.wait, q.service, q.alone, q.together,
+			100*q.together/q.alone)
+		t.Logf("without a queue, in the same time: %d urgent ones p50 %v, p99 %v whole", o.urgent, open.urgent.duration(0.5),
+			open.urgent.duration(0.99))
+		if q.urgent < 10 {
+			t.Errorf("only %d urgent requests were sent", q.urgent)
+		}
+		if float64(q.wait) > waits*float64(q.service) {
+			t.Errorf("urgent requests wait %v (p99), a batch request is served in %v", q.wait, q.service)
+		}
+		if q.together < keeps*q.alone {
+			t.Errorf("batch requests: %.1f/s beside urgent ones and %.1f/s alone", q.together, q.alone)
+		}
+	})
 }

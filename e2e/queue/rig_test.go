@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -23,7 +24,7 @@ const (
 	chatPath = "/v1/chat/completions"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(bubble.Main(m)) }
 
 // soak returns the duration of a load and whether it has its full size.
 func soak(t *testing.T) (d time.Duration, full bool) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -37,8 +38,7 @@ func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 		"full cache and queue": {
 			"vllm:num_requests_running 0\nvllm:num_requests_waiting 9\nvllm:kv_cache_usage_perc 0.97\n", 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		bubble.Run(t, name, func(t *testing.T) {
 			r := newRigNotListening(t, 2, engines.Config{})
 			for _, w := range r.Workers {
 				w.Front = fixedMetrics{w.Engine, c.metrics}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -50,8 +51,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 		{"least_load", 3, 1},
 		{"least_load", 1, 3},
 	} {
-		t.Run(fmt.Sprintf("%s, %d to %d", c.policy, c.small, c.large), func(t *testing.T) {
-			t.Parallel() // the cases mostly wait for their engines
+		bubble.Run(t, fmt.Sprintf("%s, %d to %d", c.policy, c.small, c.large), func(t *testing.T) {
 			checkShare(t, c.policy, d/2, margin, c.small, c.large)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
@@ -56,24 +57,25 @@ func (r *queueRig) checkAfterwards(waiting []*pending, refused ...rig.Reply) {
 //
 // QU-02: queued longer than max_wait.
 func TestRequestExpiresAfterMaxWait(t *testing.T) {
-	t.Parallel()
-	const most = 400 * time.Millisecond
-	r, holder := newOneSlotRig(t, `{ max_wait: { interactive: 400ms, background: 60s, batch: 10m } }`)
-	patient := r.start(plain, "X-Request-Priority", "batch")
-	r.waitForQueued(1)
-	a := r.mustSend(plain)
-	if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
-		t.Error(err)
-	}
-	if a.Duration() < most {
-		t.Errorf("the request was rejected after %v, max_wait is %v", a.Duration(), most)
-	}
-	if line := r.AccessLine(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" &&
-		line["outcome"] != "refused" {
-		t.Errorf("the access log has %v", line)
-	}
-	r.waitForQueued(1) // batch may wait longer
-	r.checkAfterwards([]*pending{holder, patient}, a)
+	bubble.Test(t, func(t *testing.T) {
+		const most = 400 * time.Millisecond
+		r, holder := newOneSlotRig(t, `{ max_wait: { interactive: 400ms, background: 60s, batch: 10m } }`)
+		patient := r.start(plain, "X-Request-Priority", "batch")
+		r.waitForQueued(1)
+		a := r.mustSend(plain)
+		if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+			t.Error(err)
+		}
+		if a.Duration() < most {
+			t.Errorf("the request was rejected after %v, max_wait is %v", a.Duration(), most)
+		}
+		if line := r.AccessLine(a.ID); line["code"] != "overloaded" || line["outcome"] != "failed" &&
+			line["outcome"] != "refused" {
+			t.Errorf("the access log has %v", line)
+		}
+		r.waitForQueued(1) // batch may wait longer
+		r.checkAfterwards([]*pending{holder, patient}, a)
+	})
 }
 
 // TestFullQueueRejectsAtOnce: with max_depth requests of a class waiting, further requests of
@@ -81,33 +83,34 @@ func TestRequestExpiresAfterMaxWait(t *testing.T) {
 //
 // QU-01: more than max_depth.
 func TestFullQueueRejectsAtOnce(t *testing.T) {
-	t.Parallel()
-	const depth = 8
-	r, holder := newOneSlotRig(t, fmt.Sprintf("{ max_depth: %d, %s }", depth, waitLong))
-	served := append(r.startMany(depth, plain), holder)
-	r.waitForQueued(depth)
-	served = append(served, r.start(plain, "X-Request-Priority", "background"),
-		r.start(plain, "X-Request-Priority", "batch"))
-	r.waitForQueued(depth + 2) // max_depth applies to each class
+	bubble.Test(t, func(t *testing.T) {
+		const depth = 8
+		r, holder := newOneSlotRig(t, fmt.Sprintf("{ max_depth: %d, %s }", depth, waitLong))
+		served := append(r.startMany(depth, plain), holder)
+		r.waitForQueued(depth)
+		served = append(served, r.start(plain, "X-Request-Priority", "background"),
+			r.start(plain, "X-Request-Priority", "batch"))
+		r.waitForQueued(depth + 2) // max_depth applies to each class
 
-	var refused []rig.Reply
-	times := map[string]bool{}
-	for range 20 {
-		a := r.mustSend(plain)
-		if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
-			t.Error(err)
+		var refused []rig.Reply
+		times := map[string]bool{}
+		for range 20 {
+			a := r.mustSend(plain)
+			if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+				t.Error(err)
+			}
+			times[a.Header.Get("Retry-After-Ms")] = true
+			refused = append(refused, a)
 		}
-		times[a.Header.Get("Retry-After-Ms")] = true
-		refused = append(refused, a)
-	}
-	if len(times) < 5 {
-		t.Errorf("20 rejections have %d different Retry-After times: %v", len(times), times)
-	}
-	if shed := r.Sum("tierway_queue_shed_total", `reason="depth"`, `class="interactive"`); shed != 20 {
-		t.Errorf("%v requests were counted as shed with reason depth, want 20", shed)
-	}
-	r.waitForQueued(depth + 2)
-	r.checkAfterwards(served, refused...)
+		if len(times) < 5 {
+			t.Errorf("20 rejections have %d different Retry-After times: %v", len(times), times)
+		}
+		if shed := r.Sum("tierway_queue_shed_total", `reason="depth"`, `class="interactive"`); shed != 20 {
+			t.Errorf("%v requests were counted as shed with reason depth, want 20", shed)
+		}
+		r.waitForQueued(depth + 2)
+		r.checkAfterwards(served, refused...)
+	})
 }
 
 // TestWaitingBytesAreBounded: a request that would exceed max_bytes is rejected, and smaller
@@ -115,77 +118,80 @@ func TestFullQueueRejectsAtOnce(t *testing.T) {
 //
 // QU-01: more than max_bytes.
 func TestWaitingBytesAreBounded(t *testing.T) {
-	t.Parallel()
-	r, holder := newOneSlotRig(t, "{ max_bytes: 65536, "+waitLong+" }")
-	large := chat(strings.Repeat("a long story ", 3000)) // about 39,000 bytes
-	served := append(r.startMany(1, large), holder)
-	r.waitForQueued(1)
-	a := r.mustSend(large)
-	if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
-		t.Error(err)
-	}
-	served = append(served, r.start(plain))
-	r.waitForQueued(2)
-	r.checkAfterwards(served, a)
+	bubble.Test(t, func(t *testing.T) {
+		r, holder := newOneSlotRig(t, "{ max_bytes: 65536, "+waitLong+" }")
+		large := chat(strings.Repeat("a long story ", 3000)) // about 39,000 bytes
+		served := append(r.startMany(1, large), holder)
+		r.waitForQueued(1)
+		a := r.mustSend(large)
+		if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+			t.Error(err)
+		}
+		served = append(served, r.start(plain))
+		r.waitForQueued(2)
+		r.checkAfterwards(served, a)
+	})
 }
 
 // TestUnreachableDeadlineIsRejectedEarly: if a client's own timeout would pass before the turn
 // of its request, the gateway rejects the request at once.
 func TestUnreachableDeadlineIsRejectedEarly(t *testing.T) {
-	t.Parallel()
-	const deadline = 4 * time.Second // the queue takes five times as long
-	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 10 * time.Millisecond,
-		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }}) // a tenth of a second
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }"})
-	for range 20 { // the gateway learns the pool's throughput
-		if err := r.mustSend(plain).CheckOK(); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		const deadline = 4 * time.Second // the queue takes five times as long
+		r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 10 * time.Millisecond,
+			Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }}) // a tenth of a second
+		r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""), "queue": "{ " + waitLong + " }"})
+		for range 20 { // the gateway learns the pool's throughput
+			if err := r.mustSend(plain).CheckOK(); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	holder := r.start(held)
-	r.waitForRunning(1)
-	queue := r.startMany(200, plain)
-	r.waitForQueued(200)
-	hopeless := r.mustSend(plain, "X-Stainless-Timeout", "4")
-	if err := hopeless.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
-		t.Error(err)
-	}
-	if hopeless.Duration() > deadline/2 {
-		t.Errorf("the request was rejected after %v, its deadline is %v", hopeless.Duration(), deadline)
-	}
-	if shed := r.Sum("tierway_queue_shed_total", `reason="deadline"`); shed != 1 {
-		t.Errorf("%v requests were counted as shed with reason deadline, want 1", shed)
-	}
-	patient := r.start(plain, "X-Stainless-Timeout", "600")
-	r.waitForQueued(201)
-	r.disconnect(append(queue, patient))
-	r.waitForQueued(0)
-	r.checkAfterwards([]*pending{holder}, hopeless)
+		holder := r.start(held)
+		r.waitForRunning(1)
+		queue := r.startMany(200, plain)
+		r.waitForQueued(200)
+		hopeless := r.mustSend(plain, "X-Stainless-Timeout", "4")
+		if err := hopeless.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
+			t.Error(err)
+		}
+		if hopeless.Duration() > deadline/2 {
+			t.Errorf("the request was rejected after %v, its deadline is %v", hopeless.Duration(), deadline)
+		}
+		if shed := r.Sum("tierway_queue_shed_total", `reason="deadline"`); shed != 1 {
+			t.Errorf("%v requests were counted as shed with reason deadline, want 1", shed)
+		}
+		patient := r.start(plain, "X-Stainless-Timeout", "600")
+		r.waitForQueued(201)
+		r.disconnect(append(queue, patient))
+		r.waitForQueued(0)
+		r.checkAfterwards([]*pending{holder}, hopeless)
+	})
 }
 
 // TestWaitingStreamGetsHeartbeats: a waiting stream receives comments and then its answer. If it
 // expires, it ends with one error frame and without [DONE].
 func TestWaitingStreamGetsHeartbeats(t *testing.T) {
-	t.Parallel()
-	r, holder := newOneSlotRig(t, `{ heartbeat_after: 30ms, max_wait: { interactive: 2s, background: 10m, batch: 10m } }`)
-	refused := r.open(stream)
-	refused.ReadUntil(":")
-	frame := r.readAll(refused)
-	if refused.Resp.StatusCode != http.StatusOK || !strings.HasPrefix(frame, ":") || strings.Count(frame, "data:") != 1 ||
-		!strings.Contains(frame, `"code":"overloaded"`) || strings.Contains(frame, "[DONE]") {
-		t.Errorf("a stream that expired is %d: %s", refused.Resp.StatusCode, frame)
-	}
-	f := r.open(stream, "X-Request-Priority", "batch")
-	f.ReadUntil(":")
-	r.waitForQueued(1)
-	f.ReadUntil(":")
-	r.ReleaseHeld()
-	answer := r.readAll(f)
-	if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) ||
-		!strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
-		t.Errorf("a stream that waited ended as %s", answer)
-	}
-	r.checkAfterwards([]*pending{holder})
+	bubble.Test(t, func(t *testing.T) {
+		r, holder := newOneSlotRig(t, `{ heartbeat_after: 30ms, max_wait: { interactive: 2s, background: 10m, batch: 10m } }`)
+		refused := r.open(stream)
+		refused.ReadUntil(":")
+		frame := r.readAll(refused)
+		if refused.Resp.StatusCode != http.StatusOK || !strings.HasPrefix(frame, ":") || strings.Count(frame, "data:") != 1 ||
+			!strings.Contains(frame, `"code":"overloaded"`) || strings.Contains(frame, "[DONE]") {
+			t.Errorf("a stream that expired is %d: %s", refused.Resp.StatusCode, frame)
+		}
+		f := r.open(stream, "X-Request-Priority", "batch")
+		f.ReadUntil(":")
+		r.waitForQueued(1)
+		f.ReadUntil(":")
+		r.ReleaseHeld()
+		answer := r.readAll(f)
+		if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) ||
+			!strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
+			t.Errorf("a stream that waited ended as %s", answer)
+		}
+		r.checkAfterwards([]*pending{holder})
+	})
 }
 
 // newDownRig returns a rig of two engines that do not listen and a gateway that has marked both
@@ -216,8 +222,7 @@ func newDownRig(t *testing.T, queue string) *queueRig {
 // QU-07: all workers are down.
 func TestRequestsWaitForAnEngine(t *testing.T) {
 	t.Parallel()
-	t.Run("an engine comes up", func(t *testing.T) {
-		t.Parallel()
+	bubble.Run(t, "an engine comes up", func(t *testing.T) {
 		r := newDownRig(t, `{ engine_wait: 20s, heartbeat_after: 30ms }`)
 		all := r.startMany(6, plain)
 		f := r.open(stream)
@@ -229,8 +234,7 @@ func TestRequestsWaitForAnEngine(t *testing.T) {
 			t.Errorf("the stream that waited for an engine ended as %s", answer)
 		}
 	})
-	t.Run("no engine comes up", func(t *testing.T) {
-		t.Parallel()
+	bubble.Run(t, "no engine comes up", func(t *testing.T) {
 		const most = time.Second
 		r := newDownRig(t, `{ engine_wait: 1s, heartbeat_after: 100ms }`)
 		whole := r.start(plain)
@@ -251,8 +255,7 @@ func TestRequestsWaitForAnEngine(t *testing.T) {
 		r.WaitUntilReady()
 		r.checkAfterwards(nil, a)
 	})
-	t.Run("engine_wait 0s rejects at once", func(t *testing.T) {
-		t.Parallel()
+	bubble.Run(t, "engine_wait 0s rejects at once", func(t *testing.T) {
 		r := newDownRig(t, `{ engine_wait: 0s }`)
 		ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
 		defer cancel()
@@ -269,27 +272,29 @@ func TestRequestsWaitForAnEngine(t *testing.T) {
 // TestNoRequestWaitsBesideAnIdleWorker: requests that the policy prefers to send to a full worker
 // go to an idle one instead.
 func TestNoRequestWaitsBesideAnIdleWorker(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 2, engines.Config{})
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 2", ""), "policy": `{ name: chwbl }`})
-	all := r.startMany(4, held) // the same prompt, so the policy prefers one worker
-	r.waitForRunning(4)
-	r.ReleaseHeld()
-	r.checkServed(all)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 2, engines.Config{})
+		r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 2", ""), "policy": `{ name: chwbl }`})
+		all := r.startMany(4, held) // the same prompt, so the policy prefers one worker
+		r.waitForRunning(4)
+		r.ReleaseHeld()
+		r.checkServed(all)
+	})
 }
 
 // TestBurstWithinMaxWaitIsServed: after a few short answers, the gateway serves a whole burst
 // that takes a fifth of max_wait, although its initial estimates were longer.
 func TestBurstWithinMaxWaitIsServed(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 5 * time.Millisecond,
-		Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }})
-	r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""),
-		"queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
-	for range 10 {
-		if err := r.mustSend(plain).CheckOK(); err != nil {
-			t.Fatal(err)
+	bubble.Test(t, func(t *testing.T) {
+		r := newRig(t, 1, engines.Config{Slots: 1, PerToken: 5 * time.Millisecond,
+			Script: func(string, []byte) engines.Script { return engines.Script{Tokens: 11} }})
+		r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 1", ""),
+			"queue": `{ max_wait: { interactive: 10s, background: 10m, batch: 10m } }`})
+		for range 10 {
+			if err := r.mustSend(plain).CheckOK(); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	r.checkServed(r.startMany(40, plain))
+		r.checkServed(r.startMany(40, plain))
+	})
 }

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,11 +53,7 @@ type Rig struct {
 // settings of base; [Rig.Serve] may replace them.
 func New(t *testing.T, n int, c engines.Config, base Settings) *Rig {
 	t.Helper()
-	r := &Rig{T: t, release: make(chan struct{}), Client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // test certificates are self-signed
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	r := &Rig{T: t, release: make(chan struct{}), Client: NewClient(t)}
 	r.base = Settings{
 		"admin":  `{ keys: [ { name: tests, sha256: ` + Digest(AdminKey) + ` } ] }`,
 		"auth":   `{ keys: [ { name: acme, sha256: ` + Digest(TenantKey) + ` } ] }`,
@@ -111,8 +106,14 @@ func (r *Rig) Settings(own Settings) Settings {
 // environment. The test fails unless the gateway is quiet at its end.
 func (r *Rig) Serve(own Settings, env ...string) {
 	r.T.Helper()
+	r.ServeAt("127.0.0.1:0", "127.0.0.1:0", own, env...)
+}
+
+// ServeAt is Serve with given addresses of the data plane and the admin plane.
+func (r *Rig) ServeAt(data, admin string, own Settings, env ...string) {
+	r.T.Helper()
 	r.Config = r.Settings(own)
-	r.Attach(gateway.Start(r.T, r.Config.String(), env...))
+	r.Attach(WorldOf(r.T).StartAt(r.T, data, admin, r.Config.String(), env...))
 }
 
 // Attach makes p the gateway of the rig.
@@ -154,7 +155,9 @@ func (r *Rig) Reload(own Settings) {
 }
 
 // Metrics scrapes the address that serves the metrics.
-func (r *Rig) Metrics() (gateway.Samples, error) { return Scrape("http://" + r.MetricsAt + "/metrics") }
+func (r *Rig) Metrics() (gateway.Samples, error) {
+	return scrape(WorldOf(r.T).Client, "http://"+r.MetricsAt+"/metrics")
+}
 
 // Sum scrapes the metrics and returns the sum of a metric's series, as [gateway.Samples.Sum]
 // does; -1 if the scrape fails.
@@ -164,6 +167,21 @@ func (r *Rig) Sum(name string, pairs ...string) float64 {
 		return -1
 	}
 	return m.Sum(name, pairs...)
+}
+
+// Goroutines returns the number of goroutines in the gateway's process; 0 if the gateway has no process of its own,
+// where a bubble fails unless all goroutines end.
+func (r *Rig) Goroutines() (n float64) {
+	r.T.Helper()
+	if WorldOf(r.T).Virtual {
+		return 0
+	}
+	Eventually(r.T, func() error {
+		m, err := r.Metrics()
+		n = m.Sum("go_goroutines")
+		return err
+	})
+	return n
 }
 
 // WaitUntilQuiet is WaitUntilQuietIn for the rig's gateway.

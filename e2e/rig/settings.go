@@ -31,15 +31,23 @@ const (
 // variables, so that no test exports traces by accident. Call it from TestMain and exit with
 // its result.
 func Main(m *testing.M) int {
+	if err := UnsetTelemetry(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return gateway.Main(m)
+}
+
+// UnsetTelemetry unsets the OTEL_* variables.
+func UnsetTelemetry() error {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "OTEL_") {
 			if err := os.Unsetenv(name); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
+				return err
 			}
 		}
 	}
-	return gateway.Main(m)
+	return nil
 }
 
 // Soak returns how long a load lasts: TIERWAY_SOAK, but at least short.
@@ -98,12 +106,14 @@ func Eventually(t testing.TB, holds func() error) {
 	Within(t, Patience, holds)
 }
 
+// slowestPace is the largest interval between checks in virtual time. There a check costs more than a wait, so the
+// interval grows.
+const slowestPace = 50 * Pace
+
 // Within is [Eventually] with the bound most. It returns the time that it took.
 func Within(t testing.TB, most time.Duration, holds func() error) time.Duration {
 	t.Helper()
-	begin := time.Now()
-	tick := time.NewTicker(Pace)
-	defer tick.Stop()
+	begin, pace, virtual := time.Now(), Pace, WorldOf(t).Virtual
 	for {
 		err := holds()
 		took := time.Since(begin)
@@ -113,7 +123,10 @@ func Within(t testing.TB, most time.Duration, holds func() error) time.Duration 
 		if took > most {
 			t.Fatalf("timeout after %v: %v", most, err)
 		}
-		<-tick.C
+		time.Sleep(pace)
+		if virtual {
+			pace = min(pace+pace/4, slowestPace)
+		}
 	}
 }
 
@@ -128,8 +141,14 @@ func Pause(ctx context.Context, d time.Duration) bool {
 }
 
 // Scrape reads the metrics at url, without a key.
-func Scrape(url string) (gateway.Samples, error) {
-	resp, err := http.Get(url)
+func Scrape(url string) (gateway.Samples, error) { return scrape(nil, url) }
+
+// scrape reads the metrics at url with a client; nil: http.DefaultClient.
+func scrape(c *http.Client, url string) (gateway.Samples, error) {
+	if c == nil {
+		c = http.DefaultClient
+	}
+	resp, err := c.Get(url)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,7 +32,7 @@ func NewWorker(t *testing.T, name string, c engines.Config) *Worker {
 	if c.Slots == 0 {
 		c.Slots = 4096 // only the gateway's own bounds must take effect
 	}
-	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: freeAddress(t, name), t: t}
+	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: workerAddress(t, name), t: t}
 	w.Recorder = chaos.Record(w.Engine)
 	w.Handler = chaos.New(w.Recorder)
 	t.Cleanup(w.Engine.Close)
@@ -41,19 +40,11 @@ func NewWorker(t *testing.T, name string, c engines.Config) *Worker {
 	return w
 }
 
-// freeAddress returns a free address. w0, w1, … each have their own loopback address, because on
+// workerAddress returns a free address. w0, w1, … each have their own loopback address, because on
 // 127.0.0.1 a connection of another process could take the port of a stopped worker.
-func freeAddress(t *testing.T, name string) string {
+func workerAddress(t *testing.T, name string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+name[len(name)-1]))
-	if err != nil {
-		l, err = net.Listen("tcp", "127.0.0.1:0") // the machine may have no other loopback address
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return WorldOf(t).freeAddress(t, fmt.Sprintf("127.0.0.%d", 2+name[len(name)-1]))
 }
 
 // Listen starts the worker on its address. It may be called again after Stop.
@@ -62,8 +53,11 @@ func (w *Worker) Listen() *Worker {
 	if w.Front == nil {
 		w.Front = w.Handler
 	}
-	Eventually(w.t, func() (err error) {
-		w.Server, err = engines.Start(w.Front, w.Addr)
+	Eventually(w.t, func() error {
+		l, err := WorldOf(w.t).Listen("tcp", w.Addr)
+		if err == nil {
+			w.Server = engines.Serve(w.Front, l)
+		}
 		return err
 	})
 	return w

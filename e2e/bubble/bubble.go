@@ -1,0 +1,72 @@
+package bubble
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gin-gonic/gin"
+
+	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
+	"tierway/memnet"
+)
+
+// Main runs the tests of a package. With TIERWAY_SOAK, it is [rig.Main]. Call it from TestMain and exit with its
+// result.
+func Main(m *testing.M) int {
+	if rig.Soaking() {
+		return rig.Main(m)
+	}
+	if err := rig.UnsetTelemetry(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := flag.Set("test.parallel", "1"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	gin.SetMode(gin.ReleaseMode) // as the program does
+	// In a bubble little runs at the same time, and a second processor costs more than it gains. Tests leave little
+	// behind, so rare garbage collections save time.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(800)
+	return m.Run()
+}
+
+// Test runs f with a test of its own: in a bubble, or, with TIERWAY_SOAK, in parallel with others against the binary.
+func Test(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	if rig.Soaking() {
+		t.Parallel()
+	}
+	TestAlone(t, f)
+}
+
+// TestAlone is Test without other tests at the same time.
+func TestAlone(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	if rig.Soaking() {
+		f(t)
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		transport := &http.Transport{DialContext: network.Dial}
+		t.Cleanup(transport.CloseIdleConnections)
+		rig.Enter(t, &rig.World{Listen: network.Listen, Dial: network.Dial,
+			Launcher: gateway.Launcher{Launch: launcher(network), Client: &http.Client{Transport: transport}, Virtual: true}})
+		f(t)
+	})
+}
+
+// Run runs f as a subtest with Test. The test itself must not be in a bubble.
+func Run(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { Test(t, f) })
+}
