@@ -1,7 +1,6 @@
 package bubble
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,10 +23,6 @@ func Main(m *testing.M) int {
 		return rig.Main(m)
 	}
 	if err := rig.UnsetTelemetry(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := flag.Set("test.parallel", "1"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -35,7 +35,7 @@ func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 func TestSmokeExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	rig.Binary(t)
 	t.Parallel()
-	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 100ms, timeout: 100ms }`}, engines.Config{})
+	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 5s, timeout: 5s, down_after: 1 }`}, engines.Config{})
 	r.WaitUntilReady()
 	first := r.dial()
 	r.Client.CloseIdleConnections()
@@ -63,7 +63,7 @@ func TestSmokeExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
 	if refused.Header.Get("Retry-After") == "" {
 		t.Error("the response has no Retry-After")
 	}
-	time.Sleep(500 * time.Millisecond) // five health checks, which have no descriptor either
+	time.Sleep(6 * time.Second) // a health check, which has no descriptor either
 	for _, c := range clients {
 		c.Close()
 	}

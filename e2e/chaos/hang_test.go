@@ -219,7 +219,6 @@ func (s slowReports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // that get no byte before their clients disconnect. The other worker serves another tenant's
 // streams. No breaker may open.
 func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
-	t.Parallel()
 	for name, body := range map[string]string{
 		"whole answers":      `{"model":"sim","messages":[{"role":"user","content":"a long report"}]}`,
 		"streams":            `{"model":"sim","stream":true,"messages":[{"role":"user","content":"a long report"}]}`,

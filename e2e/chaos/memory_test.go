@@ -16,7 +16,7 @@ import (
 func TestBodyMemoryIsBounded(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, rig.Settings{"max_body_bytes": "1MiB", "max_buffered_bytes": "6MiB",
-			"timeouts": "{ client_stall: 2s }"}, engines.Config{})
+			"timeouts": "{ client_stall: 10s }"}, engines.Config{})
 		r.WaitUntilReady()
 		const length = 1 << 20
 		held := func() float64 {

@@ -17,7 +17,6 @@ import (
 // TestUnusualStreamsArriveComplete: variations of engines and networks that do not break a stream
 // change nothing for the client.
 func TestUnusualStreamsArriveComplete(t *testing.T) {
-	t.Parallel()
 	for name, faults := range map[string][]chaos.Fault{
 		"CRLF":                  {{Kind: chaos.CRLF}},
 		"comments":              {{Kind: chaos.Comments}},
@@ -101,7 +100,6 @@ func TestAMissingDoneIsAdded(t *testing.T) {
 
 // TestUnusualAnswersArriveComplete is the same test for answers that are not streams.
 func TestUnusualAnswersArriveComplete(t *testing.T) {
-	t.Parallel()
 	for _, kind := range []chaos.Kind{chaos.Gzip, chaos.Bytewise, chaos.NullError, chaos.NoUsage} {
 		bubble.Run(t, string(kind), func(t *testing.T) {
 			r := newRig(t, 1, nil, engines.Config{})
@@ -223,7 +221,6 @@ func TestConnectionClosedAfterEachStreamFailsNoRequest(t *testing.T) {
 // TestRequestWithSideEffectsIsNotSentTwice: a request that creates something on its engine is not
 // retried once its body was sent. Before that, it may go to another worker.
 func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
-	t.Parallel()
 	kept := []dialect{
 		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`,
 			stream: `{"model":"sim","input":"hello","store":true,"stream":true}`},

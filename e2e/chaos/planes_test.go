@@ -240,6 +240,7 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 // TestCheckReportsAllProblems with line and column; serve does the same.
 func TestSmokeCheckReportsAllProblems(t *testing.T) {
 	rig.Binary(t)
+	t.Parallel()
 	file := rig.Settings{
 		"auth":     `{ required: maybe }`,
 		"listen":   `"0.0.0.0:8080"`,
@@ -274,6 +275,7 @@ func TestSmokeCheckReportsAllProblems(t *testing.T) {
 // TestExampleConfigurationIsValid: the repository's config.yaml passes `tierway check`.
 func TestExampleConfigurationIsValid(t *testing.T) {
 	rig.Binary(t)
+	t.Parallel()
 	root, err := gateway.Root()
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type raw struct {
 func (r *chaosRig) dial() *raw {
 	r.T.Helper()
 	c := rig.Dial(r.T, r.DataAddr)
-	if err := c.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * rig.Patience)); err != nil {
 		r.T.Fatal(err)
 	}
 	return &raw{t: r.T, Conn: c, r: bufio.NewReader(c)}

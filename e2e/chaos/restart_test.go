@@ -191,7 +191,6 @@ func TestRollingRestartCutsOnlyStreamsWithContent(t *testing.T) {
 // TestFailingRequestsOfOneTenantOpenNoBreaker, with and without successful requests of another
 // tenant in between.
 func TestFailingRequestsOfOneTenantOpenNoBreaker(t *testing.T) {
-	t.Parallel()
 	for name, fault := range map[string]chaos.Fault{
 		"500": {Kind: chaos.Reject, Status: 500, Field: "poison"},
 		"503": {Kind: chaos.Reject, Status: 503, Field: "poison"},

@@ -45,49 +45,52 @@ func (r *chaosRig) signalTwice(s syscall.Signal) {
 // TestASecondSignalCutsRequestsWithAnError: SD-04. Streams get an error in their dialect and queued requests
 // 503. The log has their numbers, and each request has its line in the access log and its row in the ledger.
 func TestASecondSignalCutsRequestsWithAnError(t *testing.T) {
-	t.Parallel()
 	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		bubble.Run(t, sent.String(), func(t *testing.T) {
-			r := drainingRig(t, func(r *chaosRig) string { return r.Tiers("max_inflight: 5", "") })
-			asked := []dialect{chat, completions, responses, messages}
-			var streams []*rig.Stream
-			for _, d := range asked {
-				s := r.stream(d.path, d.stream)
-				s.ReadUntil("The ")
-				streams = append(streams, s)
-			}
-			whole := make(chan rig.Reply, 2)
-			send := func() {
-				got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
-				if err != nil {
-					t.Error(err)
-				}
-				whole <- got
-			}
-			go send()
-			r.WaitFor("the fifth request at the engine", func() bool { return r.Workers[0].Engine.Stats().Running == 5 })
-			go send()
-			r.WaitFor("the queued request", func() bool { return r.Sum("tierway_queue_depth") == 1 })
-			r.signalTwice(sent)
-			for i, d := range asked {
-				body, err := streams[i].ReadRest()
-				checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
-				if err != nil {
-					t.Errorf("%s: %v", d.name, err)
-				}
-				if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
-					t.Errorf("%s: the log says %v", d.name, line)
-				}
-			}
-			for range 2 {
-				checkError(t, "a whole answer", <-whole, http.StatusServiceUnavailable, "server_shutting_down")
-			}
-			if log := r.Log(); !strings.Contains(log, `"cause":"a second signal","inflight":6,"queued":1`) {
-				t.Errorf("the log does not say what was cut: %s", log)
-			}
-			r.checkLedger(6)
-		})
+		bubble.Run(t, sent.String(), func(t *testing.T) { cutBySecondSignal(t, sent) })
 	}
+}
+
+// cutBySecondSignal sends two signals to a gateway with streams, an answer that is not a stream, and a queued request.
+func cutBySecondSignal(t *testing.T, sent syscall.Signal) {
+	t.Helper()
+	r := drainingRig(t, func(r *chaosRig) string { return r.Tiers("max_inflight: 5", "") })
+	asked := []dialect{chat, completions, responses, messages}
+	var streams []*rig.Stream
+	for _, d := range asked {
+		s := r.stream(d.path, d.stream)
+		s.ReadUntil("The ")
+		streams = append(streams, s)
+	}
+	whole := make(chan rig.Reply, 2)
+	send := func() {
+		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
+		if err != nil {
+			t.Error(err)
+		}
+		whole <- got
+	}
+	go send()
+	r.WaitFor("the fifth request at the engine", func() bool { return r.Workers[0].Engine.Stats().Running == 5 })
+	go send()
+	r.WaitFor("the queued request", func() bool { return r.Sum("tierway_queue_depth") == 1 })
+	r.signalTwice(sent)
+	for i, d := range asked {
+		body, err := streams[i].ReadRest()
+		checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
+		if err != nil {
+			t.Errorf("%s: %v", d.name, err)
+		}
+		if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
+			t.Errorf("%s: the log says %v", d.name, line)
+		}
+	}
+	for range 2 {
+		checkError(t, "a whole answer", <-whole, http.StatusServiceUnavailable, "server_shutting_down")
+	}
+	if log := r.Log(); !strings.Contains(log, `"cause":"a second signal","inflight":6,"queued":1`) {
+		t.Errorf("the log does not say what was cut: %s", log)
+	}
+	r.checkLedger(6)
 }
 
 // checkLedger starts the gateway again, and checks that its ledger has that number of requests.

@@ -128,7 +128,7 @@ func newSoak(t *testing.T, s *totals) *chaosRig {
 	r := newRig(t, 0, rig.Settings{
 		"tiers":  tiers(ws),
 		"policy": "{ name: least_load }",
-		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
+		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 10, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
 		"queue":  beating,
 	}, engines.Config{})

@@ -18,7 +18,7 @@ import (
 )
 
 // stopLoad is the load under which a worker stops: requests that share a system message, and the time after which a
-// client leaves. A short load has patient clients, whose requests must all succeed on any machine.
+// client leaves. In real time clients are patient, and their requests must all succeed on any machine.
 type stopLoad struct {
 	warmUp, requests int
 	gap              time.Duration
@@ -26,22 +26,21 @@ type stopLoad struct {
 	mostFailures     int
 }
 
-func stopLoadOf(t *testing.T) stopLoad {
-	if soakTime(t) >= rig.FullSoak {
-		return stopLoad{warmUp: 80, requests: 120, gap: 200 * time.Millisecond, patience: 12 * time.Second, mostFailures: 5}
+func newStopLoad() stopLoad {
+	if rig.Soaking() {
+		return stopLoad{warmUp: 20, requests: 20, gap: 100 * time.Millisecond, patience: 5 * time.Minute}
 	}
-	return stopLoad{warmUp: 20, requests: 20, gap: 100 * time.Millisecond, patience: 5 * time.Minute}
+	return stopLoad{warmUp: 80, requests: 120, gap: 200 * time.Millisecond, patience: 12 * time.Second, mostFailures: 5}
 }
 
 // TestWorkerThatStopsFailsFewRequests: by default, the worker that has cached the common prompt receives the requests.
 // It stops generating; its health check passes, or its listener is closed too.
 func TestWorkerThatStopsFailsFewRequests(t *testing.T) {
-	t.Parallel()
 	for name, closes := range map[string]bool{"it hangs": false, "it closes its listener": true} {
 		for _, stream := range []bool{true, false} {
 			bubble.Run(t, fmt.Sprintf("%s, stream %t", name, stream), func(t *testing.T) {
 				r := newStopRig(t)
-				l := stopLoadOf(t)
+				l := newStopLoad()
 				r.send(l, l.warmUp, stream)
 				sick := r.workers[0]
 				if r.workers[1].count() > sick.count() {

@@ -85,59 +85,61 @@ func (r *chaosRig) serial() (int64, error) {
 
 // TestNewCertificateIsUsedWithoutARestart: the gateway ignores a broken file, and connections with
 // the old certificate stay open.
-func TestNewCertificateIsUsedWithoutARestart(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		a := newAuthority(t)
-		a.issue(t, 1)
-		r := newRig(t, 1, rig.Settings{"tls": a.section()}, engines.Config{})
-		if n, err := r.serial(); n != 1 {
-			t.Fatalf("the certificate is number %d (%v)", n, err)
-		}
-		kept, err := rig.DialTLS(t, r.DataAddr, trusting())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer kept.Close()
+func TestNewCertificateIsUsedWithoutARestart(t *testing.T) { bubble.Test(t, replaceCertificates) }
 
-		a.issue(t, 2)
-		rig.Eventually(t, func() error {
-			if n, err := r.serial(); n != 2 {
-				return fmt.Errorf("the certificate is number %d (%w)", n, err)
-			}
-			return nil
-		})
-		replace(t, a.cert, []byte("this is no certificate"))
-		broken := time.Now()
-		rig.Eventually(t, func() error {
-			n, err := r.serial()
-			if n != 2 {
-				t.Fatalf("with a broken file the certificate is number %d (%v)", n, err)
-			}
-			if time.Since(broken) < 1500*time.Millisecond { // the gateway checks the files every second
-				return fmt.Errorf("the gateway may not have read the broken file yet")
-			}
-			return nil
-		})
-		a.issue(t, 3)
-		rig.Eventually(t, func() error {
-			if n, err := r.serial(); n != 3 {
-				return fmt.Errorf("the certificate is number %d (%w)", n, err)
-			}
-			return nil
-		})
-		if _, err := io.WriteString(kept, head+fmt.Sprintf("Content-Length: %d\r\nConnection: close\r\n\r\n", len(chat.body))+
-			chat.body); err != nil {
-			t.Fatal(err)
+// replaceCertificates replaces the certificate of a gateway several times.
+func replaceCertificates(t *testing.T) {
+	t.Helper()
+	a := newAuthority(t)
+	a.issue(t, 1)
+	r := newRig(t, 1, rig.Settings{"tls": a.section()}, engines.Config{})
+	if n, err := r.serial(); n != 1 {
+		t.Fatalf("the certificate is number %d (%v)", n, err)
+	}
+	kept, err := rig.DialTLS(t, r.DataAddr, trusting())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+
+	a.issue(t, 2)
+	rig.Eventually(t, func() error {
+		if n, err := r.serial(); n != 2 {
+			return fmt.Errorf("the certificate is number %d (%w)", n, err)
 		}
-		if got, err := io.ReadAll(kept); err != nil || !strings.Contains(string(got), answerText) {
-			t.Errorf("the connection of the first certificate got %s (%v)", got, err)
-		}
-		if c, err := rig.DialTLS(t, r.DataAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err ==
-			nil {
-			c.Close()
-			t.Error("TLS 1.1 is accepted")
-		}
+		return nil
 	})
+	replace(t, a.cert, []byte("this is no certificate"))
+	broken := time.Now()
+	rig.Eventually(t, func() error {
+		n, err := r.serial()
+		if n != 2 {
+			t.Fatalf("with a broken file the certificate is number %d (%v)", n, err)
+		}
+		if time.Since(broken) < 1500*time.Millisecond { // the gateway checks the files every second
+			return fmt.Errorf("the gateway may not have read the broken file yet")
+		}
+		return nil
+	})
+	a.issue(t, 3)
+	rig.Eventually(t, func() error {
+		if n, err := r.serial(); n != 3 {
+			return fmt.Errorf("the certificate is number %d (%w)", n, err)
+		}
+		return nil
+	})
+	if _, err := io.WriteString(kept, head+fmt.Sprintf("Content-Length: %d\r\nConnection: close\r\n\r\n", len(chat.body))+
+		chat.body); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(kept); err != nil || !strings.Contains(string(got), answerText) {
+		t.Errorf("the connection of the first certificate got %s (%v)", got, err)
+	}
+	if c, err := rig.DialTLS(t, r.DataAddr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err ==
+		nil {
+		c.Close()
+		t.Error("TLS 1.1 is accepted")
+	}
 }
 
 // TestHTTP2StreamsAreIndependent: cancelling one of several streams on a connection frees its

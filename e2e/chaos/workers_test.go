@@ -43,7 +43,7 @@ func TestLargeResponseHeadersOnKeptConnections(t *testing.T) {
 			_, _ = io.WriteString(w, wholeAnswer)
 		}))
 		r := newRig(t, 0,
-			rig.Settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 100ms, timeout: 100ms }`},
+			rig.Settings{"tiers": oneTier(w.URL), "health": `{ path: /health, interval: 2s, timeout: 2s, down_after: 10 }`},
 			engines.Config{})
 		for range 3 {
 			if got := r.post(chat.path, chat.body); got.Status != 200 || got.Body != wholeAnswer {
@@ -123,7 +123,7 @@ func TestWorkerThatIsTheGatewayItselfIsDetected(t *testing.T) {
 			code   string
 		}{
 			`{ path: "off" }`: {http.StatusLoopDetected, "loop_detected"},
-			`{ path: auto, interval: 100ms, timeout: 100ms }`: {http.StatusServiceUnavailable, "no_healthy_worker"},
+			`{ path: auto, interval: 10s, timeout: 10s }`: {http.StatusServiceUnavailable, "no_healthy_worker"},
 		} {
 			at := rig.Address(t)
 			yaml := rig.Settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`,

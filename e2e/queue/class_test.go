@@ -71,7 +71,6 @@ func (r *queueRig) vllmPriority(id string) (priority int, there bool) {
 //
 // QU-08: a class above the tenant's highest.
 func TestPriorityIsClamped(t *testing.T) {
-	t.Parallel()
 	for _, engine := range []string{"vllm", "llamacpp"} {
 		bubble.Run(t, engine, func(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})

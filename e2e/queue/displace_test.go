@@ -14,7 +14,6 @@ import (
 // number and by bytes. A request of another tenant still enters the queue and is served; the
 // newest request of the first tenant is rejected.
 func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
-	t.Parallel()
 	for bound, value := range map[string]string{"depth": "max_depth: 4", "bytes": "max_bytes: 400"} {
 		bubble.Run(t, bound, func(t *testing.T) {
 			r := newRig(t, 1, engines.Config{})

@@ -28,7 +28,6 @@ func (r fixedMetrics) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // TestMetricsAloneDoNotShedRequestsBesideIdleWorkers: the metrics of two idle engines look full.
 // The gateway still serves all requests.
 func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct {
 		metrics  string
 		together int // requests at once
@@ -46,7 +45,7 @@ func TestMetricsAloneDoNotShedRequestsBesideIdleWorkers(t *testing.T) {
 			}
 			r.Serve(rig.Settings{
 				"tiers":      r.Tiers("max_inflight: 64", ""),
-				"queue":      "{ max_wait: { interactive: 2s } }",
+				"queue":      "{ max_wait: { interactive: 30s } }",
 				"health":     "{ interval: 1s, timeout: 1s, down_after: 10 }",
 				"saturation": "{ waiting: 5, kv_usage: 0.9, stale_after: 5s }",
 			})
