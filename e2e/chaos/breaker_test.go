@@ -140,7 +140,11 @@ func TestASlowWorkerIsLeftAndFoundAgain(t *testing.T) {
 			}
 			var some sync.WaitGroup
 			for range 6 {
-				some.Go(func() { ask(next.Add(1)) })
+				n := next.Add(1)
+				some.Go(func() {
+					rig.Pause(t.Context(), time.Duration(n*37%100)*10*time.Millisecond) // a burst would count as one comparison
+					ask(n)
+				})
 			}
 			some.Wait()
 		}
