@@ -71,5 +71,21 @@ func Binary(t testing.TB) string {
 	if bin == "" {
 		t.Fatalf("%s is not set: run the tests through gateway.Main", binaryVariable)
 	}
+	DependOn(t, bin)
 	return bin
+}
+
+// DependOn makes the result of the test depend on files that another program reads: `go test` does not take it
+// from its cache after one of them, or a file directly in one of the folders, has changed. Files outside of the
+// module do not count.
+func DependOn(t testing.TB, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		// The cache compares the files and folders that a test opens.
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close() // it was only read
+	}
 }

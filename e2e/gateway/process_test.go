@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gateway.Main(m)) }
 
-func TestDemoServesOnceItHasPrintedItsURL(t *testing.T) {
+func TestSmokeDemoServesOnceItHasPrintedItsURL(t *testing.T) {
 	p := gateway.Demo(t)
 	r, err := http.NewRequest(http.MethodGet, p.BaseURL+"/models", nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestADemoLeavesNoFileAfterASignal(t *testing.T) {
 	}
 }
 
-func TestServeWaitsForAWorker(t *testing.T) {
+func TestSmokeServeWaitsForAWorker(t *testing.T) {
 	s, err := engines.Start(engines.New(engines.Config{Model: "m"}), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
