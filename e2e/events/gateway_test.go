@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"tierway/e2e/gateway"
 	"tierway/engines"
@@ -166,7 +165,8 @@ func (w *wire) setCut() {
 	w.cut = true
 }
 
-func TestStreamThatIsCutWithoutACloseIsReportedWithinFiveSeconds(t *testing.T) {
+// The tests of workers/zmtp check in virtual time that this takes at most five seconds.
+func TestStreamThatIsCutWithoutACloseIsReported(t *testing.T) {
 	pub, router := zmqAddress(t), zmqAddress(t)
 	s := simulate(t, gateway.Address(t), pub, router)
 	w := newWire(t, strings.TrimPrefix(pub, "tcp://"))
@@ -176,13 +176,7 @@ func TestStreamThatIsCutWithoutACloseIsReportedWithinFiveSeconds(t *testing.T) {
 	complete := func() bool { return metric(t, p, "tierway_kv_events_complete") == 1 }
 	p.WaitFor("the events", complete)
 	w.setCut()
-	began := time.Now()
 	p.WaitFor("report of the loss", func() bool { return metric(t, p, "tierway_kv_events_up") == 0 })
-	took := time.Since(began)
-	t.Logf("the loss was reported after %v", took.Round(10*time.Millisecond))
-	if took > 5*time.Second {
-		t.Errorf("the loss was reported after %v", took)
-	}
 	if n := strings.Count(p.Log(), "KV events are lost"); n != 1 {
 		t.Errorf("the log has %d lines about the loss:\n%s", n, p.Log())
 	}

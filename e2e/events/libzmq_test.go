@@ -34,6 +34,7 @@ type publisher struct {
 // python is the interpreter that has pyzmq.
 func python(t *testing.T) string {
 	t.Helper()
+	gateway.DependOn(t, ".") // the scripts
 	path, err := filepath.Abs(cmp.Or(os.Getenv("TIERWAY_PYTHON"), "../../.cache/python/bin/python"))
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +212,7 @@ func read(t *testing.T, mode, pub, router string) *index {
 	return x
 }
 
-func TestStreamOfLibzmqIsReadThroughLossKillAndRestart(t *testing.T) {
+func TestSmokeStreamOfLibzmqIsReadThroughLossKillAndRestart(t *testing.T) {
 	for _, mode := range []string{"bind", "connect"} {
 		for _, layout := range []string{"topic", "plain"} {
 			t.Run(mode+" "+layout, func(t *testing.T) {

@@ -17,6 +17,9 @@ import zmq
 
 mode, pub_address, router_address, layout = sys.argv[1:]
 context = zmq.Context()
+# A reader that has connected to the PUB requests a replay at once.
+router = context.socket(zmq.ROUTER)
+router.bind(router_address)
 pub = context.socket(zmq.PUB)
 pub.set_hwm(100_000)
 pub.bind(pub_address) if mode == "bind" else pub.connect(pub_address)
@@ -24,8 +27,6 @@ log, lock = [], threading.Lock()
 
 
 def replay():
-    router = context.socket(zmq.ROUTER)
-    router.bind(router_address)
     while True:
         identity, empty, start = router.recv_multipart()
         first = int.from_bytes(start, "big")

@@ -13,9 +13,9 @@ import (
 	"tierway/workers/zmtp"
 )
 
-// TestLibzmqReadsWhatSimulatedEnginesPublish reads the sockets of simulated engines with a SUB and
+// TestSmokeLibzmqReadsWhatSimulatedEnginesPublish reads the sockets of simulated engines with a SUB and
 // a DEALER of libzmq.
-func TestLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
+func TestSmokeLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
 	p, err := zmtp.Publish(context.Background(), "tcp://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
