@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
@@ -36,16 +35,6 @@ func errorf(format string, args ...any) error { return fmt.Errorf(format, args..
 func sorted(t times) times {
 	slices.Sort(t)
 	return t
-}
-
-// countAbove returns how many durations are longer than d.
-func (t times) countAbove(d time.Duration) (n int) {
-	for _, took := range t {
-		if took > d {
-			n++
-		}
-	}
-	return n
 }
 
 // readyz returns the status of /readyz and the degraded parts that it lists.

@@ -90,20 +90,19 @@ func (l *load) tolerate(got rig.Reply, whole bool) bool {
 	return true
 }
 
-// startChats begins to send chats at a rate, without waiting for earlier replies.
-func (l *load) startChats(perSecond int) {
-	l.work.Go(func() {
-		tick := time.NewTicker(time.Second / time.Duration(perSecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				l.work.Go(l.sendChat)
-			case <-l.done.Done():
-				return
+// thinkTime is the pause of a client between two chats. It keeps the load of a few clients from filling the machine.
+const thinkTime = 50 * time.Millisecond
+
+// startChats starts clients that each send one chat after the other, at most 20 per second.
+func (l *load) startChats(clients int) {
+	for range clients {
+		l.work.Go(func() {
+			for l.done.Err() == nil {
+				l.sendChat()
+				rig.Pause(l.done, thinkTime)
 			}
-		}
-	})
+		})
+	}
 }
 
 // sendChat sends one chat without streaming and checks its answer.
@@ -192,6 +191,24 @@ func parseStream(stream string) (text string, ended bool) {
 		}
 	}
 	return b.String(), ended
+}
+
+// waitForMore waits until the clients have got n more whole answers, and returns how many more they have.
+func (l *load) waitForMore(n int) int {
+	l.r.T.Helper()
+	whole := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.whole) + l.streams
+	}
+	before := whole()
+	rig.Eventually(l.r.T, func() error {
+		if got := whole() - before; got < n {
+			return errorf("the clients have got %d more whole answers, want %d", got, n)
+		}
+		return nil
+	})
+	return whole() - before
 }
 
 // end stops the clients, waits for the requests in flight, and fails the test for each reply that is

@@ -15,9 +15,9 @@ import (
 	"tierway/engines"
 )
 
-// TestConcurrentMigrationsCreateTheSchemaOnce: one of four processes creates the schema, and all
+// TestSmokeConcurrentMigrationsCreateTheSchemaOnce: one of four processes creates the schema, and all
 // succeed.
-func TestConcurrentMigrationsCreateTheSchemaOnce(t *testing.T) {
+func TestSmokeConcurrentMigrationsCreateTheSchemaOnce(t *testing.T) {
 	sql := backends.Database(t)
 	file := commandFile(t, sql)
 	var all []*exec.Cmd

@@ -109,7 +109,7 @@ func (r *stateRig) overload(clients int, bases []string, during func()) (admitte
 // all admitted, on gateways in turn. The bookings of a dead gateway end with its lease.
 func (r *stateRig) checkNothingBooked(limit int, bases ...string) {
 	r.T.Helper()
-	took := rig.Within(r.T, lease+5*time.Second, func() error {
+	took := rig.Within(r.T, lease+rig.Patience, func() error {
 		var work sync.WaitGroup
 		var admitted atomic.Int64
 		for i := range limit {
@@ -166,7 +166,7 @@ func TestBookingsOfADeadGatewayExpire(t *testing.T) {
 		t.Errorf("with %d requests in flight elsewhere, a request gets %d", limit, got.Status)
 	}
 	dies.Kill()
-	took := rig.Within(t, lease+5*time.Second, func() error {
+	took := rig.Within(t, lease+rig.Patience, func() error {
 		if got := r.ask(stays.BaseURL); got.Status != http.StatusOK {
 			return errorf("the bookings of the dead gateway still count: %d", got.Status)
 		}

@@ -1,89 +1,89 @@
 package state
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"tierway/e2e/backends"
+	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
 )
 
-// recovery is the maximum time from the return of Redis to its use.
-const recovery = 2 * time.Second
-
-// TestRedisOutageFailsNoRequest kills or suspends Redis under 200 requests per second and brings it
-// back. All requests succeed without a long delay, each change is one log line, and Redis is used
-// again at once.
+// TestSmokeAKilledRedisFailsNoRequest kills Redis under a load and starts it again. All requests succeed, and each
+// change is one log line.
 //
 // RS-01, RS-02, RS-11.
-func TestRedisOutageFailsNoRequest(t *testing.T) {
-	for name, way := range map[string]struct{ away, back func(*backends.RedisServer) }{
-		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
-		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, engines.Config{})
-			redis := backends.Redis(t)
-			p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
-				"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64")})
-			waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-			before := len(linesWith(p, "redis"))
-			l := r.newLoad(rig.TenantKey, p.BaseURL)
-			l.startChats(200)
-			begin := time.Now()
-			pause(time.Second)
-
-			gone := time.Now()
-			way.away(redis)
-			waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
-			noticed := time.Since(gone)
-			waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
-			waitForDegraded(t, p, "redis")
-			if status := p.GetStatus("/livez"); status != http.StatusOK {
-				t.Errorf("without Redis /livez is %d", status)
-			}
-			pause(soak(t))
-			back := time.Now()
-			way.back(redis)
-			recovered := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-			waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
-			if recovered > recovery {
-				t.Errorf("Redis was used again %v after it was back", recovered)
-			}
-			pause(time.Second)
-			l.end()
-			r.checkNothingBooked(64, p.BaseURL)
-
-			usual, without := l.times(begin, gone), l.times(gone, back)
-			// A go-redis client with its defaults stalls for seconds here.
-			if worst, most := without.at(1), usual.at(0.99)+500*time.Millisecond; worst > most {
-				t.Errorf("without Redis an answer took %v", worst)
-			}
-			if mid := without.at(0.5); mid > usual.at(0.5)+10*time.Millisecond {
-				t.Errorf("without Redis half of the answers took more than %v, with it %v", mid, usual.at(0.5))
-			}
-			checkOutagesAreLoggedOnce(t, linesWith(p, "redis")[before:])
-			t.Logf("with Redis: %v", usual)
-			t.Logf("without it: %v; %d took 50ms more than usual; noticed after %v", without,
-				without.countAbove(usual.at(0.5)+50*time.Millisecond), noticed)
-			t.Logf("after it:   %v; used again after %v", l.times(back, time.Now()), recovered)
-		})
-	}
+func TestSmokeAKilledRedisFailsNoRequest(t *testing.T) {
+	t.Parallel()
+	loseRedis(t, (*backends.RedisServer).Kill, (*backends.RedisServer).Restart)
 }
 
-// checkOutagesAreLoggedOnce reports lines beyond one for the begin of each outage, one for its end and
-// a few for changes of its cause. A slow machine can make Redis late, which is an outage too; a line
-// for each of the hundreds of requests is a fault on every machine.
-func checkOutagesAreLoggedOnce(t *testing.T, lines []string) {
+// TestAHungRedisFailsNoRequest suspends Redis under a load and resumes it.
+//
+// RS-01, RS-02, RS-11.
+func TestAHungRedisFailsNoRequest(t *testing.T) {
+	t.Parallel()
+	loseRedis(t, (*backends.RedisServer).Hang, (*backends.RedisServer).Resume)
+}
+
+// loseRedis checks that a load survives what away does to Redis until back undoes it. The tests of store check in
+// virtual time how long requests wait for Redis meanwhile and when it is used again.
+func loseRedis(t *testing.T, away, back func(*backends.RedisServer)) {
 	t.Helper()
-	begins := strings.Count(strings.Join(lines, "\n"), "Redis unavailable; ")
-	ends := strings.Count(strings.Join(lines, "\n"), "Redis available again")
-	if begins == 0 || begins != ends || len(lines) > 12 {
-		t.Errorf("the outage has %d begins, %d ends and %d log lines: %q", begins, ends, len(lines), lines)
+	const clients, limit = 10, 64
+	r := newRig(t, 2, engines.Config{})
+	redis := backends.Redis(t)
+	p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL),
+		"auth": auth("app", fmt.Sprintf("rpm: 1000000, tpm: 1000000000, concurrent: %d", limit))})
+	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+	before := len(linesWith(p, "redis"))
+	l := r.newLoad(rig.TenantKey, p.BaseURL)
+	l.startChats(clients)
+	begin := time.Now()
+	l.waitForMore(2 * clients)
+
+	gone := time.Now()
+	away(redis)
+	waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
+	noticed := time.Since(gone)
+	waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
+	waitForDegraded(t, p, "redis")
+	if status := p.GetStatus("/livez"); status != http.StatusOK {
+		t.Errorf("without Redis /livez is %d", status)
 	}
+	pause(fullSoak(t))
+	l.waitForMore(2 * clients)
+	came := time.Now()
+	back(redis)
+	recovered := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+	waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
+	l.waitForMore(2 * clients)
+	l.end()
+	r.checkNothingBooked(limit, p.BaseURL)
+	checkOutagesAreLoggedOnce(t, p, before)
+	t.Logf("with Redis: %v", l.times(begin, gone))
+	t.Logf("without it: %v; noticed after %v", l.times(gone, came), noticed)
+	t.Logf("after it:   %v; used again after %v", l.times(came, time.Now()), recovered)
+}
+
+// checkOutagesAreLoggedOnce waits until Redis is used and reports lines after the first ones beyond one for the begin
+// of each outage, one for its end and a few for changes of its cause. A slow machine can make Redis late, which is an
+// outage too; a line for each of the hundreds of requests is a fault on every machine.
+func checkOutagesAreLoggedOnce(t *testing.T, p *gateway.Process, first int) {
+	t.Helper()
+	rig.Eventually(t, func() error {
+		lines := linesWith(p, "redis")[first:]
+		begins := strings.Count(strings.Join(lines, "\n"), "Redis unavailable; ")
+		ends := strings.Count(strings.Join(lines, "\n"), "Redis available again")
+		if begins == 0 || begins != ends || len(lines) > 8*begins {
+			return errorf("the outage has %d begins, %d ends and %d log lines: %q", begins, ends, len(lines), lines)
+		}
+		return nil
+	})
 }
 
 // TestStartWithoutRedisServes: the gateway serves requests, reports degraded limits, and uses Redis
@@ -104,9 +104,7 @@ func TestStartWithoutRedisServes(t *testing.T) {
 	waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
 	waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
 	redis.Restart()
-	if took := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience); took > recovery {
-		t.Errorf("Redis was used %v after it came", took)
-	}
+	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
 	if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
 		t.Errorf("with Redis an answer is %d: %s", got.Status, got.Body)
 	}
@@ -124,7 +122,8 @@ func TestRedisErrorsFailNoRequest(t *testing.T) {
 		"auth": auth("app", "rpm: 1000000, tpm: 1000000000, concurrent: 64, day_tokens: 1000000000")})
 	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
 	l := r.newLoad(rig.TenantKey, p.BaseURL)
-	l.startChats(100)
+	const clients = 5
+	l.startChats(clients)
 	for _, trouble := range []struct{ begin, end string }{
 		{"FLUSHALL", "PING"},
 		{"SCRIPT FLUSH", "PING"},
@@ -140,14 +139,13 @@ func TestRedisErrorsFailNoRequest(t *testing.T) {
 		}
 		before := len(linesWith(p, "redis"))
 		do(trouble.begin)
-		pause(time.Second)
+		asked := l.waitForMore(20 * clients)
 		do(trouble.end)
-		up := waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-		if took := up + waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience); took > recovery {
-			t.Errorf("%v after the end of %s Redis was used again", took, trouble.begin)
-		}
-		if lines := linesWith(p, "redis")[before:]; len(lines) > 12 {
-			t.Errorf("%s is %d log lines: %q", trouble.begin, len(lines), lines)
+		waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
+		waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
+		// Each change of the state is a line, not each request.
+		if lines := linesWith(p, "redis")[before:]; len(lines) > asked/4 {
+			t.Errorf("%s is %d log lines for %d requests: %q", trouble.begin, len(lines), asked, lines)
 		}
 	}
 	l.end()
@@ -165,7 +163,7 @@ func TestLimitsWithoutRedis(t *testing.T) {
 	redis := backends.Redis(t)
 	const strictKey = "the-key-of-the-tenant-that-fails-closed"
 	p := r.serve(rig.Settings{"store": stores("", redis.URL), "gateways": "4", "auth": `{ keys: [
-  { name: app, sha256: ` + rig.Digest(rig.TenantKey) + `, limits: { rpm: 240 } },
+  { name: app, sha256: ` + rig.Digest(rig.TenantKey) + `, limits: { rpm: 4, burst: 40 } },
   { name: strict, sha256: ` + rig.Digest(strictKey) + `, limits: { rpm: 240 }, fail_closed: true } ] }`})
 	ask := func(key string) rig.Reply {
 		t.Helper()
@@ -188,13 +186,16 @@ func TestLimitsWithoutRedis(t *testing.T) {
 				got.Body)
 		}
 	}
-	admitted := 0
-	for range 30 { // the burst is a sixth of the rate per minute: 40 for four gateways
+	began, admitted := time.Now(), 0
+	for range 30 {
 		if got := ask(rig.TenantKey); got.Status == http.StatusOK {
 			admitted++
 		}
 	}
-	near(t, "admitted by one gateway of four alone", admitted, 10, 1)
+	// A quarter of the burst, and one more per minute.
+	if most := 11 + int(time.Since(began).Minutes()); admitted < 10 || admitted > most {
+		t.Errorf("one gateway of four has admitted %d alone, want 10 to %d", admitted, most)
+	}
 	redis.Restart()
 	waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
 	if got := ask(strictKey); got.Status != http.StatusOK {

@@ -191,6 +191,20 @@ func (k *keepers) serveThree() []*gateway.Process {
 const countDeleted = `EVAL "local n = 0 for _, k in ipairs(redis.call('KEYS', '*:id:*')) do ` +
 	`if string.sub(redis.call('GET', k), 1, 3) == '1:d' then n = n + 1 end end return n" 0`
 
+// TestSmokeAStoredResponseIsReachedThroughAnotherGateway, and not for another tenant.
+//
+// SD-07.
+func TestSmokeAStoredResponseIsReachedThroughAnotherGateway(t *testing.T) {
+	t.Parallel()
+	k := newKeepers(t, backends.Redis(t))
+	one, other := k.serve(k.own), k.serve(k.own)
+	waitForMetric(t, one, "tierway_redis_up", 1, rig.Patience)
+	waitForMetric(t, other, "tierway_redis_up", 1, rig.Patience)
+	id, engine := k.createResponse(one)
+	k.checkFound("at the other gateway", other, id, engine)
+	k.checkMissing("for another tenant", other, evilKey, id)
+}
+
 // TestStoredResponsesAreReachedThroughEveryGateway: a response or conversation that one gateway relayed is
 // found by all gateways, for its tenant only, after a crash of the gateway and after reloads. A deleted one
 // is found by none.

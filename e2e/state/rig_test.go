@@ -33,6 +33,16 @@ func rounds(t *testing.T, few, all int) int {
 	return few
 }
 
+// fullSoak returns the duration of a full soak's load; 0 in a shorter one, for tests that go on as soon as the load
+// has reached what they need.
+func fullSoak(t *testing.T) time.Duration {
+	t.Helper()
+	if d := soak(t); d >= rig.FullSoak {
+		return d
+	}
+	return 0
+}
+
 // stateRig is a rig with any number of gateways.
 type stateRig struct {
 	*rig.Rig
