@@ -17,7 +17,7 @@ import (
 // notRun are the commands of documents that the test does not run, by the beginning of the command,
 // each with the reason.
 var notRun = []struct{ begins, reason string }{
-	{"make ", "builds, measures or serves for minutes; TestThePrintedRequestsAreAnswered starts the demo of make run"},
+	{"make ", "builds, measures or serves for minutes; TestSmokeThePrintedRequestsAreAnswered has the demo of make run"},
 	{"TIERWAY_SOAK=60s go test ", "runs for a minute"},
 	{"sqlite3 ", "needs the program sqlite3"},
 	{"pg_dump ", "needs a PostgreSQL server"},
@@ -71,22 +71,8 @@ func TestCommandsOfDocumentsSucceed(t *testing.T) {
 	used := map[string]bool{}
 	ran := 0
 	for _, file := range documents(t) {
-		if pageTests[filepath.Base(file)] != "" {
-			continue
-		}
-		dir := d.folder(t)
-		for _, f := range fences(t, file) {
-			if f.language != "sh" {
-				continue
-			}
-			text := script(f.text, used)
-			if text == "" {
-				continue
-			}
-			ran++
-			if out, err := d.run(dir, text); err != nil {
-				t.Errorf("%s:%d:\n%s\n%v\n%s", file, f.line, text, err, out)
-			}
+		if pageTests[filepath.Base(file)] == "" {
+			ran += d.runPage(t, file, used)
 		}
 	}
 	if ran < 50 {
@@ -97,6 +83,34 @@ func TestCommandsOfDocumentsSucceed(t *testing.T) {
 			t.Errorf("no document has a command that begins with %q: remove it from notRun", n.begins)
 		}
 	}
+}
+
+// TestSmokeCommandsOfTheREADMESucceed is TestCommandsOfDocumentsSucceed for one page.
+func TestSmokeCommandsOfTheREADMESucceed(t *testing.T) {
+	if newDesk(t).runPage(t, "../../README.md", map[string]bool{}) == 0 {
+		t.Error("README.md has no commands")
+	}
+}
+
+// runPage runs the blocks of shell commands of a page and returns how many it has run. It marks the entries of notRun
+// that apply as used.
+func (d *desk) runPage(t *testing.T, file string, used map[string]bool) (ran int) {
+	t.Helper()
+	dir := d.folder(t)
+	for _, f := range fences(t, file) {
+		if f.language != "sh" {
+			continue
+		}
+		text := script(f.text, used)
+		if text == "" {
+			continue
+		}
+		ran++
+		if out, err := d.run(dir, text); err != nil {
+			t.Errorf("%s:%d:\n%s\n%v\n%s", file, f.line, text, err, out)
+		}
+	}
+	return ran
 }
 
 // desk has what the commands of pages need.
@@ -152,7 +166,7 @@ func (d *desk) configuration() string {
 // serves.
 var programs = map[string]string{
 	"curl": `#!/bin/bash
-exec "$CURL" --fail-with-body --max-time 20 "$@"
+exec "$CURL" --fail-with-body --max-time 30 "$@"
 `,
 	"tierway": `#!/bin/bash
 case " $* " in

@@ -12,7 +12,7 @@ import (
 	"tierway/e2e/gateway"
 )
 
-func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {
+func TestSmokeEveryYAMLBlockIsAConfiguration(t *testing.T) {
 	env := func(name string) (string, bool) { // another digest for each name
 		sum := sha256.Sum256([]byte(name))
 		return hex.EncodeToString(sum[:]), true
@@ -31,9 +31,9 @@ func TestEveryYAMLBlockIsAConfiguration(t *testing.T) {
 	}
 }
 
-// TestTheREADMEShowsTheFirstAnswer verifies that the first request of README.md gets the headers
+// TestSmokeTheREADMEShowsTheFirstAnswer verifies that the first request of README.md gets the headers
 // that README.md shows after it.
-func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
+func TestSmokeTheREADMEShowsTheFirstAnswer(t *testing.T) {
 	const readme = "../../README.md"
 	first := ""
 	for _, block := range blocks(t, readme, "sh") {
@@ -46,7 +46,7 @@ func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
 		t.Fatal("README.md shows no request or no answer")
 	}
 	demo := gateway.Demo(t)
-	run := exec.Command("bash", "-c", first+" --fail-with-body --max-time 20")
+	run := exec.Command("bash", "-c", first+" --fail-with-body --max-time 30")
 	run.Env = append(os.Environ(), "BASE_URL="+demo.BaseURL, "API_KEY="+demo.APIKey)
 	out, err := run.CombinedOutput()
 	if err != nil {
@@ -61,7 +61,7 @@ func TestTheREADMEShowsTheFirstAnswer(t *testing.T) {
 	}
 }
 
-func TestThePrintedRequestsAreAnswered(t *testing.T) {
+func TestSmokeThePrintedRequestsAreAnswered(t *testing.T) {
 	text := gateway.DemoGreeting(t).Stdout()
 	lines := request.FindAllString(text, -1)
 	if len(lines) != 4 {
@@ -69,7 +69,7 @@ func TestThePrintedRequestsAreAnswered(t *testing.T) {
 	}
 	tiers := map[int]string{1: "large", 2: "medium"} // as the lines before them say
 	for i, line := range lines {
-		out, err := exec.Command("bash", "-c", line+" --fail-with-body --max-time 20").CombinedOutput()
+		out, err := exec.Command("bash", "-c", line+" --fail-with-body --max-time 30").CombinedOutput()
 		if err != nil || !strings.Contains(strings.ToLower(string(out)), strings.ToLower(tierHeader(tiers[i]))) {
 			t.Errorf("%s\n%v\n%s", line, err, out)
 		}

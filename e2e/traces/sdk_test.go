@@ -80,7 +80,7 @@ func checkWhole(tr tree) {
 }
 
 // OB-02: no span has the prompt, the key or the worker's address.
-func TestSDKCallIsOneTraceIntoTheEngine(t *testing.T) {
+func TestSmokeSDKCallIsOneTraceIntoTheEngine(t *testing.T) {
 	r := newRig(t, 1)
 	r.traced("")
 	c := r.goSDK("traceparent", sampled, "tracestate", "vendor=1", "baggage", "user=alice", "X-Request-Id", "sdk-1")
