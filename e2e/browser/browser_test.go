@@ -18,17 +18,22 @@ import (
 )
 
 const (
-	// specTime bounds the run of one file. A test case has 30 s, and a file has some twenty of them
-	// that take a second or two each.
+	// specTime bounds the run of one file, which has up to 15 test cases of a second or two each.
 	specTime = 5 * time.Minute
 	// specsAtOnce is the number of files that run at once. A browser, its test and its gateway use
 	// about one core together.
 	specsAtOnce = 2
 	// stopTime is the time in which Playwright closes its browser after an interrupt.
-	stopTime = 10 * time.Second
+	stopTime = 30 * time.Second
 )
 
 func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+// TestSmokeJourney runs one file, which uses the pages that matter most.
+func TestSmokeJourney(t *testing.T) {
+	gateway.DependOn(t, ".", "tests")
+	newFixture(t).runSpec("tests/journey.spec.ts", "journey")
+}
 
 // TestBrowser runs each file of tests/ against a gateway of its own.
 func TestBrowser(t *testing.T) {

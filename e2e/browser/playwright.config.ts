@@ -10,7 +10,7 @@ export default defineConfig({
   retries: 0,
   forbidOnly: true,
   timeout: 120_000, // failures wait; a machine under load is slow
-  expect: { timeout: 20_000 },
+  expect: { timeout: 30_000 },
   use: {
     baseURL: process.env.ADMIN_URL,
     viewport: { width: 1280, height: 800 },
