@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,135 +43,143 @@ func (r *adminRig) listDecisions(query string) (p decisionList, ids []string) {
 // TestDecisionListIsFilteredAndNewestFirst: each page continues with older records. Unknown filter
 // values are rejected with the field's name.
 func TestDecisionListIsFilteredAndNewestFirst(t *testing.T) {
-	r := newAdminRig(t)
-	at := func(s int) time.Time { return time.Unix(1_700_000_000+int64(s), 0).UTC() }
-	r.addDecisions(
-		&decisions.Decision{RequestID: "a", Time: at(0), Tenant: "acme", Tier: "small", Result: decisions.OK, Status: 200,
-			DurationMs: 10, Rule: "alias", Model: "m1",
-			Attempts: []decisions.Attempt{{Worker: "w0", Reason: "random"}, {Worker: "w1", Reason: "prefix_home"}}},
-		&decisions.Decision{RequestID: "b", Time: at(1), Tenant: "acme", Result: decisions.Refused, Status: 429,
-			Code: "rate_limit_exceeded", Limit: "rpm", Class: "batch"},
-		&decisions.Decision{RequestID: "c", Time: at(2), Result: decisions.Refused, Status: 401, Code: "invalid_api_key"},
-		&decisions.Decision{RequestID: "d", Time: at(3), Tenant: "umbrella", Tier: "large", Result: decisions.Failed,
-			Status: 502, DurationMs: 2000, RequestedModel: "m1"},
-	)
-	for query, want := range map[string]string{
-		"": "dcba", "?limit=2": "dc", "?tenant=acme": "ba", "?outcome=refused": "cb", "?outcome=refused&tenant=acme": "b",
-		"?worker=w0": "a", "?worker=w0&reason=prefix_home": "",
-		"?reason=prefix_home": "a", "?rule=alias": "a", "?model=m1": "da", "?class=batch": "b", "?code=invalid_api_key": "c",
-		"?status=401": "c", "?min_ms=10": "da",
-		"?request_id=c": "c", "?q=UMB": "d", "?q=RATE_": "b", "?tier=large": "d",
-		"?since=" + at(1).Format(time.RFC3339):                                          "dcb",
-		"?since=" + at(1).Format(time.RFC3339) + "&until=" + at(3).Format(time.RFC3339): "cb", "?tenant=unknown": "",
-	} {
-		p, got := r.listDecisions(query)
-		if strings.Join(got, "") != want || p.Kept != 4 || p.Keep != 2000 || (p.Next != nil) != (query == "?limit=2") {
-			t.Errorf("%s: %v of %d, next %v, want %s", query, got, p.Kept, p.Next, want)
-		}
-	}
-	p, _ := r.listDecisions("?limit=2")
-	if p, got := r.listDecisions("?limit=2&cursor=" + *p.Next); strings.Join(got, "") != "ba" || p.Next != nil {
-		t.Errorf("the second page is %v", got)
-	}
-	for query, field := range map[string]string{"outcome=good": "query.outcome", "class=urgent": "query.class",
-		"status=99": "query.status", "status=x": "query.status", "min_ms=-1": "query.min_ms",
-		"since=yesterday": "query.since", "until=2020-01-01T00:00:00Z&since=2021-01-01T00:00:00Z": "query.until",
-		"limit=0": "query.limit", "limit=1001": "query.limit",
-		"cursor=x": "query.cursor", "reason=a%20b": "query.reason", "code=A": "query.code", "wrker=w0": "query.wrker"} {
-		for _, path := range []string{"/admin/decisions?", "/admin/decisions/stream?"} {
-			if strings.Contains(path, "stream") && (field == "query.limit" || field == "query.cursor") {
-				continue
-			}
-			if got := r.callAdmin("eyes", http.MethodGet, path+query, ""); got.status != http.StatusUnprocessableEntity ||
-				!strings.Contains(got.body, `"`+field+`"`) {
-				t.Errorf("%s%s: %d %s", path, query, got.status, got.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		at := func(s int) time.Time { return time.Unix(1_700_000_000+int64(s), 0).UTC() }
+		r.addDecisions(
+			&decisions.Decision{RequestID: "a", Time: at(0), Tenant: "acme", Tier: "small", Result: decisions.OK, Status: 200,
+				DurationMs: 10, Rule: "alias", Model: "m1",
+				Attempts: []decisions.Attempt{{Worker: "w0", Reason: "random"}, {Worker: "w1", Reason: "prefix_home"}}},
+			&decisions.Decision{RequestID: "b", Time: at(1), Tenant: "acme", Result: decisions.Refused, Status: 429,
+				Code: "rate_limit_exceeded", Limit: "rpm", Class: "batch"},
+			&decisions.Decision{RequestID: "c", Time: at(2), Result: decisions.Refused, Status: 401, Code: "invalid_api_key"},
+			&decisions.Decision{RequestID: "d", Time: at(3), Tenant: "umbrella", Tier: "large", Result: decisions.Failed,
+				Status: 502, DurationMs: 2000, RequestedModel: "m1"},
+		)
+		for query, want := range map[string]string{
+			"": "dcba", "?limit=2": "dc", "?tenant=acme": "ba", "?outcome=refused": "cb", "?outcome=refused&tenant=acme": "b",
+			"?worker=w0": "a", "?worker=w0&reason=prefix_home": "",
+			"?reason=prefix_home": "a", "?rule=alias": "a", "?model=m1": "da", "?class=batch": "b", "?code=invalid_api_key": "c",
+			"?status=401": "c", "?min_ms=10": "da",
+			"?request_id=c": "c", "?q=UMB": "d", "?q=RATE_": "b", "?tier=large": "d",
+			"?since=" + at(1).Format(time.RFC3339):                                          "dcb",
+			"?since=" + at(1).Format(time.RFC3339) + "&until=" + at(3).Format(time.RFC3339): "cb", "?tenant=unknown": "",
+		} {
+			p, got := r.listDecisions(query)
+			if strings.Join(got, "") != want || p.Kept != 4 || p.Keep != 2000 || (p.Next != nil) != (query == "?limit=2") {
+				t.Errorf("%s: %v of %d, next %v, want %s", query, got, p.Kept, p.Next, want)
 			}
 		}
-	}
-	for _, path := range []string{"/admin/decisions", "/admin/decisions/a", "/admin/decisions/stream"} {
-		if got := r.callAdmin("", http.MethodGet, path, ""); got.status != http.StatusUnauthorized {
-			t.Errorf("%s without a key: %d", path, got.status)
+		p, _ := r.listDecisions("?limit=2")
+		if p, got := r.listDecisions("?limit=2&cursor=" + *p.Next); strings.Join(got, "") != "ba" || p.Next != nil {
+			t.Errorf("the second page is %v", got)
 		}
-	}
+		for query, field := range map[string]string{"outcome=good": "query.outcome", "class=urgent": "query.class",
+			"status=99": "query.status", "status=x": "query.status", "min_ms=-1": "query.min_ms",
+			"since=yesterday": "query.since", "until=2020-01-01T00:00:00Z&since=2021-01-01T00:00:00Z": "query.until",
+			"limit=0": "query.limit", "limit=1001": "query.limit",
+			"cursor=x": "query.cursor", "reason=a%20b": "query.reason", "code=A": "query.code", "wrker=w0": "query.wrker"} {
+			for _, path := range []string{"/admin/decisions?", "/admin/decisions/stream?"} {
+				if strings.Contains(path, "stream") && (field == "query.limit" || field == "query.cursor") {
+					continue
+				}
+				if got := r.callAdmin("eyes", http.MethodGet, path+query, ""); got.status != http.StatusUnprocessableEntity ||
+					!strings.Contains(got.body, `"`+field+`"`) {
+					t.Errorf("%s%s: %d %s", path, query, got.status, got.body)
+				}
+			}
+		}
+		for _, path := range []string{"/admin/decisions", "/admin/decisions/a", "/admin/decisions/stream"} {
+			if got := r.callAdmin("", http.MethodGet, path, ""); got.status != http.StatusUnauthorized {
+				t.Errorf("%s without a key: %d", path, got.status)
+			}
+		}
+	})
 }
 
 // TestDecisionByIDIsComplete: it has candidates and features, which the list omits. If two records
 // share an ID, the newer one is returned.
 func TestDecisionByIDIsComplete(t *testing.T) {
-	r := adminRigOf(newRig(t, adminYAML(memoryDB)+"telemetry: { trace_ui: \"http://jaeger:16686/\" }\n", fakeEngine(),
-		fakeEngine()))
-	d := wholeDecision()
-	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Seen: 2, RunnerUp: "w0",
-		Candidates: []routing.Candidate{{Worker: "w0"}, {Worker: "w1", Index: 1, Score: 0.5}}}
-	d.Features = decisions.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
-	r.addDecisions(&decisions.Decision{RequestID: "r-1"}, d)
-	got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions/r-1", "")
-	v := decode[decisionShown](t, got)
-	if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool {
-		return a.IsZero() == b.IsZero()
-	})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if v.TraceURL != "http://jaeger:16686/trace/"+d.TraceID ||
-		!strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.Span().Next-1 {
-		t.Errorf("it is shown as %s", got.body)
-	}
-	p, _ := r.listDecisions("?limit=1")
-	row := p.Items[0]
-	if c := row.Attempts[1].Choice; c == nil || c.RunnerUp != "w0" || len(c.Candidates) != 0 ||
-		row.Features.Chain != nil || row.Features.Prefix != 0xfeed || row.TraceURL != v.TraceURL {
-		t.Errorf("it is listed as %+v", row)
-	}
-	if len(d.Attempts[1].Choice.Candidates) != 2 || d.Features.Chain == nil {
-		t.Error("listing the record changed it")
-	}
-	r.ops(http.StatusNotFound, http.MethodGet, "/admin/decisions/unknown", "")
+	synctest.Test(t, func(t *testing.T) {
+		r := adminRigOf(newRig(t, adminYAML(memoryDB)+"telemetry: { trace_ui: \"http://jaeger:16686/\" }\n", fakeEngine(),
+			fakeEngine()))
+		d := wholeDecision()
+		d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Seen: 2, RunnerUp: "w0",
+			Candidates: []routing.Candidate{{Worker: "w0"}, {Worker: "w1", Index: 1, Score: 0.5}}}
+		d.Features = decisions.Features{Prefix: 0xfeed, Chain: []routing.Link{{Hash: 0xbeef, End: 100}}, Blocks: 1}
+		r.addDecisions(&decisions.Decision{RequestID: "r-1"}, d)
+		got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions/r-1", "")
+		v := decode[decisionShown](t, got)
+		if diff := cmp.Diff(*d, v.Decision, cmp.Comparer(func(a, b routing.Terms) bool {
+			return a.IsZero() == b.IsZero()
+		})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if v.TraceURL != "http://jaeger:16686/trace/"+d.TraceID ||
+			!strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.Span().Next-1 {
+			t.Errorf("it is shown as %s", got.body)
+		}
+		p, _ := r.listDecisions("?limit=1")
+		row := p.Items[0]
+		if c := row.Attempts[1].Choice; c == nil || c.RunnerUp != "w0" || len(c.Candidates) != 0 ||
+			row.Features.Chain != nil || row.Features.Prefix != 0xfeed || row.TraceURL != v.TraceURL {
+			t.Errorf("it is listed as %+v", row)
+		}
+		if len(d.Attempts[1].Choice.Candidates) != 2 || d.Features.Chain == nil {
+			t.Error("listing the record changed it")
+		}
+		r.ops(http.StatusNotFound, http.MethodGet, "/admin/decisions/unknown", "")
+	})
 }
 
 // TestExportHasCompleteRecordsOldestFirst: it has all matching records, one per line.
 func TestExportHasCompleteRecordsOldestFirst(t *testing.T) {
-	r := newAdminRig(t)
-	for i := range 1500 {
-		d := wholeDecision()
-		d.RequestID, d.Tenant = fmt.Sprintf("r%04d", i), []string{"acme", "umbrella"}[i%2]
-		r.addDecisions(d)
-	}
-	for query, want := range map[string]int{"": 1500, "?tenant=acme": 750, "?limit=1200": 1200} {
-		got := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions"+query, "", "Accept", "application/x-ndjson")
-		var last string
-		n := 0
-		for line := range strings.Lines(got.body) {
-			var d decisions.Decision
-			if err := json.Unmarshal([]byte(line), &d); err != nil || d.RequestID <= last ||
-				d.SchemaVersion != decisions.SchemaVersion {
-				t.Fatalf("%s: %s comes after %s (%v)", query, line, last, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		for i := range 1500 {
+			d := wholeDecision()
+			d.RequestID, d.Tenant = fmt.Sprintf("r%04d", i), []string{"acme", "umbrella"}[i%2]
+			r.addDecisions(d)
+		}
+		for query, want := range map[string]int{"": 1500, "?tenant=acme": 750, "?limit=1200": 1200} {
+			got := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions"+query, "", "Accept", "application/x-ndjson")
+			var last string
+			n := 0
+			for line := range strings.Lines(got.body) {
+				var d decisions.Decision
+				if err := json.Unmarshal([]byte(line), &d); err != nil || d.RequestID <= last ||
+					d.SchemaVersion != decisions.SchemaVersion {
+					t.Fatalf("%s: %s comes after %s (%v)", query, line, last, err)
+				}
+				last = d.RequestID
+				n++
 			}
-			last = d.RequestID
-			n++
+			if n != want || got.header.Get("Content-Type") != "application/x-ndjson" || n > 0 && query != "?tenant=acme" &&
+				last != "r1499" {
+				t.Errorf("%s: %d lines up to %s, want %d", query, n, last, want)
+			}
 		}
-		if n != want || got.header.Get("Content-Type") != "application/x-ndjson" || n > 0 && query != "?tenant=acme" &&
-			last != "r1499" {
-			t.Errorf("%s: %d lines up to %s, want %d", query, n, last, want)
-		}
-	}
+	})
 }
 
 // TestServedAndRejectedRequestsAreRecorded: the record has no text of the prompt and no key.
 func TestServedAndRejectedRequestsAreRecorded(t *testing.T) {
-	r := newAdminRig(t)
-	r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID",
-		"good")
-	r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer wrong", "X-Request-ID",
-		"refused")
-	p, got := r.listDecisions("")
-	if strings.Join(got, " ") != "refused good" || p.Items[0].Code != "invalid_api_key" || p.Items[1].Tenant != "filed" ||
-		len(p.Items[1].Attempts) != 1 {
-		t.Errorf("the list is %+v", p)
-	}
-	if text := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions/good", "").body; strings.Contains(text,
-		"a secret") || strings.Contains(text, "Bearer") {
-		t.Errorf("the record contains a secret: %s", text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer filed", "X-Request-ID",
+			"good")
+		r.post("/v1/chat/completions", chatBody("small", "a secret", ""), "Authorization", "Bearer wrong", "X-Request-ID",
+			"refused")
+		p, got := r.listDecisions("")
+		if strings.Join(got, " ") != "refused good" || p.Items[0].Code != "invalid_api_key" || p.Items[1].Tenant != "filed" ||
+			len(p.Items[1].Attempts) != 1 {
+			t.Errorf("the list is %+v", p)
+		}
+		if text := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions/good", "").body; strings.Contains(text,
+			"a secret") || strings.Contains(text, "Bearer") {
+			t.Errorf("the record contains a secret: %s", text)
+		}
+	})
 }
 
 // openStream opens a stream of decisions; the test's end closes it.
@@ -190,7 +199,7 @@ func openStreamAt(t *testing.T, url, key string, headers ...string) (*http.Respo
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := networkOf(t).client.Do(req)
 	must(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp, bufio.NewReader(resp.Body)
@@ -244,96 +253,102 @@ func nextEvent(t *testing.T, from *bufio.Reader) (e sse) {
 // TestDecisionStreamSendsNewDecisions: it has the filters of the list, resumes after the last event ID,
 // and has headers that keep proxies from buffering.
 func TestDecisionStreamSendsNewDecisions(t *testing.T) {
-	r := newAdminRig(t)
-	plane := startServer(t, r.front)
-	resp, events := openStream(t, plane, "eyes", "?tenant=acme")
-	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store",
-		"X-Accel-Buffering": "no"} {
-		if got := resp.Header.Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		plane := startServer(t, r.front)
+		resp, events := openStream(t, plane, "eyes", "?tenant=acme")
+		for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store",
+			"X-Accel-Buffering": "no"} {
+			if got := resp.Header.Get(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
 		}
-	}
-	r.addDecisions(&decisions.Decision{RequestID: "a", Tenant: "umbrella"},
-		&decisions.Decision{RequestID: "b", Tenant: "acme"})
-	e := nextEvent(t, events)
-	var v decisionShown
-	must(t, json.Unmarshal([]byte(e.data), &v))
-	if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
-		t.Errorf("the event is %+v", e)
-	}
-	for i, resume := range [][]string{{"?last_event_id=0"}, {fmt.Sprintf("?last_event_id=%d", v.Seq-1)},
-		{"?last_event_id=0", "Last-Event-ID", fmt.Sprint(v.Seq - 1)}} {
-		_, again := openStream(t, plane, "eyes", resume[0], resume[1:]...)
-		must(t, json.Unmarshal([]byte(nextEvent(t, again).data), &v))
-		if want := []string{"a", "b", "b"}[i]; v.RequestID != want {
-			t.Errorf("%v begins with %s, want %s", resume, v.RequestID, want)
+		r.addDecisions(&decisions.Decision{RequestID: "a", Tenant: "umbrella"},
+			&decisions.Decision{RequestID: "b", Tenant: "acme"})
+		e := nextEvent(t, events)
+		var v decisionShown
+		must(t, json.Unmarshal([]byte(e.data), &v))
+		if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
+			t.Errorf("the event is %+v", e)
 		}
-	}
-	for _, bad := range []string{"x", "-1", "1.5"} {
-		if got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions/stream?last_event_id="+bad, ""); got.status !=
-			http.StatusUnprocessableEntity {
-			t.Errorf("last_event_id=%s: %d", bad, got.status)
+		for i, resume := range [][]string{{"?last_event_id=0"}, {fmt.Sprintf("?last_event_id=%d", v.Seq-1)},
+			{"?last_event_id=0", "Last-Event-ID", fmt.Sprint(v.Seq - 1)}} {
+			_, again := openStream(t, plane, "eyes", resume[0], resume[1:]...)
+			must(t, json.Unmarshal([]byte(nextEvent(t, again).data), &v))
+			if want := []string{"a", "b", "b"}[i]; v.RequestID != want {
+				t.Errorf("%v begins with %s, want %s", resume, v.RequestID, want)
+			}
 		}
-	}
+		for _, bad := range []string{"x", "-1", "1.5"} {
+			if got := r.callAdmin("eyes", http.MethodGet, "/admin/decisions/stream?last_event_id="+bad, ""); got.status !=
+				http.StatusUnprocessableEntity {
+				t.Errorf("last_event_id=%s: %d", bad, got.status)
+			}
+		}
+	})
 }
 
 // TestDecisionStreamsAreLimited: one stream too many gets 429 until another one ends.
 func TestDecisionStreamsAreLimited(t *testing.T) {
-	r := newAdminRig(t)
-	plane := startServer(t, r.front)
-	var first *http.Response
-	for i := range 32 {
-		resp, _ := openStream(t, plane, "ops", "")
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("stream %d: %d", i, resp.StatusCode)
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		plane := startServer(t, r.front)
+		var first *http.Response
+		for i := range 32 {
+			resp, _ := openStream(t, plane, "ops", "")
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("stream %d: %d", i, resp.StatusCode)
+			}
+			first = resp
 		}
-		first = resp
-	}
-	if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
-		""); got.status != http.StatusTooManyRequests ||
-		got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "32 streams") {
-		t.Errorf("one more: %d %s", got.status, got.body)
-	}
-	if text := r.scrape(); !strings.Contains(text, "tierway_decisions_streams 32") {
-		t.Error("the metrics do not count the streams")
-	}
-	first.Body.Close()
-	waitUntil(t, "a stream to end", func() bool { return r.plane.Streams() < 32 })
-	if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
-		t.Errorf("after one has left: %d", resp.StatusCode)
-	}
+		if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
+			""); got.status != http.StatusTooManyRequests ||
+			got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "32 streams") {
+			t.Errorf("one more: %d %s", got.status, got.body)
+		}
+		if text := r.scrape(); !strings.Contains(text, "tierway_decisions_streams 32") {
+			t.Error("the metrics do not count the streams")
+		}
+		first.Body.Close()
+		waitUntil(t, "a stream to end", func() bool { return r.plane.Streams() < 32 })
+		if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
+			t.Errorf("after one has left: %d", resp.StatusCode)
+		}
+	})
 }
 
 // TestDecisionStreamEndsWithItsKeyAndOnDrain: open streams end at once, and new ones are rejected while
 // the gateway drains.
 func TestDecisionStreamEndsWithItsKeyAndOnDrain(t *testing.T) {
-	r := newAdminRig(t)
-	plane := startServer(t, r.front)
-	made := decode[struct {
-		Secret string     `json:"secret"`
-		Admin  adminShown `json:"admin"`
-	}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
-	resp, events := openStream(t, plane, made.Secret, "")
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("%d with %s", resp.StatusCode, made.Secret[:len(tenants.TenantPrefix)])
-	}
-	_, other := openStream(t, plane, "eyes", "")
-	r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
-	if text, err := events.ReadString('}'); err == nil {
-		t.Errorf("the stream of an ended key goes on: %s", text)
-	}
-	r.addDecisions(&decisions.Decision{RequestID: "later"})
-	nextEvent(t, other)
-	r.proxy.Drain()
-	if text, err := other.ReadString('}'); err == nil {
-		t.Errorf("a stream goes on while the gateway drains: %s", text)
-	}
-	if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
-		""); got.status != http.StatusServiceUnavailable ||
-		got.header.Get("Retry-After") == "" {
-		t.Errorf("while it drains: %d", got.status)
-	}
-	waitUntil(t, "no stream", func() bool { return r.plane.Streams() == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		plane := startServer(t, r.front)
+		made := decode[struct {
+			Secret string     `json:"secret"`
+			Admin  adminShown `json:"admin"`
+		}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
+		resp, events := openStream(t, plane, made.Secret, "")
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%d with %s", resp.StatusCode, made.Secret[:len(tenants.TenantPrefix)])
+		}
+		_, other := openStream(t, plane, "eyes", "")
+		r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
+		if text, err := events.ReadString('}'); err == nil {
+			t.Errorf("the stream of an ended key goes on: %s", text)
+		}
+		r.addDecisions(&decisions.Decision{RequestID: "later"})
+		nextEvent(t, other)
+		r.proxy.Drain()
+		if text, err := other.ReadString('}'); err == nil {
+			t.Errorf("a stream goes on while the gateway drains: %s", text)
+		}
+		if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
+			""); got.status != http.StatusServiceUnavailable ||
+			got.header.Get("Retry-After") == "" {
+			t.Errorf("while it drains: %d", got.status)
+		}
+		waitUntil(t, "no stream", func() bool { return r.plane.Streams() == 0 })
+	})
 }
 
 func must(t *testing.T, err error) {

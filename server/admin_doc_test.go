@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/go-cmp/cmp"
@@ -35,51 +36,55 @@ func (r *adminRig) documentedOperations() map[string]*huma.Operation {
 }
 
 func TestEveryOperationDocumentsRolesAndErrors(t *testing.T) {
-	r := adminRigOf(newRig(t, plain, fakeEngine()))
-	ids := map[string]bool{}
-	for name, op := range r.documentedOperations() {
-		if ids[op.OperationID] || op.OperationID == "" || op.Summary == "" {
-			t.Errorf("%s has the id %q, which is not unique, or no summary", name, op.OperationID)
-		}
-		ids[op.OperationID] = true
-		roles, _ := op.Extensions["x-roles"].([]string)
-		open := name == "POST /admin/bootstrap" || name == "POST /admin/session"
-		if open != (len(op.Security) == 0) || open != (len(roles) == 0) {
-			t.Errorf("%s has the security %v and the roles %v", name, op.Security, roles)
-		}
-		for _, s := range op.Security {
-			for scheme := range s {
-				if r.plane.OpenAPI().Components.SecuritySchemes[scheme] == nil {
-					t.Errorf("%s has the security %v", name, s)
+	synctest.Test(t, func(t *testing.T) {
+		r := adminRigOf(newRig(t, plain, fakeEngine()))
+		ids := map[string]bool{}
+		for name, op := range r.documentedOperations() {
+			if ids[op.OperationID] || op.OperationID == "" || op.Summary == "" {
+				t.Errorf("%s has the id %q, which is not unique, or no summary", name, op.OperationID)
+			}
+			ids[op.OperationID] = true
+			roles, _ := op.Extensions["x-roles"].([]string)
+			open := name == "POST /admin/bootstrap" || name == "POST /admin/session"
+			if open != (len(op.Security) == 0) || open != (len(roles) == 0) {
+				t.Errorf("%s has the security %v and the roles %v", name, op.Security, roles)
+			}
+			for _, s := range op.Security {
+				for scheme := range s {
+					if r.plane.OpenAPI().Components.SecuritySchemes[scheme] == nil {
+						t.Errorf("%s has the security %v", name, s)
+					}
 				}
 			}
-		}
-		for _, status := range []string{"401", "403", "429", "500"} {
-			if op.Responses[status] == nil || op.Responses[status].Content["application/problem+json"] == nil {
-				t.Errorf("%s does not document the status %s", name, status)
+			for _, status := range []string{"401", "403", "429", "500"} {
+				if op.Responses[status] == nil || op.Responses[status].Content["application/problem+json"] == nil {
+					t.Errorf("%s does not document the status %s", name, status)
+				}
+			}
+			if strings.Contains(name, "{") && op.Responses["404"] == nil {
+				t.Errorf("%s does not document the status 404", name)
+			}
+			if op.RequestBody != nil && (op.Responses["413"] == nil || op.MaxBodyBytes != 1<<20) {
+				t.Errorf("%s has a body of up to %d bytes", name, op.MaxBodyBytes)
 			}
 		}
-		if strings.Contains(name, "{") && op.Responses["404"] == nil {
-			t.Errorf("%s does not document the status 404", name)
-		}
-		if op.RequestBody != nil && (op.Responses["413"] == nil || op.MaxBodyBytes != 1<<20) {
-			t.Errorf("%s has a body of up to %d bytes", name, op.MaxBodyBytes)
-		}
-	}
+	})
 }
 
 func TestOpenAPIDocumentNeedsAnAdminKey(t *testing.T) {
-	r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
-	if got := r.callAdmin("", http.MethodGet, "/admin/openapi.json", ""); got.status != http.StatusUnauthorized {
-		t.Errorf("without a key: %d", got.status)
-	}
-	doc := decode[struct {
-		OpenAPI string                    `json:"openapi"`
-		Paths   map[string]map[string]any `json:"paths"`
-	}](t, r.callAdmin("eyes", http.MethodGet, "/admin/openapi.json", ""))
-	if doc.OpenAPI != "3.1.0" || doc.Paths["/admin/tenants"]["post"] == nil {
-		t.Errorf("the document is %+v", doc)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := adminRigOf(newRig(t, adminYAML(""), fakeEngine()))
+		if got := r.callAdmin("", http.MethodGet, "/admin/openapi.json", ""); got.status != http.StatusUnauthorized {
+			t.Errorf("without a key: %d", got.status)
+		}
+		doc := decode[struct {
+			OpenAPI string                    `json:"openapi"`
+			Paths   map[string]map[string]any `json:"paths"`
+		}](t, r.callAdmin("eyes", http.MethodGet, "/admin/openapi.json", ""))
+		if doc.OpenAPI != "3.1.0" || doc.Paths["/admin/tenants"]["post"] == nil {
+			t.Errorf("the document is %+v", doc)
+		}
+	})
 }
 
 // adminDoc returns docs/admin-api.md, which is generated from the OpenAPI document.
@@ -281,40 +286,44 @@ func TestAdminDocExamplesWork(t *testing.T) {
 }
 
 func TestAdminDocIsGeneratedFromOpenAPI(t *testing.T) {
-	const path = "../docs/admin-api.md"
-	want := adminRigOf(newRig(t, plain, fakeEngine())).adminDoc()
-	if os.Getenv("UPDATE_DOCS") == "1" {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		const path = "../docs/admin-api.md"
+		want := adminRigOf(newRig(t, plain, fakeEngine())).adminDoc()
+		if os.Getenv("UPDATE_DOCS") == "1" {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is out of date: run make docs (-want +got):\n%s", path, diff)
-	}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%s is out of date: run make docs (-want +got):\n%s", path, diff)
+		}
+	})
 }
 
 // TestPageDocIsGeneratedFromOpenAPI writes the document from which the admin UI generates its types.
 func TestPageDocIsGeneratedFromOpenAPI(t *testing.T) {
-	const path = "../web/ui/openapi.json"
-	want, err := json.MarshalIndent(adminRigOf(newRig(t, plain, fakeEngine())).plane.OpenAPI(), "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = append(want, '\n')
-	if os.Getenv("UPDATE_DOCS") == "1" {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		const path = "../web/ui/openapi.json"
+		want, err := json.MarshalIndent(adminRigOf(newRig(t, plain, fakeEngine())).plane.OpenAPI(), "", " ")
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s is out of date: run make docs (-want +got):\n%s", path, diff)
-	}
+		want = append(want, '\n')
+		if os.Getenv("UPDATE_DOCS") == "1" {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is out of date: run make docs (-want +got):\n%s", path, diff)
+		}
+	})
 }

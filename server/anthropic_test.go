@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"tierway/config"
 )
@@ -85,59 +86,63 @@ tiers:
 }
 
 func TestAnthropicServerGetsItsKeyAndVersion(t *testing.T) {
-	r, s := newAnthropicRig(t, "")
-	r.runControl()
-	w := r.member("w0").Worker
-	eventually(t, "check that passes", func() bool { return w.Status().Passed > 1 })
-	const body = `{"model":"small","max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]}`
-	for _, headers := range [][]string{
-		{"Authorization", "Bearer client", "X-Api-Key", "client"},
-		{"Anthropic-Version", "2024-02-02", "Cookie", "a=b"},
-	} {
-		if a := r.post("/v1/messages", body, headers...); a.status != http.StatusOK || !strings.Contains(a.body, "msg_1") {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r, s := newAnthropicRig(t, "")
+		r.runControl()
+		w := r.member("w0").Worker
+		waitUntil(t, "check that passes", func() bool { return w.Status().Passed > 1 })
+		const body = `{"model":"small","max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]}`
+		for _, headers := range [][]string{
+			{"Authorization", "Bearer client", "X-Api-Key", "client"},
+			{"Anthropic-Version", "2024-02-02", "Cookie", "a=b"},
+		} {
+			if a := r.post("/v1/messages", body, headers...); a.status != http.StatusOK || !strings.Contains(a.body, "msg_1") {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
 		}
-	}
-	if a := r.post("/v1/chat/completions", streamedHello); a.status != http.StatusNotFound ||
-		!strings.Contains(a.body, "endpoint_not_supported") {
-		t.Errorf("a chat gets %d %s", a.status, a.body)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if got := slices.Sorted(maps.Keys(s.versions)); !slices.Equal(got, []string{"2023-06-01", "2024-02-02"}) {
-		t.Errorf("the versions are %q", got)
-	}
-	if want := strings.Replace(body, `"small"`, `"claude-x"`, 1); s.bodies[0] != want {
-		t.Errorf("without inject_cache_control the body is %s", s.bodies[0])
-	}
-	delete(s.paths, "/v1/models")
-	delete(s.paths, "/v1/messages")
-	if len(s.paths) > 0 {
-		t.Errorf("the server was asked for %v", s.paths)
-	}
-	if models := w.Status().Models; !slices.Equal(models, []string{"claude-x"}) {
-		t.Errorf("the models are %q", models)
-	}
+		if a := r.post("/v1/chat/completions", streamedHello); a.status != http.StatusNotFound ||
+			!strings.Contains(a.body, "endpoint_not_supported") {
+			t.Errorf("a chat gets %d %s", a.status, a.body)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got := slices.Sorted(maps.Keys(s.versions)); !slices.Equal(got, []string{"2023-06-01", "2024-02-02"}) {
+			t.Errorf("the versions are %q", got)
+		}
+		if want := strings.Replace(body, `"small"`, `"claude-x"`, 1); s.bodies[0] != want {
+			t.Errorf("without inject_cache_control the body is %s", s.bodies[0])
+		}
+		delete(s.paths, "/v1/models")
+		delete(s.paths, "/v1/messages")
+		if len(s.paths) > 0 {
+			t.Errorf("the server was asked for %v", s.paths)
+		}
+		if models := w.Status().Models; !slices.Equal(models, []string{"claude-x"}) {
+			t.Errorf("the models are %q", models)
+		}
+	})
 }
 
 func TestPromptsOfMessagesAreMarkedForTheCache(t *testing.T) {
-	r, s := newAnthropicRig(t, "\n    inject_cache_control: true")
-	for _, c := range [][2]string{
-		{`{"model":"small","max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]}`,
-			`{"model":"claude-x","max_tokens":9,"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],` +
-				`"messages":[{"role":"user","content":"hi"}]}`},
-		{`{"model":"small","max_tokens":9,"tools":[{"name":"f","input_schema":{},"cache_control":{"type":"ephemeral"}}],` +
-			`"system":"s","messages":[{"role":"user","content":"hi"}]}`,
-			`{"model":"claude-x","max_tokens":9,"tools":[{"name":"f","input_schema":{},"cache_control":{"type":"ephemeral"}}],` +
-				`"system":"s","messages":[{"role":"user","content":"hi"}]}`},
-	} {
-		if a := r.post("/v1/messages", c[0]); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r, s := newAnthropicRig(t, "\n    inject_cache_control: true")
+		for _, c := range [][2]string{
+			{`{"model":"small","max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]}`,
+				`{"model":"claude-x","max_tokens":9,"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],` +
+					`"messages":[{"role":"user","content":"hi"}]}`},
+			{`{"model":"small","max_tokens":9,"tools":[{"name":"f","input_schema":{},"cache_control":{"type":"ephemeral"}}],` +
+				`"system":"s","messages":[{"role":"user","content":"hi"}]}`,
+				`{"model":"claude-x","max_tokens":9,"tools":[{"name":"f","input_schema":{},"cache_control":{"type":"ephemeral"}}],` +
+					`"system":"s","messages":[{"role":"user","content":"hi"}]}`},
+		} {
+			if a := r.post("/v1/messages", c[0]); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			s.mu.Lock()
+			if got := s.bodies[len(s.bodies)-1]; got != c[1] {
+				t.Errorf("the server got  %s\nwant %s", got, c[1])
+			}
+			s.mu.Unlock()
 		}
-		s.mu.Lock()
-		if got := s.bodies[len(s.bodies)-1]; got != c[1] {
-			t.Errorf("the server got  %s\nwant %s", got, c[1])
-		}
-		s.mu.Unlock()
-	}
+	})
 }

@@ -9,17 +9,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // waitUntil waits for a condition that other goroutines bring about.
+// waitUntil lets virtual time pass until a condition holds.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); {
+	synctest.Wait()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("timeout while waiting for %s", what)
 		}
-		<-time.After(2 * time.Millisecond)
 	}
 }
 
@@ -33,196 +35,214 @@ func (r *rig) scrape() string {
 const streamedHello = `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
 
 func TestTheFirstEventClearsPendingPromptTokens(t *testing.T) {
-	release := make(chan struct{})
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		<-release
-		w.Header().Set("Content-Type", "text/event-stream")
-		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
-		writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
-		<-release
-		writeNow(t, w, first+"\n\n"+rest)
-	}))
-	done := make(chan httpAnswer)
-	go func() { done <- r.post("/v1/chat/completions", streamedHello) }()
-	waitUntil(t, "the booking", func() bool {
-		g := r.control.Pools.Gauges()[0]
-		return g.PendingTokens > 0 && g.OutputTokens > 0
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			<-release
+			w.Header().Set("Content-Type", "text/event-stream")
+			first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
+			writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+			<-release
+			writeNow(t, w, first+"\n\n"+rest)
+		}))
+		done := make(chan httpAnswer)
+		go func() { done <- r.post("/v1/chat/completions", streamedHello) }()
+		waitUntil(t, "the booking", func() bool {
+			g := r.control.Pools.Gauges()[0]
+			return g.PendingTokens > 0 && g.OutputTokens > 0
+		})
+		release <- struct{}{}
+		waitUntil(t, "the first event", func() bool {
+			g := r.control.Pools.Gauges()[0]
+			return g.PendingTokens == 0 && g.OutputTokens > 0 && g.Inflight == 1
+		})
+		release <- struct{}{}
+		if a := <-done; a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
 	})
-	release <- struct{}{}
-	waitUntil(t, "the first event", func() bool {
-		g := r.control.Pools.Gauges()[0]
-		return g.PendingTokens == 0 && g.OutputTokens > 0 && g.Inflight == 1
-	})
-	release <- struct{}{}
-	if a := <-done; a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
 }
 
 func TestACutConnectionTriggersAHealthCheck(t *testing.T) {
-	var checks atomic.Int64
-	r := newRig(t, strings.Replace(plain, `health: { path: "off" }`, "health: { path: /health, interval: 1h }", 1),
-		http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-			if q.URL.Path != "/health" {
-				panic(http.ErrAbortHandler)
-			}
-			checks.Add(1)
-		}))
-	r.runControl()
-	waitUntil(t, "the first check", func() bool { return checks.Load() == 1 })
-	if a := r.post("/v1/chat/completions", hello); a.status != 502 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	waitUntil(t, "another check", func() bool { return checks.Load() > 1 })
+	synctest.Test(t, func(t *testing.T) {
+		var checks atomic.Int64
+		r := newRig(t, strings.Replace(plain, `health: { path: "off" }`, "health: { path: /health, interval: 1h }", 1),
+			http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+				if q.URL.Path != "/health" {
+					panic(http.ErrAbortHandler)
+				}
+				checks.Add(1)
+			}))
+		r.runControl()
+		waitUntil(t, "the first check", func() bool { return checks.Load() == 1 })
+		if a := r.post("/v1/chat/completions", hello); a.status != 502 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		waitUntil(t, "another check", func() bool { return checks.Load() > 1 })
+	})
 }
 
 func TestAStreamEndsAtItsDoneEvent(t *testing.T) {
-	left := make(chan struct{})
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, chunkAndEnd)
-		<-q.Context().Done()
-		close(left)
-	}))
-	if a := r.post("/v1/chat/completions", streamedHello); a.body != chunkAndEnd || a.err != nil {
-		t.Errorf("%q, %v", a.body, a.err)
-	}
-	<-left
-	if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) ||
-		!strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
-		t.Error("the stream does not count as complete")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		left := make(chan struct{})
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, chunkAndEnd)
+			<-q.Context().Done()
+			close(left)
+		}))
+		if a := r.post("/v1/chat/completions", streamedHello); a.body != chunkAndEnd || a.err != nil {
+			t.Errorf("%q, %v", a.body, a.err)
+		}
+		<-left
+		if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) ||
+			!strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
+			t.Error("the stream does not count as complete")
+		}
+	})
 }
 
 func TestAFollowUpGoesToTheWorkerThatHoldsTheResponse(t *testing.T) {
-	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), fakeEngine(), fakeEngine(),
-		fakeEngine())
-	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`)
-	home, id := made.header.Get("X-Routed-To"), idPattern.FindString(made.body)
-	for range 5 {
-		a := r.post("/v1/responses",
-			fmt.Sprintf(`{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":%q}`, id))
-		if a.status != 200 || a.header.Get("X-Routed-To") != home {
-			t.Errorf("%d on %s, the response is on %s", a.status, a.header.Get("X-Routed-To"), home)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), fakeEngine(), fakeEngine(),
+			fakeEngine())
+		made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`)
+		home, id := made.header.Get("X-Routed-To"), idPattern.FindString(made.body)
+		for range 5 {
+			a := r.post("/v1/responses",
+				fmt.Sprintf(`{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":%q}`, id))
+			if a.status != 200 || a.header.Get("X-Routed-To") != home {
+				t.Errorf("%d on %s, the response is on %s", a.status, a.header.Get("X-Routed-To"), home)
+			}
 		}
-	}
+	})
 }
 
 func TestAClientThatLeavesBlamesNoWorker(t *testing.T) {
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if _, err := io.Copy(io.Discard, q.Body); err != nil { // net/http detects a disconnect only after the body
-			t.Error(err)
-		}
-		if strings.Contains(q.Header.Get("X-Part"), "content") {
-			w.Header().Set("Content-Type", "text/event-stream")
-			writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n")
-		}
-		<-q.Context().Done()
-	}))
-	for _, part := range []string{"nothing", "content"} {
-		ctx, leave := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(streamedHello))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-Part", part)
-		if part == "nothing" {
-			go func() {
-				waitUntil(t, "the booking", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
-				leave()
-			}()
-		}
-		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
-			if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if _, err := io.Copy(io.Discard, q.Body); err != nil { // net/http detects a disconnect only after the body
 				t.Error(err)
 			}
+			if strings.Contains(q.Header.Get("X-Part"), "content") {
+				w.Header().Set("Content-Type", "text/event-stream")
+				writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n")
+			}
+			<-q.Context().Done()
+		}))
+		for _, part := range []string{"nothing", "content"} {
+			ctx, leave := context.WithCancel(t.Context())
+			req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(streamedHello))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("X-Part", part)
+			if part == "nothing" {
+				go func() {
+					waitUntil(t, "the booking", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
+					leave()
+				}()
+			}
+			if resp, err := r.net.transport.RoundTrip(req); err == nil {
+				if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
+					t.Error(err)
+				}
+				leave()
+				_, _ = io.Copy(io.Discard, resp.Body) // ends because this client has disconnected
+				resp.Body.Close()
+			}
 			leave()
-			_, _ = io.Copy(io.Discard, resp.Body) // ends because this client has disconnected
-			resp.Body.Close()
+			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
 		}
-		leave()
-		waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-	}
-	m := r.scrape()
-	if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) ||
-		!strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
-		t.Errorf("the worker is blamed:\n%s", m)
-	}
-	if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 ||
-		strings.Count(log, `"status":499`) != 1 {
-		t.Errorf("the lines:\n%s", log)
-	}
+		m := r.scrape()
+		if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) ||
+			!strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
+			t.Errorf("the worker is blamed:\n%s", m)
+		}
+		if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 ||
+			strings.Count(log, `"status":499`) != 1 {
+			t.Errorf("the lines:\n%s", log)
+		}
+	})
 }
 
 func TestA403OfAPathDoesNotEjectItsWorker(t *testing.T) {
-	r := newRig(t, `
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, `
 auth: { required: false }
 health: { path: "off" }
 pools:
   - { name: other, paths: ["/v9/*"], workers: [ %s ] }
 `, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if strings.HasSuffix(q.URL.Path, "forbidden") {
-			w.WriteHeader(http.StatusForbidden)
+			if strings.HasSuffix(q.URL.Path, "forbidden") {
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}))
+		if a := r.do("GET", "/v9/forbidden", ""); a.status != 502 {
+			t.Errorf("forbidden: %d %s", a.status, a.body)
 		}
-	}))
-	if a := r.do("GET", "/v9/forbidden", ""); a.status != 502 {
-		t.Errorf("forbidden: %d %s", a.status, a.body)
-	}
-	if a := r.do("GET", "/v9/else", ""); a.status != 200 {
-		t.Errorf("then: %d %s", a.status, a.body)
-	}
+		if a := r.do("GET", "/v9/else", ""); a.status != 200 {
+			t.Errorf("then: %d %s", a.status, a.body)
+		}
+	})
 }
 
 func TestARejectedEngineKeyEjectsTheWorkerOnlyIfAnotherServes(t *testing.T) {
-	unauthorized := http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
-		w.WriteHeader(http.StatusUnauthorized)
+	synctest.Test(t, func(t *testing.T) {
+		unauthorized := http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+		})
+		alone := newRig(t, plain, unauthorized)
+		for range 2 {
+			if a := alone.post("/v1/chat/completions", hello); a.status != 502 ||
+				!strings.Contains(a.body, "worker_auth_failed") {
+				t.Errorf("alone: %d %s", a.status, a.body)
+			}
+		}
+		two := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), unauthorized,
+			fakeEngine())
+		for range 4 {
+			if a := two.post("/v1/chat/completions", hello); a.status != 200 {
+				t.Errorf("beside another: %d %s", a.status, a.body)
+			}
+		}
+		if m := two.scrape(); !strings.Contains(m, `tierway_retries_total{tier="small"} 1`) {
+			t.Error("the worker with the wrong key stayed in rotation")
+		}
 	})
-	alone := newRig(t, plain, unauthorized)
-	for range 2 {
-		if a := alone.post("/v1/chat/completions", hello); a.status != 502 ||
-			!strings.Contains(a.body, "worker_auth_failed") {
-			t.Errorf("alone: %d %s", a.status, a.body)
-		}
-	}
-	two := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), unauthorized,
-		fakeEngine())
-	for range 4 {
-		if a := two.post("/v1/chat/completions", hello); a.status != 200 {
-			t.Errorf("beside another: %d %s", a.status, a.body)
-		}
-	}
-	if m := two.scrape(); !strings.Contains(m, `tierway_retries_total{tier="small"} 1`) {
-		t.Error("the worker with the wrong key stayed in rotation")
-	}
 }
 
 // TestSDKTimeoutLimitsAHeldStream: while the gateway holds the first events, the client has no headers
 // and its clock runs.
 func TestSDKTimeoutLimitsAHeldStream(t *testing.T) {
-	r := newRig(t, "timeouts: { idle: 2s }\n"+plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
-		<-q.Context().Done()
-	}))
-	a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
-	if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 ||
-		!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
-		t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "timeouts: { idle: 2s }\n"+plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`+"\n\n")
+			<-q.Context().Done()
+		}))
+		a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
+		if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 ||
+			!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
+			t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
+		}
+	})
 }
 
 func TestSDKTimeoutEndsWithTheFirstEvent(t *testing.T) {
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
-		writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
-		<-time.After(700 * time.Millisecond)
-		writeNow(t, w, first+"\n\n"+rest)
-	}))
-	if a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.5"); a.status != 200 ||
-		!strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, "error") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			first, rest, _ := strings.Cut(chunkAndEnd, "\n\n")
+			writeNow(t, w, strings.Replace(first, `"stop"`, "null", 1)+"\n\n")
+			<-time.After(700 * time.Millisecond)
+			writeNow(t, w, first+"\n\n"+rest)
+		}))
+		if a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.5"); a.status != 200 ||
+			!strings.HasSuffix(a.body, "data: [DONE]\n\n") || strings.Contains(a.body, "error") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
 }

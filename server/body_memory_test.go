@@ -5,10 +5,10 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -31,118 +31,124 @@ func (r *rig) bodyBytes() int64 {
 // TestBodiesShareOneBudget: beyond max_buffered_bytes a request gets 503 before its body is read. It is
 // served once memory is free.
 func TestBodiesShareOneBudget(t *testing.T) {
-	entered, release := make(chan struct{}, 8), make(chan struct{})
-	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		io.Copy(io.Discard, q.Body) //nolint:errcheck // the client may have left
-		entered <- struct{}{}
-		<-release
-		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"id":"x","object":"chat.completion","choices":[]}`) //nolint:errcheck // the client may have left
-	})
-	r := newRig(t, smallBudgetYAML, engine)
-	chat := longChat(50<<10, "")
-	answers := make(chan httpAnswer, 2)
-	for range 2 {
-		go func() { answers <- r.do(http.MethodPost, "/v1/chat/completions", chat) }()
-		<-entered
-	}
-	if used := r.bodyBytes(); used < 2*int64(len(chat)) || used > 3*int64(len(chat)) {
-		t.Errorf("two bodies of %d bytes occupy %d", len(chat), used)
-	}
-	a := r.do(http.MethodPost, "/v1/chat/completions", chat)
-	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"overloaded"`) ||
-		!strings.Contains(a.body, "max_buffered_bytes") || a.header.Get("Retry-After") == "" {
-		t.Errorf("a third: %d %s %v", a.status, a.body, a.header)
-	}
-	if n := r.counter("tierway_request_bodies_refused_total"); n != 1 {
-		t.Errorf("%v refusals are counted", n)
-	}
-	close(release)
-	for range 2 {
-		if a := <-answers; a.status != http.StatusOK {
-			t.Errorf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		entered, release := make(chan struct{}, 8), make(chan struct{})
+		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			io.Copy(io.Discard, q.Body) //nolint:errcheck // the client may have left
+			entered <- struct{}{}
+			<-release
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"id":"x","object":"chat.completion","choices":[]}`) //nolint:errcheck // the client may have left
+		})
+		r := newRig(t, smallBudgetYAML, engine)
+		chat := longChat(50<<10, "")
+		answers := make(chan httpAnswer, 2)
+		for range 2 {
+			go func() { answers <- r.do(http.MethodPost, "/v1/chat/completions", chat) }()
+			<-entered
 		}
-	}
-	if a := r.do(http.MethodPost, "/v1/chat/completions", chat); a.status != http.StatusOK {
-		t.Errorf("afterwards: %d %s", a.status, a.body)
-	}
-	if used := r.bodyBytes(); used != 0 {
-		t.Errorf("%d bytes are still in use", used)
-	}
+		if used := r.bodyBytes(); used < 2*int64(len(chat)) || used > 3*int64(len(chat)) {
+			t.Errorf("two bodies of %d bytes occupy %d", len(chat), used)
+		}
+		a := r.do(http.MethodPost, "/v1/chat/completions", chat)
+		if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"overloaded"`) ||
+			!strings.Contains(a.body, "max_buffered_bytes") || a.header.Get("Retry-After") == "" {
+			t.Errorf("a third: %d %s %v", a.status, a.body, a.header)
+		}
+		if n := r.counter("tierway_request_bodies_refused_total"); n != 1 {
+			t.Errorf("%v refusals are counted", n)
+		}
+		close(release)
+		for range 2 {
+			if a := <-answers; a.status != http.StatusOK {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}
+		if a := r.do(http.MethodPost, "/v1/chat/completions", chat); a.status != http.StatusOK {
+			t.Errorf("afterwards: %d %s", a.status, a.body)
+		}
+		if used := r.bodyBytes(); used != 0 {
+			t.Errorf("%d bytes are still in use", used)
+		}
+	})
 }
 
 // TestBodyMemoryIsFreedOnEveryPath: after every end of a request no memory is in use.
 func TestBodyMemoryIsFreedOnEveryPath(t *testing.T) {
-	r := newRig(t, smallBudgetYAML, fakeEngine())
-	zipped := func(n int) string {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		z.Write(make([]byte, n)) //nolint:errcheck // memory takes everything
-		z.Close()
-		return b.String()
-	}
-	for name, c := range map[string]struct {
-		body, encoding string
-		want           int
-	}{
-		"whole":          {longChat(5000, ""), "", http.StatusOK},
-		"stream":         {longChat(5000, `"stream":true,`), "", http.StatusOK},
-		"no JSON":        {strings.Repeat("x", 5000), "", http.StatusBadRequest},
-		"no model":       {strings.Replace(longChat(5000, ""), "small", "none", 1), "", http.StatusNotFound},
-		"too long":       {longChat(70<<10, ""), "", http.StatusRequestEntityTooLarge},
-		"unpacked, long": {zipped(70 << 10), "gzip", http.StatusRequestEntityTooLarge},
-		"broken gzip":    {zipped(60 << 10)[:20], "gzip", http.StatusBadRequest},
-		"no encoding":    {"{}", "br", http.StatusUnsupportedMediaType},
-	} {
-		headers := []string{"Content-Encoding", c.encoding}
-		if name == "too long" { // the refusal may come while the client writes, and reset the connection
-			headers = append(headers, "Expect", "100-continue")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, smallBudgetYAML, fakeEngine())
+		zipped := func(n int) string {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			z.Write(make([]byte, n)) //nolint:errcheck // memory takes everything
+			z.Close()
+			return b.String()
 		}
-		a := r.do(http.MethodPost, "/v1/chat/completions", c.body, headers...)
-		if used := r.bodyBytes(); a.status != c.want || used != 0 {
-			t.Errorf("%s: %d %s; %d bytes are in use", name, a.status, a.body, used)
+		for name, c := range map[string]struct {
+			body, encoding string
+			want           int
+		}{
+			"whole":          {longChat(5000, ""), "", http.StatusOK},
+			"stream":         {longChat(5000, `"stream":true,`), "", http.StatusOK},
+			"no JSON":        {strings.Repeat("x", 5000), "", http.StatusBadRequest},
+			"no model":       {strings.Replace(longChat(5000, ""), "small", "none", 1), "", http.StatusNotFound},
+			"too long":       {longChat(70<<10, ""), "", http.StatusRequestEntityTooLarge},
+			"unpacked, long": {zipped(70 << 10), "gzip", http.StatusRequestEntityTooLarge},
+			"broken gzip":    {zipped(60 << 10)[:20], "gzip", http.StatusBadRequest},
+			"no encoding":    {"{}", "br", http.StatusUnsupportedMediaType},
+		} {
+			headers := []string{"Content-Encoding", c.encoding}
+			if name == "too long" { // the refusal may come while the client writes, and reset the connection
+				headers = append(headers, "Expect", "100-continue")
+			}
+			a := r.do(http.MethodPost, "/v1/chat/completions", c.body, headers...)
+			if used := r.bodyBytes(); a.status != c.want || used != 0 {
+				t.Errorf("%s: %d %s; %d bytes are in use", name, a.status, a.body, used)
+			}
 		}
-	}
-	for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n",
-		"cut in a chunk": "Transfer-Encoding: chunked\r\n"} {
-		logged := strings.Count(r.access.String(), "\n")
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
+		for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n",
+			"cut in a chunk": "Transfer-Encoding: chunked\r\n"} {
+			logged := strings.Count(r.access.String(), "\n")
+			c, err := networkOf(t).Dial(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n%s\r\n100\r\nabc", headers)
+			c.Close()
+			for strings.Count(r.access.String(), "\n") == logged {
+				<-time.After(time.Millisecond)
+			}
+			if used := r.bodyBytes(); used != 0 {
+				t.Errorf("%s: %d bytes are in use", name, used)
+			}
 		}
-		fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n%s\r\n100\r\nabc", headers)
-		c.Close()
-		for strings.Count(r.access.String(), "\n") == logged {
-			<-time.After(time.Millisecond)
-		}
-		if used := r.bodyBytes(); used != 0 {
-			t.Errorf("%s: %d bytes are in use", name, used)
-		}
-	}
+	})
 }
 
 // TestAStreamFreesItsBodyWhenItBegins: an answer that has begun is not retried, so the body is not
 // needed.
 func TestAStreamFreesItsBodyWhenItBegins(t *testing.T) {
-	begun, release := make(chan struct{}), make(chan struct{})
-	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
-		close(begun)
-		<-release
-		writeNow(t, w, chunkAndEnd)
+	synctest.Test(t, func(t *testing.T) {
+		begun, release := make(chan struct{}), make(chan struct{})
+		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`+"\n\n")
+			close(begun)
+			<-release
+			writeNow(t, w, chunkAndEnd)
+		})
+		r := newRig(t, smallBudgetYAML, engine)
+		resp := r.send(t.Context(), r.net.client, "/v1/chat/completions", longChat(50<<10, `"stream":true,`))
+		<-begun
+		if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if used := r.bodyBytes(); used != 0 || r.Inflight() != 1 {
+			t.Errorf("%d bytes are in use by %d requests", used, r.Inflight())
+		}
+		close(release)
+		if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "[DONE]") {
+			t.Errorf("%q, %v", body, err)
+		}
 	})
-	r := newRig(t, smallBudgetYAML, engine)
-	resp := r.send(t.Context(), http.DefaultClient, "/v1/chat/completions", longChat(50<<10, `"stream":true,`))
-	<-begun
-	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if used := r.bodyBytes(); used != 0 || r.Inflight() != 1 {
-		t.Errorf("%d bytes are in use by %d requests", used, r.Inflight())
-	}
-	close(release)
-	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "[DONE]") {
-		t.Errorf("%q, %v", body, err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"tierway/store"
 )
@@ -46,36 +47,37 @@ func TestAttemptCutByATimeoutIsCharged(t *testing.T) {
 			store.UsageRow{Prompt: 40, Output: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var calls atomic.Int32
-			engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				io.Copy(io.Discard, q.Body) //nolint:errcheck // the test's own worker
-				if calls.Add(1) > 1 {
-					w.Header().Set("Content-Type", "application/json")
-					writeNow(t, w, whole)
-					return
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int32
+				engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					io.Copy(io.Discard, q.Body) //nolint:errcheck // the test's own worker
+					if calls.Add(1) > 1 {
+						w.Header().Set("Content-Type", "application/json")
+						writeNow(t, w, whole)
+						return
+					}
+					if c.sent != "" {
+						w.Header().Set("Content-Type", c.kind)
+						writeNow(t, w, c.sent)
+					}
+					<-q.Context().Done()
+				})
+				r := newRig(t, fmt.Sprintf("timeouts: { first_byte: 300ms, idle: 200ms }\n"+strings.Replace(limited,
+					"messages, embeddings]", "messages, embeddings, images]", 1), digestOfKey, "limits: { rpm: 60 }",
+					"http://127.0.0.1:1"),
+					[]http.Handler{engine, engine}[:c.workers]...)
+				headers := []string{"Authorization", "Bearer key"}
+				if c.timeout != "" {
+					headers = append(headers, "X-Stainless-Timeout", c.timeout)
 				}
-				if c.sent != "" {
-					w.Header().Set("Content-Type", c.kind)
-					writeNow(t, w, c.sent)
+				a := r.post(c.path, c.body, headers...)
+				waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
+				got := r.row(c.outcome)
+				if got.Requests != 1 || got.Prompt < c.want.Prompt || (got.Prompt == 0) != (c.want.Prompt == 0) ||
+					got.Output != c.want.Output || got.Estimated != c.want.Estimated {
+					t.Errorf("%d %s: the ledger has %+v, want %+v", a.status, strings.TrimSpace(a.body), got, c.want)
 				}
-				<-q.Context().Done()
 			})
-			r := newRig(t, fmt.Sprintf("timeouts: { first_byte: 300ms, idle: 200ms }\n"+strings.Replace(limited,
-				"messages, embeddings]", "messages, embeddings, images]", 1), digestOfKey, "limits: { rpm: 60 }",
-				"http://127.0.0.1:1"),
-				[]http.Handler{engine, engine}[:c.workers]...)
-			headers := []string{"Authorization", "Bearer key"}
-			if c.timeout != "" {
-				headers = append(headers, "X-Stainless-Timeout", c.timeout)
-			}
-			a := r.post(c.path, c.body, headers...)
-			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-			got := r.row(c.outcome)
-			if got.Requests != 1 || got.Prompt < c.want.Prompt || (got.Prompt == 0) != (c.want.Prompt == 0) ||
-				got.Output != c.want.Output || got.Estimated != c.want.Estimated {
-				t.Errorf("%d %s: the ledger has %+v, want %+v", a.status, strings.TrimSpace(a.body), got, c.want)
-			}
 		})
 	}
 }

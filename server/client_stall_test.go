@@ -7,19 +7,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // overTLS also serves the rig's data plane over TLS. It returns a client that uses HTTP/2 or HTTP/1.1.
 func (r *rig) overTLS(http2 bool) *http.Client {
 	r.t.Helper()
-	front := httptest.NewUnstartedServer(r.planes.dataHandler())
+	front := newUnstartedServer(r.t, r.planes.dataHandler())
 	front.EnableHTTP2 = true
 	front.StartTLS()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
+	transport := &http.Transport{DialContext: r.net.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		ForceAttemptHTTP2: http2}
 	r.url = front.URL
 	r.t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -77,16 +78,17 @@ func TestASilentWorkerIsNotAStalledClient(t *testing.T) {
 		for path, want := range map[string]string{"/raw/x": "beginend", "/v1/audio/speech": "beginend",
 			"/v1/chat/completions": first + chunkAndEnd} {
 			t.Run(fmt.Sprintf("HTTP/2 %v %s", http2, path), func(t *testing.T) {
-				t.Parallel()
-				r := newRig(t, fmt.Sprintf(shortStallYAML, stall, startServer(t, engine), startServer(t, engine)))
-				resp := r.send(t.Context(), r.overTLS(http2), path,
-					`{"model":"small","stream":true,"input":"x","messages":[{"role":"user","content":"hi"}]}`)
-				if (resp.ProtoMajor == 2) != http2 {
-					t.Fatalf("the answer is %s", resp.Proto)
-				}
-				if body, err := io.ReadAll(resp.Body); err != nil || string(body) != want {
-					t.Errorf("the stream ended with %v after %q", err, body)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, fmt.Sprintf(shortStallYAML, stall, startServer(t, engine), startServer(t, engine)))
+					resp := r.send(t.Context(), r.overTLS(http2), path,
+						`{"model":"small","stream":true,"input":"x","messages":[{"role":"user","content":"hi"}]}`)
+					if (resp.ProtoMajor == 2) != http2 {
+						t.Fatalf("the answer is %s", resp.Proto)
+					}
+					if body, err := io.ReadAll(resp.Body); err != nil || string(body) != want {
+						t.Errorf("the stream ended with %v after %q", err, body)
+					}
+				})
 			})
 		}
 	}
@@ -94,32 +96,34 @@ func TestASilentWorkerIsNotAStalledClient(t *testing.T) {
 
 // TestAStalledClientIsCut: a client that does not read its answer loses its slot, over either protocol.
 func TestAStalledClientIsCut(t *testing.T) {
-	left := make(chan struct{}, 4)
-	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.Header().Set("Content-Type", "application/octet-stream")
-		out := bufio.NewWriter(w)
-		for q.Context().Err() == nil {
-			if _, err := out.Write(make([]byte, 64<<10)); err != nil {
-				break
+	synctest.Test(t, func(t *testing.T) {
+		left := make(chan struct{}, 4)
+		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			out := bufio.NewWriter(w)
+			for q.Context().Err() == nil {
+				if _, err := out.Write(make([]byte, 64<<10)); err != nil {
+					break
+				}
+			}
+			left <- struct{}{}
+		})
+		for _, http2 := range []bool{false, true} {
+			r := newRig(t, fmt.Sprintf(shortStallYAML, 100*time.Millisecond, startServer(t, engine), startServer(t, engine)))
+			resp := r.send(t.Context(), r.overTLS(http2), "/raw/x", "{}")
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("HTTP/2 %v: %d", http2, resp.StatusCode)
+			}
+			<-left
+			if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+				t.Errorf("HTTP/2 %v: an answer that was cut has a clean end", http2)
+			}
+			for r.Inflight() > 0 {
+				<-time.After(time.Millisecond)
+			}
+			if d := r.Server.decisions.Last(1)[0]; d.Result != "client_gone" {
+				t.Errorf("HTTP/2 %v: the outcome is %s", http2, d.Result)
 			}
 		}
-		left <- struct{}{}
 	})
-	for _, http2 := range []bool{false, true} {
-		r := newRig(t, fmt.Sprintf(shortStallYAML, 100*time.Millisecond, startServer(t, engine), startServer(t, engine)))
-		resp := r.send(t.Context(), r.overTLS(http2), "/raw/x", "{}")
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("HTTP/2 %v: %d", http2, resp.StatusCode)
-		}
-		<-left
-		if _, err := io.Copy(io.Discard, resp.Body); err == nil {
-			t.Errorf("HTTP/2 %v: an answer that was cut has a clean end", http2)
-		}
-		for r.Inflight() > 0 {
-			<-time.After(time.Millisecond)
-		}
-		if d := r.Server.decisions.Last(1)[0]; d.Result != "client_gone" {
-			t.Errorf("HTTP/2 %v: the outcome is %s", http2, d.Result)
-		}
-	}
 }

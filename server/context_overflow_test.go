@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // constantStatus answers every request with the same status and body.
@@ -17,21 +18,23 @@ func constantStatus(status int, contentType, body string) http.Handler {
 
 // TestContextOverflowHasTheVendorsMessage: agents parse it and shorten their prompt.
 func TestContextOverflowHasTheVendorsMessage(t *testing.T) {
-	r := newTieredRig(t, "")
-	long := strings.Repeat("word", 20_000)
-	for _, c := range []struct{ path, body, want string }{
-		{"/v1/chat/completions", chatBody("small-model", long, ""),
-			`"message":"This model's maximum context length is 8000 tokens. However, your messages resulted in 20000 tokens.`},
-		{"/v1/responses", `{"model":"small-model","input":"` + long + `"}`, `However, your input resulted in 20000 tokens.`},
-		{"/v1/messages", chatBody("small-model", long, `,"max_tokens":9`),
-			`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 20000 tokens > 8000 maximum"}`},
-		{"/v1/messages", chatBody("small-model", "Hi", `,"max_tokens":9000`),
-			"exceed context limit: 1 + 9000 > 8000, decrease input length or `max_tokens` and try again"},
-	} {
-		if got := r.post(c.path, c.body); got.status != http.StatusBadRequest || !strings.Contains(got.body, c.want) {
-			t.Errorf("%s: %d %.300s\nwant %s", c.path, got.status, got.body, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		r := newTieredRig(t, "")
+		long := strings.Repeat("word", 20_000)
+		for _, c := range []struct{ path, body, want string }{
+			{"/v1/chat/completions", chatBody("small-model", long, ""),
+				`"message":"This model's maximum context length is 8000 tokens. However, your messages resulted in 20000 tokens.`},
+			{"/v1/responses", `{"model":"small-model","input":"` + long + `"}`, `However, your input resulted in 20000 tokens.`},
+			{"/v1/messages", chatBody("small-model", long, `,"max_tokens":9`),
+				`{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 20000 tokens > 8000 maximum"}`},
+			{"/v1/messages", chatBody("small-model", "Hi", `,"max_tokens":9000`),
+				"exceed context limit: 1 + 9000 > 8000, decrease input length or `max_tokens` and try again"},
+		} {
+			if got := r.post(c.path, c.body); got.status != http.StatusBadRequest || !strings.Contains(got.body, c.want) {
+				t.Errorf("%s: %d %.300s\nwant %s", c.path, got.status, got.body, c.want)
+			}
 		}
-	}
+	})
 }
 
 // TestAnEnginesContextOverflowHasTheStandardCode, as an error status and as the first event of a
@@ -62,20 +65,22 @@ func TestAnEnginesContextOverflowHasTheStandardCode(t *testing.T) {
 			[]string{`{"error":{`, `"code":"context_length_exceeded"`, "This model's maximum context length is 8192 tokens."}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, plain, c.engine)
-			got := r.post(c.path, c.body)
-			if got.status != http.StatusBadRequest {
-				t.Fatalf("%d %s", got.status, got.body)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(got.body, want) {
-					t.Errorf("%s lacks %s", got.body, want)
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, plain, c.engine)
+				got := r.post(c.path, c.body)
+				if got.status != http.StatusBadRequest {
+					t.Fatalf("%d %s", got.status, got.body)
 				}
-			}
-			if line := r.access.String(); !strings.Contains(line, `"code":"context_length_exceeded"`) ||
-				strings.Contains(line, "maximum") {
-				t.Errorf("the access log has %s", line)
-			}
+				for _, want := range c.want {
+					if !strings.Contains(got.body, want) {
+						t.Errorf("%s lacks %s", got.body, want)
+					}
+				}
+				if line := r.access.String(); !strings.Contains(line, `"code":"context_length_exceeded"`) ||
+					strings.Contains(line, "maximum") {
+					t.Errorf("the access log has %s", line)
+				}
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"go.yaml.in/yaml/v3"
 
@@ -75,10 +76,12 @@ func indexByName(items []any, as any) int {
 
 // TestAnEditedConfigurationIsComplete: the result of edited is a valid draft.
 func TestAnEditedConfigurationIsComplete(t *testing.T) {
-	r := newExplainRig(t)
-	f := r.draft(`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`)
-	if got := config.Changes(r.control.Snapshot().Base, f); len(got) != 1 ||
-		got[0].Path != "tiers[large].workers[l0].weight" {
-		t.Errorf("the draft changes %+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newExplainRig(t)
+		f := r.draft(`tiers: [ { name: large, workers: [ { name: l0, weight: 3 } ] } ]`)
+		if got := config.Changes(r.control.Snapshot().Base, f); len(got) != 1 ||
+			got[0].Path != "tiers[large].workers[l0].weight" {
+			t.Errorf("the draft changes %+v", got)
+		}
+	})
 }

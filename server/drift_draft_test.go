@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/config"
@@ -153,11 +154,13 @@ func TestRequestsGoAsExplainedUnderTheDraft(t *testing.T) {
 		`models: { "gpt-4*": six }`,
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			r := newDraftRig(t, uint64(10*i), map[string]int{})
-			for range 3 {
-				r.servesAsExplained(t, r.edited(draft))
-				r.servesAsExplained(t, r.text)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r := newDraftRig(t, uint64(10*i), map[string]int{})
+				for range 3 {
+					r.servesAsExplained(t, r.edited(draft))
+					r.servesAsExplained(t, r.text)
+				}
+			})
 		})
 	}
 }
@@ -170,14 +173,16 @@ func TestRequestsGoAsExplainedUnderRandomDrafts(t *testing.T) {
 	now := uint64(time.Now().UnixNano())
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 7, now, now + 1} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			r := newDraftRig(t, seed, saw)
-			for range 4 {
-				r.drains(t, r.pick(append([]string{"one", "six", "vectors"}, driftTiers...)...))
-				drafts := [...]string{r.draft(), r.draft()}
-				for i := range 6 {
-					r.servesAsExplained(t, drafts[i%2])
+			synctest.Test(t, func(t *testing.T) {
+				r := newDraftRig(t, seed, saw)
+				for range 4 {
+					r.drains(t, r.pick(append([]string{"one", "six", "vectors"}, driftTiers...)...))
+					drafts := [...]string{r.draft(), r.draft()}
+					for i := range 6 {
+						r.servesAsExplained(t, drafts[i%2])
+					}
 				}
-			}
+			})
 		})
 	}
 	t.Log(saw)

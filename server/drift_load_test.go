@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/engines"
@@ -24,45 +25,47 @@ func slow(tier string, i int) http.Handler {
 // loads. Each is explained from its record: same worker, tier, reasons and scores as in its answer. A
 // replay selects the same tiers.
 func TestRecordsExplainWhatWasServedUnderLoad(t *testing.T) {
-	const requests, every = 500, 10 * time.Millisecond
-	r := newDriftRig(t, "", slow)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	d := newDriftWorld(seed)
-	var answers sync.Map
-	var went, flying atomic.Int64
-	var all sync.WaitGroup
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for went.Load() < requests { // some are rejected
-		for went.Load()+flying.Load() < requests {
-			<-tick.C
-			w := d.drawRequest()
-			flying.Add(1)
-			all.Go(func() {
-				if got := r.sent(w); got.header.Get("X-Routed-To") != "" {
-					answers.Store(got.header.Get("X-Request-Id"), got.header)
-					went.Add(1)
-				}
-				flying.Add(-1)
-			})
+	synctest.Test(t, func(t *testing.T) {
+		const requests, every = 500, 10 * time.Millisecond
+		r := newDriftRig(t, "", slow)
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		d := newDriftWorld(seed)
+		var answers sync.Map
+		var went, flying atomic.Int64
+		var all sync.WaitGroup
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for went.Load() < requests { // some are rejected
+			for went.Load()+flying.Load() < requests {
+				<-tick.C
+				w := d.drawRequest()
+				flying.Add(1)
+				all.Go(func() {
+					if got := r.sent(w); got.header.Get("X-Routed-To") != "" {
+						answers.Store(got.header.Get("X-Request-Id"), got.header)
+						went.Add(1)
+					}
+					flying.Add(-1)
+				})
+			}
+			all.Wait()
 		}
-		all.Wait()
-	}
-	saw := map[string]int{}
-	answers.Range(func(id, header any) bool {
-		r.checkPastExplanation(t, id.(string), header.(http.Header), saw)
-		return true
+		saw := map[string]int{}
+		answers.Range(func(id, header any) bool {
+			r.checkPastExplanation(t, id.(string), header.(http.Header), saw)
+			return true
+		})
+		t.Log(saw)
+		if saw["all"] < requests || saw["waited"] == 0 {
+			t.Errorf("of %d requests %d waited for a worker", saw["all"], saw["waited"])
+		}
+		again := decode[replayShown](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
+		// Concurrent requests of one chat may be replayed in another order.
+		if is := again.TiersReproduced; is.Of < requests || is.Of-is.N > requests/50 {
+			t.Errorf("of %d tiers %d are what they were: %+v", is.Of, is.N, again.ChangedTier)
+		}
 	})
-	t.Log(saw)
-	if saw["all"] < requests || saw["waited"] == 0 {
-		t.Errorf("of %d requests %d waited for a worker", saw["all"], saw["waited"])
-	}
-	again := decode[replayShown](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", `{"last":100000}`))
-	// Concurrent requests of one chat may be replayed in another order.
-	if is := again.TiersReproduced; is.Of < requests || is.Of-is.N > requests/50 {
-		t.Errorf("of %d tiers %d are what they were: %+v", is.Of, is.N, again.ChangedTier)
-	}
 }
 
 // checkPastExplanation explains a finished request from its record and compares the explanation with

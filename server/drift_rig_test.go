@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,9 +70,8 @@ func driftConfig(t *testing.T, more string, engine func(tier string, i int) http
 	workers := func(tier string) string {
 		var list []string
 		for i := range 4 {
-			w := httptest.NewServer(engine(tier, i))
-			t.Cleanup(w.Close)
-			list = append(list, fmt.Sprintf("{ name: %s-%d, url: %q, weight: %d, max_inflight: 6 }", tier, i, w.URL, 1+i))
+			list = append(list, fmt.Sprintf("{ name: %s-%d, url: %q, weight: %d, max_inflight: 6 }", tier, i,
+				startServer(t, engine(tier, i)), 1+i))
 		}
 		return strings.Join(list, ", ")
 	}
@@ -105,13 +103,13 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 	for _, s := range file.Specs() {
 		d.engines = append(d.engines, s.URL)
 	}
-	r := &rig{t: t, text: text, access: &logBuffer{}}
+	r := &rig{t: t, text: text, net: networkOf(t), access: &logBuffer{}}
 	r.Server, err = New(Options{Config: file, Source: r.readSource, Log: slog.New(slog.DiscardHandler), Access: r.access,
-		Metrics: telemetry.New("test"), Rand: d.random})
+		Metrics: telemetry.New("test"), Rand: d.random, Listen: r.net.Listen, Dial: r.net.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(r.planes.dataHandler())
+	front := newServer(t, r.planes.dataHandler())
 	r.url = front.URL
 	d.adminRig = adminRigOf(r)
 	t.Cleanup(func() {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tierway/breaker"
 	"tierway/config"
@@ -94,17 +95,19 @@ func TestAnAnswerInTheWrongFormIsRetried(t *testing.T) {
 			"Content-Encoding", "gzip"), 502},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			alone := newRig(t, plain, c.broken)
-			if a := alone.post("/v1/chat/completions", c.body); a.status != c.alone {
-				t.Errorf("alone: %d %s, want %d", a.status, a.body, c.alone)
-			}
-			r := newRig(t, strings.Replace(plain, "tiers:", "policy: { name: round_robin }\ntiers:", 1), c.broken, chatEngine(t))
-			for range 4 {
-				if a := r.post("/v1/chat/completions", c.body); a.status != http.StatusOK {
-					t.Errorf("beside a good worker: %d %s", a.status, a.body)
+			synctest.Test(t, func(t *testing.T) {
+				alone := newRig(t, plain, c.broken)
+				if a := alone.post("/v1/chat/completions", c.body); a.status != c.alone {
+					t.Errorf("alone: %d %s, want %d", a.status, a.body, c.alone)
 				}
-			}
+				r := newRig(t, strings.Replace(plain, "tiers:", "policy: { name: round_robin }\ntiers:", 1), c.broken,
+					chatEngine(t))
+				for range 4 {
+					if a := r.post("/v1/chat/completions", c.body); a.status != http.StatusOK {
+						t.Errorf("beside a good worker: %d %s", a.status, a.body)
+					}
+				}
+			})
 		})
 	}
 }
@@ -112,73 +115,81 @@ func TestAnAnswerInTheWrongFormIsRetried(t *testing.T) {
 // TestAnEngines400OfUnknownEncodingReachesTheClient: an error that the client caused blames no worker,
 // whatever its encoding.
 func TestAnEngines400OfUnknownEncodingReachesTheClient(t *testing.T) {
-	r := newRig(t, plain, answerWith(400, "x", "Content-Encoding", "br"))
-	for range 8 {
-		if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, answerWith(400, "x", "Content-Encoding", "br"))
+		for range 8 {
+			if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
 		}
-	}
+	})
 }
 
 // TestALongEngineErrorKeepsItsMessage: some engines repeat the request in their errors.
 func TestALongEngineErrorKeepsItsMessage(t *testing.T) {
-	body := `{"error":{"message":"bad field: ` + strings.Repeat("x", 100<<10) +
-		`","type":"invalid_request_error","param":null,"code":"bad_field"}}`
-	r := newRig(t, plain, answerWith(400, body, "Content-Type", "application/json"))
-	if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest ||
-		!strings.Contains(a.body, "bad_field") {
-		t.Errorf("%d %.200s", a.status, a.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		body := `{"error":{"message":"bad field: ` + strings.Repeat("x", 100<<10) +
+			`","type":"invalid_request_error","param":null,"code":"bad_field"}}`
+		r := newRig(t, plain, answerWith(400, body, "Content-Type", "application/json"))
+		if a := r.post("/v1/chat/completions", hello); a.status != http.StatusBadRequest ||
+			!strings.Contains(a.body, "bad_field") {
+			t.Errorf("%d %.200s", a.status, a.body)
+		}
+	})
 }
 
 // TestLongAnswersShareTheMemoryOfBodies: an answer or event above 1 MiB needs memory of
 // max_buffered_bytes, or fails with 503. It frees the memory at its end.
 func TestLongAnswersShareTheMemoryOfBodies(t *testing.T) {
-	long := strings.Repeat("x", 3<<20)
-	whole := strings.Replace(wholeChat, `"x"`, `"`+long+`"`, 1)
-	stream := strings.Replace(streamChat, `"x"`, `"`+long+`"`, 1)
-	for _, c := range []struct {
-		name, body, kind, answer string
-		limit                    int64
-		status                   int
-	}{
-		{"a whole answer", hello, "application/json", whole, 64 << 20, 200},
-		{"a whole answer without memory", hello, "application/json", whole, 4 << 20, 503},
-		{"an event", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 64 << 20, 200},
-		{"an event without memory", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 4 << 20, 503},
-	} {
-		r := newRig(t, plain, answerWith(200, c.answer, "Content-Type", c.kind))
-		r.proxy.Configure(&config.File{MaxBufferedBytes: config.Size(c.limit)})
-		for range 7 { // more failures than a breaker needs to open
-			a := r.post("/v1/chat/completions", c.body)
-			if a.status != c.status || c.status == 503 && !strings.Contains(a.body, "max_buffered_bytes") {
-				t.Fatalf("%s: %d %.300s", c.name, a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("x", 3<<20)
+		whole := strings.Replace(wholeChat, `"x"`, `"`+long+`"`, 1)
+		stream := strings.Replace(streamChat, `"x"`, `"`+long+`"`, 1)
+		for _, c := range []struct {
+			name, body, kind, answer string
+			limit                    int64
+			status                   int
+		}{
+			{"a whole answer", hello, "application/json", whole, 64 << 20, 200},
+			{"a whole answer without memory", hello, "application/json", whole, 4 << 20, 503},
+			{"an event", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 64 << 20, 200},
+			{"an event without memory", `{"stream":true,"model":"small` + helloTo, "text/event-stream", stream, 4 << 20, 503},
+		} {
+			r := newRig(t, plain, answerWith(200, c.answer, "Content-Type", c.kind))
+			r.proxy.Configure(&config.File{MaxBufferedBytes: config.Size(c.limit)})
+			for range 7 { // more failures than a breaker needs to open
+				a := r.post("/v1/chat/completions", c.body)
+				if a.status != c.status || c.status == 503 && !strings.Contains(a.body, "max_buffered_bytes") {
+					t.Fatalf("%s: %d %.300s", c.name, a.status, a.body)
+				}
 			}
+			waitUntil(t, "the end", func() bool { return r.proxy.BodyMemory().Used == 0 && r.Inflight() == 0 })
 		}
-		waitUntil(t, "the end", func() bool { return r.proxy.BodyMemory().Used == 0 && r.Inflight() == 0 })
-	}
+	})
 }
 
 // TestAnAnswerInTheWrongFormBlamesNoWorker: the form shows what the engine supports, not its health.
 // Another worker is tried first.
 func TestAnAnswerInTheWrongFormBlamesNoWorker(t *testing.T) {
-	for name, c := range map[string]struct {
-		more   string
-		engine http.Handler
-	}{
-		"a stream instead of a whole answer": {"", answerWith(200, streamChat, "Content-Type", "text/event-stream")},
-	} {
-		r := newRig(t, retryYAML, c.engine, c.engine)
-		for i := range 20 {
-			if a := r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("Hi ", i), c.more)); a.status !=
-				http.StatusBadGateway || !strings.Contains(a.body, `"worker_protocol"`) {
-				t.Errorf("%s: %d %s", name, a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			more   string
+			engine http.Handler
+		}{
+			"a stream instead of a whole answer": {"", answerWith(200, streamChat, "Content-Type", "text/event-stream")},
+		} {
+			r := newRig(t, retryYAML, c.engine, c.engine)
+			for i := range 20 {
+				if a := r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("Hi ", i), c.more)); a.status !=
+					http.StatusBadGateway || !strings.Contains(a.body, `"worker_protocol"`) {
+					t.Errorf("%s: %d %s", name, a.status, a.body)
+				}
+			}
+			for _, w := range []string{"w0", "w1"} {
+				if st := r.stateOf(w); st != breaker.Closed {
+					t.Errorf("%s: %s is %v", name, w, st)
+				}
 			}
 		}
-		for _, w := range []string{"w0", "w1"} {
-			if st := r.stateOf(w); st != breaker.Closed {
-				t.Errorf("%s: %s is %v", name, w, st)
-			}
-		}
-	}
+	})
 }

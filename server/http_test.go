@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/tenants"
@@ -64,39 +65,40 @@ func errorOf(t *testing.T, a httpAnswer) (kind, code, message string) {
 }
 
 func TestEveryErrorHasTheFormOfItsDialect(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	for _, c := range []struct {
-		name, method, path, body string
-		headers                  []string
-		status                   int
-		code                     string
-	}{
-		{"no key", "POST", "/v1/chat/completions", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
-		{"another scheme", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Basic key"}, 401,
-			"invalid_api_key"},
-		{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer unknown"}, 401,
-			"invalid_api_key"},
-		{"a key in the query", "POST", "/v1/chat/completions?api_key=key", hello, []string{"Authorization", ""}, 401,
-			"invalid_api_key"},
-		{"no such model", "POST", "/v1/chat/completions", `{"model":"unknown` + helloTo, nil, 404, "model_not_found"},
-		{"another tenant's model", "POST", "/v1/chat/completions", `{"model":"big` + helloTo,
-			[]string{"Authorization", fewKey}, 404, "model_not_found"},
-		{"a dialect that the tier lacks", "POST", "/v1/images/generations", `{"model":"small","prompt":"x"}`, nil, 404,
-			"endpoint_not_supported"},
-		{"an unknown path", "POST", "/v1/nothing", hello, nil, 404, "unknown_url"},
-		{"a slash at the end", "POST", "/v1/chat/completions/", hello, nil, 404, "unknown_url"},
-		{"dots in a passed path", "POST", "/v9/../v1/x", hello, nil, 404, "unknown_url"},
-		{"another method", "GET", "/v1/chat/completions", "", nil, 405, "method_not_allowed"},
-		{"a body too large", "POST", "/v1/chat/completions", `{"model":"small","x":"` + strings.Repeat("x", 5000) + `"}`, nil,
-			413, "request_too_large"},
-		{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415,
-			"unsupported_media_type"},
-		{"an unknown encoding", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415,
-			"unsupported_encoding"},
-		{"a WebSocket", "GET", "/v1/responses", "", []string{"Upgrade", "websocket"}, 426, "websocket_not_supported"},
-		{"an unknown response", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		for _, c := range []struct {
+			name, method, path, body string
+			headers                  []string
+			status                   int
+			code                     string
+		}{
+			{"no key", "POST", "/v1/chat/completions", hello, []string{"Authorization", ""}, 401, "invalid_api_key"},
+			{"another scheme", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Basic key"}, 401,
+				"invalid_api_key"},
+			{"an unknown key", "POST", "/v1/chat/completions", hello, []string{"Authorization", "Bearer unknown"}, 401,
+				"invalid_api_key"},
+			{"a key in the query", "POST", "/v1/chat/completions?api_key=key", hello, []string{"Authorization", ""}, 401,
+				"invalid_api_key"},
+			{"no such model", "POST", "/v1/chat/completions", `{"model":"unknown` + helloTo, nil, 404, "model_not_found"},
+			{"another tenant's model", "POST", "/v1/chat/completions", `{"model":"big` + helloTo,
+				[]string{"Authorization", fewKey}, 404, "model_not_found"},
+			{"a dialect that the tier lacks", "POST", "/v1/images/generations", `{"model":"small","prompt":"x"}`, nil, 404,
+				"endpoint_not_supported"},
+			{"an unknown path", "POST", "/v1/nothing", hello, nil, 404, "unknown_url"},
+			{"a slash at the end", "POST", "/v1/chat/completions/", hello, nil, 404, "unknown_url"},
+			{"dots in a passed path", "POST", "/v9/../v1/x", hello, nil, 404, "unknown_url"},
+			{"another method", "GET", "/v1/chat/completions", "", nil, 405, "method_not_allowed"},
+			{"a body too large", "POST", "/v1/chat/completions", `{"model":"small","x":"` + strings.Repeat("x", 5000) + `"}`, nil,
+				413, "request_too_large"},
+			{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415,
+				"unsupported_media_type"},
+			{"an unknown encoding", "POST", "/v1/chat/completions", hello, []string{"Content-Encoding", "br"}, 415,
+				"unsupported_encoding"},
+			{"a WebSocket", "GET", "/v1/responses", "", []string{"Upgrade", "websocket"}, 426, "websocket_not_supported"},
+			{"an unknown response", "GET", "/v1/responses/resp_1", "", nil, 404, "response_not_found"},
+		} {
+			t.Logf("case %v", c.name)
 			headers := append([]string{"Authorization", allKey}, c.headers...)
 			a := r.do(c.method, c.path, c.body, headers...)
 			kind, code, message := errorOf(t, a)
@@ -112,251 +114,272 @@ func TestEveryErrorHasTheFormOfItsDialect(t *testing.T) {
 			if a.header.Get("X-Request-Id") == "" {
 				t.Error("no request id")
 			}
-		})
-		path := strings.Replace(c.path, "chat/completions", "messages", 1)
-		if path == c.path {
-			continue
-		}
-		t.Run(c.name+" in the Anthropic shape", func(t *testing.T) {
-			a := r.do(c.method, path, c.body, append([]string{"Authorization", allKey}, c.headers...)...)
+
+			path := strings.Replace(c.path, "chat/completions", "messages", 1)
+			if path == c.path {
+				continue
+			}
+			t.Logf("case %v in the Anthropic shape", c.name)
+			a = r.do(c.method, path, c.body, append([]string{"Authorization", allKey}, c.headers...)...)
 			if kind, _, _ := errorOf(t, a); a.status != c.status || !strings.HasPrefix(kind, "error") {
 				t.Errorf("%d %s", a.status, a.body)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestUnreachableWorkerIsEjected(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	body := `{"model":"big` + helloTo
-	a := r.post("/v1/chat/completions", body, "Authorization", allKey)
-	if _, code, _ := errorOf(t, a); a.status != 502 || code != "worker_error" {
-		t.Errorf("at first %d %s", a.status, a.body)
-	}
-	a = r.post("/v1/messages", body, "Authorization", allKey)
-	if kind, _, _ := errorOf(t, a); a.status != 503 || kind != "erroroverloaded_error" ||
-		a.header.Get("Retry-After") != "1" {
-		t.Errorf("then %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		body := `{"model":"big` + helloTo
+		a := r.post("/v1/chat/completions", body, "Authorization", allKey)
+		if _, code, _ := errorOf(t, a); a.status != 502 || code != "worker_error" {
+			t.Errorf("at first %d %s", a.status, a.body)
+		}
+		a = r.post("/v1/messages", body, "Authorization", allKey)
+		if kind, _, _ := errorOf(t, a); a.status != 503 || kind != "erroroverloaded_error" ||
+			a.header.Get("Retry-After") != "1" {
+			t.Errorf("then %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+		}
+	})
 }
 
 func TestAllInvalidKeysGetTheSameAnswer(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	first := r.post("/v1/chat/completions", hello, "X-Request-Id", "same")
-	for _, value := range []string{"Basic x", "Bearer ", "Bearer", "key", "Bearer unknown", "Bearer tw-broken_000000"} {
-		a := r.post("/v1/chat/completions", hello, "Authorization", value, "X-Request-Id", "same")
-		a.header.Del("Date")
-		first.header.Del("Date")
-		if a.body != first.body || a.status != first.status || headerText(a.header) != headerText(first.header) {
-			t.Errorf("%q is refused in another way:\n%s%s", value, headerText(a.header), a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		first := r.post("/v1/chat/completions", hello, "X-Request-Id", "same")
+		for _, value := range []string{"Basic x", "Bearer ", "Bearer", "key", "Bearer unknown", "Bearer tw-broken_000000"} {
+			a := r.post("/v1/chat/completions", hello, "Authorization", value, "X-Request-Id", "same")
+			a.header.Del("Date")
+			first.header.Del("Date")
+			if a.body != first.body || a.status != first.status || headerText(a.header) != headerText(first.header) {
+				t.Errorf("%q is refused in another way:\n%s%s", value, headerText(a.header), a.body)
+			}
 		}
-	}
+	})
 }
 
 func TestATenantSeesAndReachesOnlyItsModels(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	list := func(key string) (ids []string) {
-		var b struct{ Data []struct{ ID string } }
-		if err := json.Unmarshal([]byte(r.do("GET", "/v1/models", "", "Authorization", key).body), &b); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		list := func(key string) (ids []string) {
+			var b struct{ Data []struct{ ID string } }
+			if err := json.Unmarshal([]byte(r.do("GET", "/v1/models", "", "Authorization", key).body), &b); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range b.Data {
+				ids = append(ids, m.ID)
+			}
+			return ids
 		}
-		for _, m := range b.Data {
-			ids = append(ids, m.ID)
+		if got := strings.Join(list(allKey), " "); got != "auto big fake-7b large small" {
+			t.Errorf("all: %s", got)
 		}
-		return ids
-	}
-	if got := strings.Join(list(allKey), " "); got != "auto big fake-7b large small" {
-		t.Errorf("all: %s", got)
-	}
-	if got := strings.Join(list(fewKey), " "); got != "auto fake-7b small" {
-		t.Errorf("few: %s", got)
-	}
-	for id, want := range map[string]int{"small": 200, "gpt-4-turbo": 200, "unknown": 404} {
-		if a := r.do("GET", "/v1/models/"+id, "", "Authorization", allKey); a.status != want {
-			t.Errorf("/v1/models/%s: %d %s", id, a.status, a.body)
+		if got := strings.Join(list(fewKey), " "); got != "auto fake-7b small" {
+			t.Errorf("few: %s", got)
 		}
-	}
-	if a := r.do("GET", "/v1/models/gpt-4-turbo", "", "Authorization", fewKey); a.status != 404 {
-		t.Errorf("another tenant's model: %d %s", a.status, a.body)
-	}
-	a := r.post("/v1/chat/completions", hello, "Authorization", fewKey, "X-Model-Tier", "large")
-	if a.status != 200 || a.header.Get("X-Model-Tier") != "small" ||
-		!strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
-		t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"), a.header.Get("X-Tier-Reason"))
-	}
+		for id, want := range map[string]int{"small": 200, "gpt-4-turbo": 200, "unknown": 404} {
+			if a := r.do("GET", "/v1/models/"+id, "", "Authorization", allKey); a.status != want {
+				t.Errorf("/v1/models/%s: %d %s", id, a.status, a.body)
+			}
+		}
+		if a := r.do("GET", "/v1/models/gpt-4-turbo", "", "Authorization", fewKey); a.status != 404 {
+			t.Errorf("another tenant's model: %d %s", a.status, a.body)
+		}
+		a := r.post("/v1/chat/completions", hello, "Authorization", fewKey, "X-Model-Tier", "large")
+		if a.status != 200 || a.header.Get("X-Model-Tier") != "small" ||
+			!strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
+			t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"),
+				a.header.Get("X-Tier-Reason"))
+		}
+	})
 }
 
 func TestStoredAnswersBelongToOneTenant(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`, "Authorization", allKey)
-	path := "/v1/responses/" + idPattern.FindString(made.body)
-	if a := r.do("GET", path, "", "Authorization", fewKey); a.status != 404 {
-		t.Errorf("another tenant got %d", a.status)
-	}
-	if a := r.do("DELETE", path, "", "Authorization", fewKey); a.status != 404 {
-		t.Errorf("another tenant deleted: %d", a.status)
-	}
-	followUp := `{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":"` +
-		idPattern.FindString(made.body) + `"}`
-	if a := r.post("/v1/responses", followUp, "Authorization", fewKey); a.status != 404 {
-		t.Errorf("another tenant continued it: %d %s", a.status, a.body)
-	}
-	if a := r.post("/v1/responses", followUp, "Authorization", allKey); a.status != 200 {
-		t.Errorf("its own tenant could not continue it: %d %s", a.status, a.body)
-	}
-	if a := r.do("GET", path, "", "Authorization", allKey); a.status != 200 {
-		t.Errorf("its own tenant got %d %s", a.status, a.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`, "Authorization", allKey)
+		path := "/v1/responses/" + idPattern.FindString(made.body)
+		if a := r.do("GET", path, "", "Authorization", fewKey); a.status != 404 {
+			t.Errorf("another tenant got %d", a.status)
+		}
+		if a := r.do("DELETE", path, "", "Authorization", fewKey); a.status != 404 {
+			t.Errorf("another tenant deleted: %d", a.status)
+		}
+		followUp := `{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":"` +
+			idPattern.FindString(made.body) + `"}`
+		if a := r.post("/v1/responses", followUp, "Authorization", fewKey); a.status != 404 {
+			t.Errorf("another tenant continued it: %d %s", a.status, a.body)
+		}
+		if a := r.post("/v1/responses", followUp, "Authorization", allKey); a.status != 200 {
+			t.Errorf("its own tenant could not continue it: %d %s", a.status, a.body)
+		}
+		if a := r.do("GET", path, "", "Authorization", allKey); a.status != 200 {
+			t.Errorf("its own tenant got %d %s", a.status, a.body)
+		}
+	})
 }
 
 func TestPriorityIsCappedByTheTenants(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	for _, c := range []struct {
-		key, path, header, tier string
-		want                    tenants.Class
-	}{
-		{allKey, "/v1", "", "", tenants.Interactive},
-		{allKey, "/v1", "Batch", "", tenants.Batch},
-		{allKey, "/v1", "nonsense", "", tenants.Interactive},
-		{allKey, "/batch/v1", "", "", tenants.Batch},
-		{allKey, "/background/v1", "", "priority", tenants.Background},
-		{allKey, "/batch/v1", "interactive", "", tenants.Interactive},
-		{allKey, "/v1", "", "flex", tenants.Batch},
-		{allKey, "/v1", "", "auto", tenants.Interactive},
-		{fewKey, "/v1", "", "", tenants.Background},
-		{fewKey, "/v1", "interactive", "", tenants.Background},
-		{fewKey, "/v1", "", "priority", tenants.Background},
-		{fewKey, "/batch/v1", "", "", tenants.Batch},
-	} {
-		body := hello
-		if c.tier != "" {
-			body = strings.Replace(hello, "{", `{"service_tier":"`+c.tier+`",`, 1)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		for _, c := range []struct {
+			key, path, header, tier string
+			want                    tenants.Class
+		}{
+			{allKey, "/v1", "", "", tenants.Interactive},
+			{allKey, "/v1", "Batch", "", tenants.Batch},
+			{allKey, "/v1", "nonsense", "", tenants.Interactive},
+			{allKey, "/batch/v1", "", "", tenants.Batch},
+			{allKey, "/background/v1", "", "priority", tenants.Background},
+			{allKey, "/batch/v1", "interactive", "", tenants.Interactive},
+			{allKey, "/v1", "", "flex", tenants.Batch},
+			{allKey, "/v1", "", "auto", tenants.Interactive},
+			{fewKey, "/v1", "", "", tenants.Background},
+			{fewKey, "/v1", "interactive", "", tenants.Background},
+			{fewKey, "/v1", "", "priority", tenants.Background},
+			{fewKey, "/batch/v1", "", "", tenants.Batch},
+		} {
+			body := hello
+			if c.tier != "" {
+				body = strings.Replace(hello, "{", `{"service_tier":"`+c.tier+`",`, 1)
+			}
+			a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id",
+				"class")
+			lines := strings.Split(strings.TrimSpace(r.access.String()), "\n")
+			if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
+				t.Errorf("%+v: %d %s", c, a.status, last)
+			}
 		}
-		a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id",
-			"class")
-		lines := strings.Split(strings.TrimSpace(r.access.String()), "\n")
-		if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
-			t.Errorf("%+v: %d %s", c, a.status, last)
-		}
-	}
+	})
 }
 
 func TestPassthroughPathsAreForwardedUnchanged(t *testing.T) {
-	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Seen", r.Method+" "+r.RequestURI)
-		w.WriteHeader(http.StatusTeapot)
-	})
-	r := newRig(t, `
+	synctest.Test(t, func(t *testing.T) {
+		engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Seen", r.Method+" "+r.RequestURI)
+			w.WriteHeader(http.StatusTeapot)
+		})
+		r := newRig(t, `
 auth: { required: false }
 health: { path: "off" }
 pools:
   - { name: other, paths: ["/v9/*", "/exact"], response_headers: [x-seen], workers: [ %s ] }
 `, engine)
-	for path, want := range map[string]string{
-		"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "",
-		"/v9//x": "", "/v9/%2e%2e/x": "",
-	} {
-		a := r.do("PATCH", path, "any \x00 body", "Content-Type", "application/x-any")
-		if got := a.header.Get("X-Seen"); got != want {
-			t.Errorf("%s: %d %q, want %q", path, a.status, got, want)
+		for path, want := range map[string]string{
+			"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "",
+			"/v9//x": "", "/v9/%2e%2e/x": "",
+		} {
+			a := r.do("PATCH", path, "any \x00 body", "Content-Type", "application/x-any")
+			if got := a.header.Get("X-Seen"); got != want {
+				t.Errorf("%s: %d %q, want %q", path, a.status, got, want)
+			}
 		}
-	}
+	})
 }
 
 func TestCORSAllowsConfiguredOriginsOnly(t *testing.T) {
-	r := newRig(t, keyedYAML, fakeEngine())
-	a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://app.example",
-		"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
-	if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-		a.header.Get("Access-Control-Max-Age") != "600" ||
-		a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" ||
-		a.header.Get("Access-Control-Allow-Credentials") != "" {
-		t.Errorf("preflight: %d %v", a.status, a.header)
-	}
-	if a := r.post("/v1/chat/completions", hello, "Authorization", allKey, "Origin", "https://app.example"); a.status !=
-		200 ||
-		a.header.Get("Access-Control-Allow-Origin") == "" ||
-		!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") ||
-		!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Ratelimit-Remaining-Tokens") {
-		t.Errorf("an allowed page: %d %v", a.status, a.header)
-	}
-	if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method",
-		"POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("a foreign page: %d %v", a.status, a.header)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, keyedYAML, fakeEngine())
+		a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://app.example",
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,content-type")
+		if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+			a.header.Get("Access-Control-Max-Age") != "600" ||
+			a.header.Get("Access-Control-Allow-Headers") != "authorization,content-type" ||
+			a.header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("preflight: %d %v", a.status, a.header)
+		}
+		if a := r.post("/v1/chat/completions", hello, "Authorization", allKey, "Origin", "https://app.example"); a.status !=
+			200 ||
+			a.header.Get("Access-Control-Allow-Origin") == "" ||
+			!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Routed-To") ||
+			!strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "X-Ratelimit-Remaining-Tokens") {
+			t.Errorf("an allowed page: %d %v", a.status, a.header)
+		}
+		if a := r.do("OPTIONS", "/v1/chat/completions", "", "Origin", "https://evil.example", "Access-Control-Request-Method",
+			"POST"); a.header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("a foreign page: %d %v", a.status, a.header)
+		}
+	})
 }
 
 func TestAKeptAliveConnectionHasNoDeadlineOfItsLastAnswer(t *testing.T) {
-	r := newRig(t, strings.Replace(keyedYAML, "cors:", "timeouts: { client_stall: 20ms }\ncors:", 1), fakeEngine())
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	defer client.CloseIdleConnections()
-	send := func(method, path, body string) (status int, reused bool) {
-		ctx := httptrace.WithClientTrace(t.Context(),
-			&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
-		req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, strings.Replace(keyedYAML, "cors:", "timeouts: { client_stall: 20ms }\ncors:", 1), fakeEngine())
+		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+		defer client.CloseIdleConnections()
+		send := func(method, path, body string) (status int, reused bool) {
+			ctx := httptrace.WithClientTrace(t.Context(),
+				&httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+			req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", allKey)
+			req.Header.Set("Origin", "https://app.example")
+			req.Header.Set("Access-Control-Request-Method", "POST")
+			req.Header.Set("Content-Type", "application/json")
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			defer resp.Body.Close()
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			return resp.StatusCode, reused
 		}
-		req.Header.Set("Authorization", allKey)
-		req.Header.Set("Origin", "https://app.example")
-		req.Header.Set("Access-Control-Request-Method", "POST")
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
+		for _, next := range []string{"GET /livez", "GET /readyz", "OPTIONS /v1/chat/completions", "GET /v1/models"} {
+			if status, _ := send("POST", "/v1/chat/completions", hello); status != 200 {
+				t.Fatalf("the chat: %d", status)
+			}
+			// The deadline of the last answer must pass.
+			<-time.After(60 * time.Millisecond)
+			method, path, _ := strings.Cut(next, " ")
+			if status, reused := send(method, path, ""); status >= 300 || !reused {
+				t.Errorf("%s: %d, on the same connection: %v", next, status, reused)
+			}
 		}
-		defer resp.Body.Close()
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		return resp.StatusCode, reused
-	}
-	for _, next := range []string{"GET /livez", "GET /readyz", "OPTIONS /v1/chat/completions", "GET /v1/models"} {
-		if status, _ := send("POST", "/v1/chat/completions", hello); status != 200 {
-			t.Fatalf("the chat: %d", status)
-		}
-		// The deadline of the last answer must pass.
-		<-time.After(60 * time.Millisecond)
-		method, path, _ := strings.Cut(next, " ")
-		if status, reused := send(method, path, ""); status >= 300 || !reused {
-			t.Errorf("%s: %d, on the same connection: %v", next, status, reused)
-		}
-	}
+	})
 }
 
 func TestPingsAreNotForwarded(t *testing.T) {
-	const chunk = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
-	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		//nolint:errcheck // a test's own worker
-		io.WriteString(w, "event: ping\ndata: {}\n\n"+chunk+"event: ping\ndata: {}\n\ndata: [DONE]\n\n")
+	synctest.Test(t, func(t *testing.T) {
+		const chunk = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
+		engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			//nolint:errcheck // a test's own worker
+			io.WriteString(w, "event: ping\ndata: {}\n\n"+chunk+"event: ping\ndata: {}\n\ndata: [DONE]\n\n")
+		})
+		a := newRig(t, plain, engine).post("/v1/chat/completions",
+			`{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		if a.body != chunk+"data: [DONE]\n\n" {
+			t.Errorf("%q", a.body)
+		}
 	})
-	a := newRig(t, plain, engine).post("/v1/chat/completions",
-		`{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if a.body != chunk+"data: [DONE]\n\n" {
-		t.Errorf("%q", a.body)
-	}
 }
 
 func TestLlamaCppUsageComesFromItsTimings(t *testing.T) {
-	var sent sharedText
-	engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		b, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		var sent sharedText
+		engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			sent.set(string(b))
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n"+ //nolint:errcheck // a test's own worker
+				`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"timings":{"cache_n":2,"prompt_n":3,"predicted_n":1}}`+"\n\ndata: [DONE]\n\n")
+		})
+		r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: llamacpp", 1), engine)
+		a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		if strings.Contains(sent.get(), "stream_options") || !strings.Contains(a.body, `"timings"`) ||
+			!strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+			t.Errorf("sent %s, got %s", sent.get(), a.body)
 		}
-		sent.set(string(b))
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n"+ //nolint:errcheck // a test's own worker
-			`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"timings":{"cache_n":2,"prompt_n":3,"predicted_n":1}}`+"\n\ndata: [DONE]\n\n")
+		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {
+			t.Errorf("the access log has %s", line)
+		}
 	})
-	r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: llamacpp", 1), engine)
-	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if strings.Contains(sent.get(), "stream_options") || !strings.Contains(a.body, `"timings"`) ||
-		!strings.HasSuffix(a.body, "data: [DONE]\n\n") {
-		t.Errorf("sent %s, got %s", sent.get(), a.body)
-	}
-	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {
-		t.Errorf("the access log has %s", line)
-	}
 }

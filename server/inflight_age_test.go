@@ -5,39 +5,42 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // TestMetricsShowTheAgeOfTheOldestRequest until it has ended.
 func TestMetricsShowTheAgeOfTheOldestRequest(t *testing.T) {
-	begun, release := make(chan struct{}), make(chan struct{})
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(begun)
-		<-release
-		w.WriteHeader(http.StatusTeapot)
-	}))
-	shown := func() string {
-		rec := httptest.NewRecorder()
-		r.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		_, line, _ := strings.Cut(rec.Body.String(), "\ntierway_inflight_oldest_age_seconds ")
-		value, _, _ := strings.Cut(line, "\n")
-		return value
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.post("/v1/chat/completions", hello)
-	}()
-	<-begun
-	if v := shown(); v == "" || v == "0" {
-		t.Errorf("with a request in flight the age is %q", v)
-	}
-	close(release)
-	<-ended
-	for r.Inflight() > 0 {
-		<-time.After(time.Millisecond)
-	}
-	if v := shown(); v != "0" {
-		t.Errorf("without requests the age is %q", v)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		begun, release := make(chan struct{}), make(chan struct{})
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			close(begun)
+			<-release
+			w.WriteHeader(http.StatusTeapot)
+		}))
+		shown := func() string {
+			rec := httptest.NewRecorder()
+			r.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			_, line, _ := strings.Cut(rec.Body.String(), "\ntierway_inflight_oldest_age_seconds ")
+			value, _, _ := strings.Cut(line, "\n")
+			return value
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.post("/v1/chat/completions", hello)
+		}()
+		<-begun
+		if v := shown(); v == "" || v == "0" {
+			t.Errorf("with a request in flight the age is %q", v)
+		}
+		close(release)
+		<-ended
+		for r.Inflight() > 0 {
+			<-time.After(time.Millisecond)
+		}
+		if v := shown(); v != "0" {
+			t.Errorf("without requests the age is %q", v)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"tierway/server/intake"
 )
 
@@ -17,16 +18,8 @@ cors: { origins: ["https://app.example"] }`, 1)
 // requestHost sends a request for a host to a server.
 func requestHost(t *testing.T, front *httptest.Server, method, path, host, body string, headers ...string) httpAnswer {
 	t.Helper()
-	r := &rig{t: t, url: front.URL}
+	r := &rig{t: t, net: networkOf(t), url: front.URL}
 	return r.do(method, path, body, append(headers, "Host", host)...)
-}
-
-// listenServer starts a server that ends with the test.
-func listenServer(t *testing.T, h http.Handler) *httptest.Server {
-	t.Helper()
-	front := httptest.NewServer(h)
-	t.Cleanup(front.Close)
-	return front
 }
 
 // TestOnlyNamesCanBeForeign: a name is foreign unless it is local to the machine or listed in hosts.
@@ -51,129 +44,142 @@ func TestOnlyNamesCanBeForeign(t *testing.T) {
 // TestKeylessGatewayRejectsForeignHosts: a web page cannot reach the gateway by a name that resolves to
 // it.
 func TestKeylessGatewayRejectsForeignHosts(t *testing.T) {
-	front := listenServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
-	for host, allowed := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true,
-		"evil.example:8080": false, "localhost.evil.example": false} {
-		for _, c := range [][3]string{{"GET", "/v1/models", ""}, {"POST", "/v1/chat/completions", hello},
-			{"GET", "/readyz", ""}, {"POST", "/nowhere", ""},
-			{"POST", "/v1/messages", hello}} {
-			got := requestHost(t, front, c[0], c[1], host, c[2])
-			if (got.status != http.StatusMisdirectedRequest) != allowed {
-				t.Errorf("Host %q: %s %s is %d", host, c[0], c[1], got.status)
+	synctest.Test(t, func(t *testing.T) {
+		front := newServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
+		for host, allowed := range map[string]bool{"localhost:8080": true, "127.0.0.1": true, "ai.lan": true,
+			"evil.example:8080": false, "localhost.evil.example": false} {
+			for _, c := range [][3]string{{"GET", "/v1/models", ""}, {"POST", "/v1/chat/completions", hello},
+				{"GET", "/readyz", ""}, {"POST", "/nowhere", ""},
+				{"POST", "/v1/messages", hello}} {
+				got := requestHost(t, front, c[0], c[1], host, c[2])
+				if (got.status != http.StatusMisdirectedRequest) != allowed {
+					t.Errorf("Host %q: %s %s is %d", host, c[0], c[1], got.status)
+				}
+				if !allowed && (!strings.Contains(got.body, "`"+host+"`") || !strings.Contains(got.body, "`hosts`") ||
+					!strings.Contains(got.body, "--hosts")) {
+					t.Errorf("Host %q: the message is %s", host, got.body)
+				}
 			}
-			if !allowed && (!strings.Contains(got.body, "`"+host+"`") || !strings.Contains(got.body, "`hosts`") ||
-				!strings.Contains(got.body, "--hosts")) {
-				t.Errorf("Host %q: the message is %s", host, got.body)
+			if got := requestHost(t, front, "POST", "/v1/chat/completions", host, hello, "Authorization", allKey); got.status !=
+				http.StatusOK {
+				t.Errorf("Host %q: with a key the status is %d", host, got.status)
 			}
 		}
-		if got := requestHost(t, front, "POST", "/v1/chat/completions", host, hello, "Authorization", allKey); got.status !=
-			http.StatusOK {
-			t.Errorf("Host %q: with a key the status is %d", host, got.status)
-		}
-	}
+	})
 }
 
 // TestKeylessGatewayRejectsCrossSiteRequests of every method and content type.
 func TestKeylessGatewayRejectsCrossSiteRequests(t *testing.T) {
-	front := listenServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
-	for _, c := range []struct {
-		headers []string
-		status  int
-	}{
-		{[]string{}, 200},
-		{[]string{"Sec-Fetch-Site", "none"}, 200},
-		{[]string{"Sec-Fetch-Site", "same-origin", "Origin", "http://localhost:8080"}, 200},
-		{[]string{"Origin", "http://localhost:8080"}, 200},
-		{[]string{"Sec-Fetch-Mode", "cors"}, 200}, // Node's fetch
-		{[]string{"Origin", "https://app.example", "Sec-Fetch-Site", "cross-site"}, 200},
-		{[]string{"Sec-Fetch-Site", "cross-site"}, 403},
-		{[]string{"Sec-Fetch-Site", "same-site"}, 403},
-		{[]string{"Origin", "https://evil.example"}, 403},
-		{[]string{"Origin", "null"}, 403},
-		{[]string{"Origin", "http://localhost:3000", "Sec-Fetch-Site", "same-site"}, 403},
-		{[]string{"Origin", "https://app.example.evil.example"}, 403},
-	} {
-		for _, q := range [][3]string{{"POST", "/v1/chat/completions", hello}, {"GET", "/v1/models", ""}} {
-			headers := append([]string{"Content-Type", "application/json"}, c.headers...)
-			if got := requestHost(t, front, q[0], q[1], "localhost:8080", q[2], headers...); got.status != c.status {
-				t.Errorf("%s %q: %d %s", q[0], c.headers, got.status, got.body)
+	synctest.Test(t, func(t *testing.T) {
+		front := newServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
+		for _, c := range []struct {
+			headers []string
+			status  int
+		}{
+			{[]string{}, 200},
+			{[]string{"Sec-Fetch-Site", "none"}, 200},
+			{[]string{"Sec-Fetch-Site", "same-origin", "Origin", "http://localhost:8080"}, 200},
+			{[]string{"Origin", "http://localhost:8080"}, 200},
+			{[]string{"Sec-Fetch-Mode", "cors"}, 200}, // Node's fetch
+			{[]string{"Origin", "https://app.example", "Sec-Fetch-Site", "cross-site"}, 200},
+			{[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+			{[]string{"Sec-Fetch-Site", "same-site"}, 403},
+			{[]string{"Origin", "https://evil.example"}, 403},
+			{[]string{"Origin", "null"}, 403},
+			{[]string{"Origin", "http://localhost:3000", "Sec-Fetch-Site", "same-site"}, 403},
+			{[]string{"Origin", "https://app.example.evil.example"}, 403},
+		} {
+			for _, q := range [][3]string{{"POST", "/v1/chat/completions", hello}, {"GET", "/v1/models", ""}} {
+				headers := append([]string{"Content-Type", "application/json"}, c.headers...)
+				if got := requestHost(t, front, q[0], q[1], "localhost:8080", q[2], headers...); got.status != c.status {
+					t.Errorf("%s %q: %d %s", q[0], c.headers, got.status, got.body)
+				}
 			}
 		}
-	}
-	form := "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n--b\r\nContent-Disposition: " +
-		"form-data; name=\"prompt\"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; " +
-		"filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
-	upload := []string{"Content-Type", "multipart/form-data; boundary=b"}
-	if got := requestHost(t, front, "POST", "/v1/images/edits", "localhost", form, upload...); got.status != 200 {
-		t.Errorf("a form of a tool: %d %s", got.status, got.body)
-	}
-	if got := requestHost(t, front, "POST", "/v1/images/edits", "localhost", form,
-		append(upload, "Origin", "https://evil.example")...); got.status != 403 {
-		t.Errorf("a form of another site: %d %s", got.status, got.body)
-	}
+		form := "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n--b\r\nContent-Disposition: " +
+			"form-data; name=\"prompt\"\r\n\r\nx\r\n--b\r\nContent-Disposition: form-data; name=\"image\"; " +
+			"filename=\"a.png\"\r\n\r\nx\r\n--b--\r\n"
+		upload := []string{"Content-Type", "multipart/form-data; boundary=b"}
+		if got := requestHost(t, front, "POST", "/v1/images/edits", "localhost", form, upload...); got.status != 200 {
+			t.Errorf("a form of a tool: %d %s", got.status, got.body)
+		}
+		if got := requestHost(t, front, "POST", "/v1/images/edits", "localhost", form,
+			append(upload, "Origin", "https://evil.example")...); got.status != 403 {
+			t.Errorf("a form of another site: %d %s", got.status, got.body)
+		}
+	})
 }
 
 // TestKeylessGatewayNeedsAContentType: a web page can send any body without a content type.
 func TestKeylessGatewayNeedsAContentType(t *testing.T) {
-	front := listenServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
-	for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415,
-		"application/json": 200, "application/json; charset=utf-8": 200} {
-		if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type",
-			kind); got.status !=
-			status {
-			t.Errorf("%q: %d %s", kind, got.status, got.body)
+	synctest.Test(t, func(t *testing.T) {
+		front := newServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
+		for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415,
+			"application/json": 200, "application/json; charset=utf-8": 200} {
+			if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type",
+				kind); got.status !=
+				status {
+				t.Errorf("%q: %d %s", kind, got.status, got.body)
+			}
 		}
-	}
-	if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Authorization",
-		allKey); got.status !=
-		200 {
-		t.Errorf("without a type, with a key: %d %s", got.status, got.body)
-	}
+		if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Authorization",
+			allKey); got.status !=
+			200 {
+			t.Errorf("without a type, with a key: %d %s", got.status, got.body)
+		}
+	})
 }
 
 // TestMetricsRejectForeignHosts on loopback, and on other addresses if hosts is set.
 func TestMetricsRejectForeignHosts(t *testing.T) {
-	for _, c := range []struct {
-		settings string
-		foreign  int
-	}{
-		{"metrics: { listen: \"127.0.0.1:9090\" }\n", 421},
-		{"admin: { listen: \"127.0.0.1:8081\" }\n", 421},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\n", 200},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nhosts: [ai.lan]\n", 421},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\n", 200},
-		{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true " +
-			"}\nhosts: [ai.lan]\n", 421},
-	} {
-		r := newRig(t, c.settings+strings.Replace(plain, "auth: { required: false }", "auth: { keys: [ { name: all, sha256: "+
-			digestHex("key")+" } ] }", 1), fakeEngine())
-		for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(),
-			"metrics": r.planes.metricsHandler()} {
-			if (plane == "admin") == strings.Contains(c.settings, "9090") {
-				continue
-			}
-			front := listenServer(t, h)
-			for host, status := range map[string]int{"localhost:8081": 200, "127.0.0.1:8081": 200, "evil.example": c.foreign} {
-				if got := requestHost(t, front, "GET", "/metrics", host, ""); got.status != status {
-					t.Errorf("%q, %s: Host %s is %d, want %d", c.settings, plane, host, got.status, status)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			settings string
+			foreign  int
+		}{
+			{"metrics: { listen: \"127.0.0.1:9090\" }\n", 421},
+			{"admin: { listen: \"127.0.0.1:8081\" }\n", 421},
+			{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\n", 200},
+			{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nhosts: [ai.lan]\n", 421},
+			{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true }\n",
+				200},
+			{"admin: { listen: \"0.0.0.0:8081\", insecure: true }\nmetrics: { listen: \"0.0.0.0:9090\", insecure: true " +
+				"}\nhosts: [ai.lan]\n", 421},
+		} {
+			r := newRig(t, c.settings+strings.Replace(plain, "auth: { required: false }",
+				"auth: { keys: [ { name: all, sha256: "+
+					digestHex("key")+" } ] }", 1), fakeEngine())
+			for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(),
+				"metrics": r.planes.metricsHandler()} {
+				if (plane == "admin") == strings.Contains(c.settings, "9090") {
+					continue
+				}
+				front := newServer(t, h)
+				for host, status := range map[string]int{"localhost:8081": 200, "127.0.0.1:8081": 200, "evil.example": c.foreign} {
+					if got := requestHost(t, front, "GET", "/metrics", host, ""); got.status != status {
+						t.Errorf("%q, %s: Host %s is %d, want %d", c.settings, plane, host, got.status, status)
+					}
 				}
 			}
 		}
-	}
+	})
 }
 
 // TestEveryAdminAnswerHasSecurityHeaders, also answers that need no key.
 func TestEveryAdminAnswerHasSecurityHeaders(t *testing.T) {
-	r := newAdminRig(t)
-	for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(), "metrics": r.planes.metricsHandler()} {
-		front := listenServer(t, h)
-		for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere",
-			"PUT /admin/workers", "GET /admin/workers"} {
-			method, path, _ := strings.Cut(line, " ")
-			got := requestHost(t, front, method, path, "localhost", "").header
-			if got.Get("X-Content-Type-Options") != "nosniff" || got.Get("Cache-Control") != "no-store" {
-				t.Errorf("%s: %s has %v", plane, line, got)
+	synctest.Test(t, func(t *testing.T) {
+		r := newAdminRig(t)
+		for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(),
+			"metrics": r.planes.metricsHandler()} {
+			front := newServer(t, h)
+			for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere",
+				"PUT /admin/workers", "GET /admin/workers"} {
+				method, path, _ := strings.Cut(line, " ")
+				got := requestHost(t, front, method, path, "localhost", "").header
+				if got.Get("X-Content-Type-Options") != "nosniff" || got.Get("Cache-Control") != "no-store" {
+					t.Errorf("%s: %s has %v", plane, line, got)
+				}
 			}
 		}
-	}
+	})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"tierway/engines"
 	"tierway/routing/kvindex"
@@ -35,21 +35,6 @@ func publishing(t *testing.T) *engines.Engine {
 	}
 	t.Cleanup(e.Close)
 	return e
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("no %s", what)
-		}
-	}
 }
 
 // chatAbout returns the body of a chat with a long prompt that differs by number.
@@ -79,157 +64,167 @@ func sendDirectly(t *testing.T, url, body string) {
 // TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt: only direct traffic has filled the cache, so it is not
 // in the gateway's own history.
 func TestRequestGoesToTheWorkerWhoseEventsNameItsPrompt(t *testing.T) {
-	r := newRig(t, withEvents, publishing(t), publishing(t), publishing(t))
-	r.runControl()
-	pool := r.control.Snapshot().Pools[0]
-	home := r.member("w2")
-	url := home.Worker.Spec().URL
-	eventually(t, "stream", func() bool { return home.Events.View().Live })
-	sendDirectly(t, url, chatAbout(1))
-	eventually(t, "event of the direct request", func() bool { return home.Events.View().Blocks > 0 })
-	a := r.post("/v1/chat/completions", chatAbout(1))
-	var answer struct {
-		Usage struct {
-			Details struct {
-				Cached int64 `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, withEvents, publishing(t), publishing(t), publishing(t))
+		r.runControl()
+		pool := r.control.Snapshot().Pools[0]
+		home := r.member("w2")
+		url := home.Worker.Spec().URL
+		waitUntil(t, "stream", func() bool { return home.Events.View().Live })
+		sendDirectly(t, url, chatAbout(1))
+		waitUntil(t, "event of the direct request", func() bool { return home.Events.View().Blocks > 0 })
+		a := r.post("/v1/chat/completions", chatAbout(1))
+		var answer struct {
+			Usage struct {
+				Details struct {
+					Cached int64 `json:"cached_tokens"`
+				} `json:"prompt_tokens_details"`
+			}
 		}
-	}
-	if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
-		t.Fatalf("%d %s: %v", a.status, a.body, err)
-	}
-	if to := a.header.Get("X-Routed-To"); to != "w2" || answer.Usage.Details.Cached < 1000 {
-		t.Errorf("the chat went to %s, which had %d tokens", to, answer.Usage.Details.Cached)
-	}
-	if n := pool.Routing.Predictions().Events; n != 1 {
-		t.Errorf("%d requests were routed by events", n)
-	}
-	scrape := r.scrape()
-	for _, want := range []string{`tierway_kv_events_up{tier="small",worker="w2"} 1`,
-		`tierway_kv_events_complete{tier="small",worker="w2"} 1`, `tierway_kv_index_limit_bytes 5.36870912e+08`} {
-		if !strings.Contains(scrape, want) {
-			t.Errorf("the metrics lack %s", want)
+		if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+			t.Fatalf("%d %s: %v", a.status, a.body, err)
 		}
-	}
+		if to := a.header.Get("X-Routed-To"); to != "w2" || answer.Usage.Details.Cached < 1000 {
+			t.Errorf("the chat went to %s, which had %d tokens", to, answer.Usage.Details.Cached)
+		}
+		if n := pool.Routing.Predictions().Events; n != 1 {
+			t.Errorf("%d requests were routed by events", n)
+		}
+		scrape := r.scrape()
+		for _, want := range []string{`tierway_kv_events_up{tier="small",worker="w2"} 1`,
+			`tierway_kv_events_complete{tier="small",worker="w2"} 1`, `tierway_kv_index_limit_bytes 5.36870912e+08`} {
+			if !strings.Contains(scrape, want) {
+				t.Errorf("the metrics lack %s", want)
+			}
+		}
+	})
 }
 
 func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
-	a, b := startServer(t, publishing(t)), startServer(t, publishing(t))
-	text := func(workers ...string) string {
-		return "classifier: { preset: none }\nstore: { sql: \"\" }\n" + fmt.Sprintf(withEvents, listOf(workers...))
-	}
-	both := text(entryOf("a", a, 1), entryOf("b", b, 1))
-	r, from := newReloadRig(t, strings.ReplaceAll(both, "%", "%%")+"# %s\n")
-	r.runControl()
-	kept, removed := r.member("a"), r.member("b")
-	sendDirectly(t, a, chatAbout(1))
-	sendDirectly(t, b, chatAbout(1))
-	eventually(t, "events of both", func() bool {
-		return kept.Events.View().Blocks > 0 && removed.Events.View().Blocks > 0
+	synctest.Test(t, func(t *testing.T) {
+		a, b := startServer(t, publishing(t)), startServer(t, publishing(t))
+		text := func(workers ...string) string {
+			return "classifier: { preset: none }\nstore: { sql: \"\" }\n" + fmt.Sprintf(withEvents, listOf(workers...))
+		}
+		both := text(entryOf("a", a, 1), entryOf("b", b, 1))
+		r, from := newReloadRig(t, strings.ReplaceAll(both, "%", "%%")+"# %s\n")
+		r.runControl()
+		kept, removed := r.member("a"), r.member("b")
+		sendDirectly(t, a, chatAbout(1))
+		sendDirectly(t, b, chatAbout(1))
+		waitUntil(t, "events of both", func() bool {
+			return kept.Events.View().Blocks > 0 && removed.Events.View().Blocks > 0
+		})
+		since := kept.Events.View().Since
+		alone := text(entryOf("a", a, 2))
+		from.write(alone)
+		r.reload()
+		if v := r.member("a").Events.View(); r.member("a") != kept || v.Since != since || v.Blocks == 0 {
+			t.Errorf("the stream of the kept worker: %+v", v)
+		}
+		if v := removed.Events.View(); v.Streams != 0 || strings.Contains(r.scrape(), `worker="b"`) {
+			t.Errorf("the stream of the removed worker: %+v", v)
+		}
+		if used := r.control.Pools.IndexMemory().Used; used != int64(kept.Events.View().Blocks*kvindex.BlockBytes) {
+			t.Errorf("%d bytes are used", used)
+		}
+		from.write(strings.Replace(alone, "workers:", "kv_events: { enabled: false }\n    workers:", 1))
+		r.reload()
+		if v := kept.Events.View(); v.Streams != 0 || r.control.Pools.IndexMemory().Used != 0 {
+			t.Errorf("switched off: %+v", v)
+		}
 	})
-	since := kept.Events.View().Since
-	alone := text(entryOf("a", a, 2))
-	from.write(alone)
-	r.reload()
-	if v := r.member("a").Events.View(); r.member("a") != kept || v.Since != since || v.Blocks == 0 {
-		t.Errorf("the stream of the kept worker: %+v", v)
-	}
-	if v := removed.Events.View(); v.Streams != 0 || strings.Contains(r.scrape(), `worker="b"`) {
-		t.Errorf("the stream of the removed worker: %+v", v)
-	}
-	if used := r.control.Pools.IndexMemory().Used; used != int64(kept.Events.View().Blocks*kvindex.BlockBytes) {
-		t.Errorf("%d bytes are used", used)
-	}
-	from.write(strings.Replace(alone, "workers:", "kv_events: { enabled: false }\n    workers:", 1))
-	r.reload()
-	if v := kept.Events.View(); v.Streams != 0 || r.control.Pools.IndexMemory().Used != 0 {
-		t.Errorf("switched off: %+v", v)
-	}
 }
 
 // TestExplanationNotesWorkersWhoseEventsAreDown: an explanation sends no requests to /tokenize.
 func TestExplanationNotesWorkersWhoseEventsAreDown(t *testing.T) {
-	r := newRig(t, strings.Replace(withEvents, "workers:", "kv_events: { port: 1 }\n    workers:", 1), publishing(t))
-	r.runControl()
-	home := r.member("w0")
-	eventually(t, "report of the refused connection", func() bool { return home.Events.View().Fault != "" })
-	request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/v1/chat/completions",
-		strings.NewReader(chatAbout(1)))
-	request.Header.Set("Content-Type", "application/json")
-	e := r.Explain(request)
-	if len(e.Notes) == 0 || !strings.Contains(strings.Join(e.Notes, "; "), "the KV-cache events of w0 are down (") {
-		t.Errorf("the notes are %q", e.Notes)
-	}
-	if !strings.Contains(r.scrape(), `tierway_prompt_tokenize_requests_total{tier="small"} 0`) {
-		t.Error("an engine got a request to /tokenize")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, strings.Replace(withEvents, "workers:", "kv_events: { port: 1 }\n    workers:", 1), publishing(t))
+		r.runControl()
+		home := r.member("w0")
+		waitUntil(t, "report of the refused connection", func() bool { return home.Events.View().Fault != "" })
+		request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/v1/chat/completions",
+			strings.NewReader(chatAbout(1)))
+		request.Header.Set("Content-Type", "application/json")
+		e := r.Explain(request)
+		if len(e.Notes) == 0 || !strings.Contains(strings.Join(e.Notes, "; "), "the KV-cache events of w0 are down (") {
+			t.Errorf("the notes are %q", e.Notes)
+		}
+		if !strings.Contains(r.scrape(), `tierway_prompt_tokenize_requests_total{tier="small"} 0`) {
+			t.Error("an engine got a request to /tokenize")
+		}
+	})
 }
 
 // TestFailingTokenizerIsLeftAlone: one engine of two that answers no request for tokens does not stop the
 // look-ups of new prompts.
 func TestFailingTokenizerIsLeftAlone(t *testing.T) {
-	engine, asked := publishing(t), atomic.Int64{}
-	failing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/tokenize" {
-			asked.Add(1)
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		engine, asked := publishing(t), atomic.Int64{}
+		failing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/tokenize" {
+				asked.Add(1)
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			engine.ServeHTTP(w, r)
+		})
+		r := newRig(t, withEvents, failing, publishing(t))
+		r.runControl()
+		for i, name := range []string{"w0", "w1"} {
+			m := r.member(name)
+			waitUntil(t, "stream", func() bool { return m.Events.View().Live })
+			sendDirectly(t, m.Worker.Spec().URL, chatAbout(i))
+			waitUntil(t, "events", func() bool { return m.Events.View().Blocks > 0 })
 		}
-		engine.ServeHTTP(w, r)
+		const chats = 10
+		for i := range chats {
+			if a := r.post("/v1/chat/completions", chatAbout(100+i)); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		if n := asked.Load(); n == 0 || n > 3 { // others may run when the first one fails
+			t.Errorf("%d requests to the failing tokenizer", n)
+		}
+		if want := fmt.Sprintf(`tierway_prompt_lookups_total{result="answered",tier="small"} %d`, chats); !strings.Contains(
+			r.scrape(), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
 	})
-	r := newRig(t, withEvents, failing, publishing(t))
-	r.runControl()
-	for i, name := range []string{"w0", "w1"} {
-		m := r.member(name)
-		eventually(t, "stream", func() bool { return m.Events.View().Live })
-		sendDirectly(t, m.Worker.Spec().URL, chatAbout(i))
-		eventually(t, "events", func() bool { return m.Events.View().Blocks > 0 })
-	}
-	const chats = 10
-	for i := range chats {
-		if a := r.post("/v1/chat/completions", chatAbout(100+i)); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-	}
-	if n := asked.Load(); n == 0 || n > 3 { // others may run when the first one fails
-		t.Errorf("%d requests to the failing tokenizer", n)
-	}
-	if want := fmt.Sprintf(`tierway_prompt_lookups_total{result="answered",tier="small"} %d`, chats); !strings.Contains(
-		r.scrape(), want) {
-		t.Errorf("the metrics lack %s", want)
-	}
 }
 
 // TestOnlyRequestsOfTheRuleAreLookedUp: policy_rules select kv_aware for one model, and the requests of the other
 // one wait for no tokens. The rule's lookup_timeout applies.
 func TestOnlyRequestsOfTheRuleAreLookedUp(t *testing.T) {
-	yaml := strings.Replace(withEvents, "policy: { name: kv_aware, lookup_timeout: 10s }",
-		"policy: { name: round_robin }\n"+
-			"    policy_rules: [ { model: looked-up, policy: { name: kv_aware, lookup_timeout: 10s } } ]", 1)
-	r := newRig(t, yaml+"models: { looked-up: small, plain: small }\n", publishing(t))
-	r.runControl()
-	m := r.member("w0")
-	eventually(t, "stream", func() bool { return m.Events.View().Live })
-	sendDirectly(t, m.Worker.Spec().URL, chatAbout(0))
-	eventually(t, "events", func() bool { return m.Events.View().Blocks > 0 })
-	ask := func(model string, number int) {
-		t.Helper()
-		body := strings.Replace(chatAbout(number), `"fake-7b"`, `"`+model+`"`, 1)
-		if a := r.post("/v1/chat/completions", body); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		yaml := strings.Replace(withEvents, "policy: { name: kv_aware, lookup_timeout: 10s }",
+			"policy: { name: round_robin }\n"+
+				"    policy_rules: [ { model: looked-up, policy: { name: kv_aware, lookup_timeout: 10s } } ]", 1)
+		r := newRig(t, yaml+"models: { looked-up: small, plain: small }\n", publishing(t))
+		r.runControl()
+		m := r.member("w0")
+		waitUntil(t, "stream", func() bool { return m.Events.View().Live })
+		sendDirectly(t, m.Worker.Spec().URL, chatAbout(0))
+		waitUntil(t, "events", func() bool { return m.Events.View().Blocks > 0 })
+		ask := func(model string, number int) {
+			t.Helper()
+			body := strings.Replace(chatAbout(number), `"fake-7b"`, `"`+model+`"`, 1)
+			if a := r.post("/v1/chat/completions", body); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
 		}
-	}
-	for i := range 3 {
-		ask("plain", 10+i)
-	}
-	answered := `tierway_prompt_lookups_total{result="answered",tier="small"} `
-	if text := r.scrape(); !strings.Contains(text, answered+"0\n") {
-		t.Error("a request without the rule was looked up")
-	}
-	for i := range 3 {
-		ask("looked-up", 20+i)
-	}
-	if text := r.scrape(); !strings.Contains(text, answered+"3\n") {
-		t.Error("a request of the rule was not looked up")
-	}
+		for i := range 3 {
+			ask("plain", 10+i)
+		}
+		answered := `tierway_prompt_lookups_total{result="answered",tier="small"} `
+		if text := r.scrape(); !strings.Contains(text, answered+"0\n") {
+			t.Error("a request without the rule was looked up")
+		}
+		for i := range 3 {
+			ask("looked-up", 20+i)
+		}
+		if text := r.scrape(); !strings.Contains(text, answered+"3\n") {
+			t.Error("a request of the rule was not looked up")
+		}
+	})
 }

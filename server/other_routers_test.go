@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/engines"
@@ -137,9 +138,11 @@ func TestExamplesOfOtherRouters(t *testing.T) {
 		"nginx, least_conn":                     {"policy: { name: least_conn }\n", both},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRigWith(t, otherRoutersHead+c.config, func(o *Options) { o.Rand = rand.Uint64 }, fakeEngine(), fakeEngine())
-			c.check(r)
-			r.until("nothing is in flight", func() bool { return r.Inflight() == 0 })
+			synctest.Test(t, func(t *testing.T) {
+				r := newRigWith(t, otherRoutersHead+c.config, func(o *Options) { o.Rand = rand.Uint64 }, fakeEngine(), fakeEngine())
+				c.check(r)
+				r.until("nothing is in flight", func() bool { return r.Inflight() == 0 })
+			})
 		})
 	}
 }
@@ -201,69 +204,76 @@ func ruled(r *rig) {
 
 // TestLoadPoliciesAvoidABusyWorker, by the names of each router.
 func TestLoadPoliciesAvoidABusyWorker(t *testing.T) {
-	for _, policy := range []string{"least_load", "power_of_two", "least_conn", "kv_aware"} {
-		r := newRigWith(t, otherRoutersHead+"policy: { name: "+policy+" }\n", func(o *Options) { o.Rand = rand.Uint64 },
-			fakeEngine(), fakeEngine())
-		small := r.control.Snapshot().ByName["small"]
-		lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members["w0"], Stream: true,
-			PromptTokens: 20_000, OutputTokens: 5000})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, policy := range []string{"least_load", "power_of_two", "least_conn", "kv_aware"} {
+			r := newRigWith(t, otherRoutersHead+"policy: { name: "+policy+" }\n", func(o *Options) { o.Rand = rand.Uint64 },
+				fakeEngine(), fakeEngine())
+			small := r.control.Snapshot().ByName["small"]
+			lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members["w0"], Stream: true,
+				PromptTokens: 20_000, OutputTokens: 5000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.counts(10, "small", ""); got["w1"] != 10 {
+				t.Errorf("%s: ten requests went to %v", policy, got)
+			}
+			lease.Release(routing.Result{})
 		}
-		if got := r.counts(10, "small", ""); got["w1"] != 10 {
-			t.Errorf("%s: ten requests went to %v", policy, got)
-		}
-		lease.Release(routing.Result{})
-	}
+	})
 }
 
 // TestImbalancedLoadsOverrideTheCache, as cache_aware of vLLM Router describes it.
 func TestImbalancedLoadsOverrideTheCache(t *testing.T) {
-	r := newRig(t, otherRoutersHead+"policy: { name: cache_aware, balance_abs_threshold: 2 }\n", fakeEngine(),
-		fakeEngine())
-	small := r.control.Snapshot().ByName["small"]
-	home, _ := r.ask("small", "")
-	var leases []routing.Lease
-	for range 3 {
-		lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members[home]})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, otherRoutersHead+"policy: { name: cache_aware, balance_abs_threshold: 2 }\n", fakeEngine(),
+			fakeEngine())
+		small := r.control.Snapshot().ByName["small"]
+		home, _ := r.ask("small", "")
+		var leases []routing.Lease
+		for range 3 {
+			lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members[home]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
 		}
-		leases = append(leases, lease)
-	}
-	if worker, why := r.ask("small", ""); worker == home || why != string(routing.ReasonImbalanced) {
-		t.Errorf("it went to %s (%s)", worker, why)
-	}
-	for i := range leases {
-		leases[i].Release(routing.Result{})
-	}
-	if worker, why := r.ask("small", ""); why != string(routing.ReasonCacheMatch) { // both have it now
-		t.Errorf("it went to %s (%s)", worker, why)
-	}
+		if worker, why := r.ask("small", ""); worker == home || why != string(routing.ReasonImbalanced) {
+			t.Errorf("it went to %s (%s)", worker, why)
+		}
+		for i := range leases {
+			leases[i].Release(routing.Result{})
+		}
+		if worker, why := r.ask("small", ""); why != string(routing.ReasonCacheMatch) { // both have it now
+			t.Errorf("it went to %s (%s)", worker, why)
+		}
+	})
 }
 
 // TestStreamsPreferTheFasterWorker after ten samples of each.
 func TestStreamsPreferTheFasterWorker(t *testing.T) {
-	slow := engines.New(engines.Config{Model: "fake-7b", Prefill: 100}) // each prompt takes a tenth of a second
-	r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow,
-		engines.New(engines.Config{Model: "fake-7b"}))
-	for i := range 30 {
-		worker, why := r.ask("small", `,"stream":true`)
-		if warm := i >= 20; warm && (worker != "w1" || why != string(routing.ReasonLeastLatency)) ||
-			!warm && why != string(routing.ReasonRoundRobin) {
-			t.Errorf("stream %d went to %s (%s)", i, worker, why)
+	synctest.Test(t, func(t *testing.T) {
+		slow := engines.New(engines.Config{Model: "fake-7b", Prefill: 100}) // each prompt takes a tenth of a second
+		r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow,
+			engines.New(engines.Config{Model: "fake-7b"}))
+		for i := range 30 {
+			worker, why := r.ask("small", `,"stream":true`)
+			if warm := i >= 20; warm && (worker != "w1" || why != string(routing.ReasonLeastLatency)) ||
+				!warm && why != string(routing.ReasonRoundRobin) {
+				t.Errorf("stream %d went to %s (%s)", i, worker, why)
+			}
 		}
-	}
+	})
 }
 
 // TestBackendsOfSomeModelsRegionsAndPriorities: a request goes to a worker with its model, of the nearest region and
 // the first priority.
 func TestBackendsOfSomeModelsRegionsAndPriorities(t *testing.T) {
-	var urls []any
-	for range 4 {
-		urls = append(urls, startServer(t, engines.New(engines.Config{AnyModel: true})))
-	}
-	r := newRig(t, fmt.Sprintf(`
+	synctest.Test(t, func(t *testing.T) {
+		var urls []any
+		for range 4 {
+			urls = append(urls, startServer(t, engines.New(engines.Config{AnyModel: true})))
+		}
+		r := newRig(t, fmt.Sprintf(`
 auth: { required: false }
 health: { path: "off" }
 region: us-west
@@ -278,47 +288,52 @@ pools:
       - { name: a2, url: %q, models: [fake-a], region: us-west, priority: 2 }
       - { name: b0, url: %q, models: [fake-b], region: us-east }
 `, urls...)+"# %s\n")
-	if got := r.counts(4, "fake-a", ""); got["a1"] != 4 {
-		t.Errorf("requests of fake-a went to %v", got)
-	}
-	if got := r.counts(4, "fake-b", ""); got["b0"] != 4 {
-		t.Errorf("requests of fake-b went to %v", got)
-	}
-	all := r.control.Snapshot().ByName["all"]
-	all.Routing.Observe("a1", all.Members["a1"], routing.Status{})
-	if got := r.counts(4, "fake-a", ""); got["a0"] != 4 {
-		t.Errorf("without a1, requests of fake-a went to %v", got)
-	}
+		if got := r.counts(4, "fake-a", ""); got["a1"] != 4 {
+			t.Errorf("requests of fake-a went to %v", got)
+		}
+		if got := r.counts(4, "fake-b", ""); got["b0"] != 4 {
+			t.Errorf("requests of fake-b went to %v", got)
+		}
+		all := r.control.Snapshot().ByName["all"]
+		all.Routing.Observe("a1", all.Members["a1"], routing.Status{})
+		if got := r.counts(4, "fake-a", ""); got["a0"] != 4 {
+			t.Errorf("without a1, requests of fake-a went to %v", got)
+		}
+	})
 }
 
 // TestAWeightOfThreeGetsThreeRequestsOfFour, as in the example of weighted round robin.
 func TestAWeightOfThreeGetsThreeRequestsOfFour(t *testing.T) {
-	a, b := startServer(t, fakeEngine()), startServer(t, fakeEngine())
-	r := newRig(t, fmt.Sprintf(otherRoutersHead+"selection_strategy: WeightedRoundRobin\n",
-		fmt.Sprintf("{ name: w0, url: %q, weight: 3 }, { name: w1, url: %q, weight: 1 }", a, b))+"# %s\n")
-	if got := r.counts(8, "small", ""); got["w0"] != 6 || got["w1"] != 2 {
-		t.Errorf("eight requests went to %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := startServer(t, fakeEngine()), startServer(t, fakeEngine())
+		r := newRig(t, fmt.Sprintf(otherRoutersHead+"selection_strategy: WeightedRoundRobin\n",
+			fmt.Sprintf("{ name: w0, url: %q, weight: 3 }, { name: w1, url: %q, weight: 1 }", a, b))+"# %s\n")
+		if got := r.counts(8, "small", ""); got["w0"] != 6 || got["w1"] != 2 {
+			t.Errorf("eight requests went to %v", got)
+		}
+	})
 }
 
 // TestHashedSessionsMoveFromAWorkerThatIsDown, and only those.
 func TestHashedSessionsMoveFromAWorkerThatIsDown(t *testing.T) {
-	for _, policy := range []string{"consistent_hash", "rendezvous_hash"} {
-		r := newRig(t, otherRoutersHead+"policy: { name: "+policy+" }\n", fakeEngine(), fakeEngine(), fakeEngine())
-		homes := map[string]string{}
-		for i := range 30 {
-			session := fmt.Sprint("s", i)
-			homes[session], _ = r.ask("small", "", "X-Session-ID", session)
-		}
-		member := r.control.Snapshot().ByName["small"].Members["w1"]
-		down := routing.Status{}
-		r.control.Snapshot().ByName["small"].Routing.Observe("w1", member, down)
-		for session, home := range homes {
-			if now, _ := r.ask("small", "", "X-Session-ID", session); now == "w1" || home != "w1" && now != home {
-				t.Errorf("%s: session %s moved from %s to %s", policy, session, home, now)
+	synctest.Test(t, func(t *testing.T) {
+		for _, policy := range []string{"consistent_hash", "rendezvous_hash"} {
+			r := newRig(t, otherRoutersHead+"policy: { name: "+policy+" }\n", fakeEngine(), fakeEngine(), fakeEngine())
+			homes := map[string]string{}
+			for i := range 30 {
+				session := fmt.Sprint("s", i)
+				homes[session], _ = r.ask("small", "", "X-Session-ID", session)
+			}
+			member := r.control.Snapshot().ByName["small"].Members["w1"]
+			down := routing.Status{}
+			r.control.Snapshot().ByName["small"].Routing.Observe("w1", member, down)
+			for session, home := range homes {
+				if now, _ := r.ask("small", "", "X-Session-ID", session); now == "w1" || home != "w1" && now != home {
+					t.Errorf("%s: session %s moved from %s to %s", policy, session, home, now)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestEveryStrategyOfOtherRoutersIsListed in docs/policies.md, with those that are not there.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // counter returns the value of a counter without labels.
@@ -29,12 +30,14 @@ func (r *rig) counter(name string) int {
 // TestAPanicInAStreamCutsItAndReleasesEverything: the connection is cut, so that the client does not
 // take the answer for complete.
 func TestAPanicInAStreamCutsItAndReleasesEverything(t *testing.T) {
-	r := newRig(t, plain, fakeEngine())
-	for _, m := range r.control.Snapshot().ByName["small"].Members {
-		m.Series.Prompt = nil // a fault of the program where usage is counted
-	}
-	a := r.post("/v1/chat/completions", strings.Replace(hello, "{", `{"stream":true,`, 1))
-	if a.status != 200 || a.err == nil || r.counter("tierway_panics_total") != 1 {
-		t.Errorf("%d %q, %v, %d panics", a.status, a.body, a.err, r.counter("tierway_panics_total"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, fakeEngine())
+		for _, m := range r.control.Snapshot().ByName["small"].Members {
+			m.Series.Prompt = nil // a fault of the program where usage is counted
+		}
+		a := r.post("/v1/chat/completions", strings.Replace(hello, "{", `{"stream":true,`, 1))
+		if a.status != 200 || a.err == nil || r.counter("tierway_panics_total") != 1 {
+			t.Errorf("%d %q, %v, %d panics", a.status, a.body, a.err, r.counter("tierway_panics_total"))
+		}
+	})
 }

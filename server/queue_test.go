@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/engines"
@@ -109,7 +110,7 @@ func (r *rig) chat(ctx context.Context, word, more string, headers ...string) <-
 	}
 	got := make(chan httpAnswer, 1)
 	go func() {
-		resp, err := http.DefaultTransport.RoundTrip(req)
+		resp, err := r.net.transport.RoundTrip(req)
 		if err != nil {
 			got <- httpAnswer{err: err}
 			return
@@ -137,71 +138,70 @@ func (r *rig) waitForQueued(n int) {
 
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			r.t.Fatalf("not within 10 s: %s", what)
-		}
-	}
+	waitUntil(r.t, what, ok)
 }
 
 // TestARequestWaitsForASlot: it is served when the slot is free, and X-Queue-Ms is its wait.
 func TestARequestWaitsForASlot(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	r := narrowRig(t, h, "", "auto")
-	first := r.occupySlot()
-	second := r.chat(context.Background(), "hi", "")
-	r.waitForQueued(1)
-	time.AfterFunc(20*time.Millisecond, h.release)
-	if a := <-first; a.status != http.StatusOK || a.header.Get("X-Queue-Ms") != "0" {
-		t.Errorf("the first: %d, X-Queue-Ms %q, want 200 and 0", a.status, a.header.Get("X-Queue-Ms"))
-	}
-	a := <-second
-	if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusOK || err != nil ||
-		waited < 10 {
-		t.Errorf("the second: %d, X-Queue-Ms %q, want 200 and 10 or more", a.status, a.header.Get("X-Queue-Ms"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		r := narrowRig(t, h, "", "auto")
+		first := r.occupySlot()
+		second := r.chat(context.Background(), "hi", "")
+		r.waitForQueued(1)
+		time.AfterFunc(20*time.Millisecond, h.release)
+		if a := <-first; a.status != http.StatusOK || a.header.Get("X-Queue-Ms") != "0" {
+			t.Errorf("the first: %d, X-Queue-Ms %q, want 200 and 0", a.status, a.header.Get("X-Queue-Ms"))
+		}
+		a := <-second
+		if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusOK || err != nil ||
+			waited < 10 {
+			t.Errorf("the second: %d, X-Queue-Ms %q, want 200 and 10 or more", a.status, a.header.Get("X-Queue-Ms"))
+		}
+	})
 }
 
 // TestQueuedRequestsAreServedByPriority: the class comes from the header or the service tier. QU-08: it
 // is never above the tenant's.
 func TestQueuedRequestsAreServedByPriority(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	r := narrowRig(t, h, "", "vllm")
-	first := r.occupySlot()
-	var all []<-chan httpAnswer
-	for i, c := range []struct{ word, more, key, class string }{
-		{"clamped", "", "low", "interactive"}, {"batch", "", "key", "batch"}, {"flex", `,"service_tier":"flex"`, "key", ""},
-		{"background", "", "key", "background"}, {"urgent", "", "key", ""},
-	} {
-		all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key, "X-Request-Priority",
-			c.class))
-		r.waitForQueued(i + 1)
-	}
-	h.release()
-	for _, got := range append(all, first) {
-		if a := <-got; a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		r := narrowRig(t, h, "", "vllm")
+		first := r.occupySlot()
+		var all []<-chan httpAnswer
+		for i, c := range []struct{ word, more, key, class string }{
+			{"clamped", "", "low", "interactive"}, {"batch", "", "key", "batch"}, {"flex", `,"service_tier":"flex"`, "key", ""},
+			{"background", "", "key", "background"}, {"urgent", "", "key", ""},
+		} {
+			all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key,
+				"X-Request-Priority",
+				c.class))
+			r.waitForQueued(i + 1)
 		}
-	}
-	var order []string
-	for _, q := range h.Requests() {
-		for _, word := range []string{"hold", "clamped", "batch", "flex", "background", "urgent"} {
-			if strings.Contains(string(q.Body), `"`+word+`"`) {
-				order = append(order, word)
+		h.release()
+		for _, got := range append(all, first) {
+			if a := <-got; a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
 			}
 		}
-	}
-	// Within a class tenants alternate: a tenant without a served request goes first.
-	if got := strings.Join(order, " "); got != "hold urgent background clamped batch flex" {
-		t.Errorf("served in the order %s", got)
-	}
-	for _, acc := range h.accounts() {
-		if acc.Prioritized != (acc.Priority > 0) {
-			t.Errorf("a priority of %d was sent", acc.Priority)
+		var order []string
+		for _, q := range h.Requests() {
+			for _, word := range []string{"hold", "clamped", "batch", "flex", "background", "urgent"} {
+				if strings.Contains(string(q.Body), `"`+word+`"`) {
+					order = append(order, word)
+				}
+			}
 		}
-	}
+		// Within a class tenants alternate: a tenant without a served request goes first.
+		if got := strings.Join(order, " "); got != "hold urgent background clamped batch flex" {
+			t.Errorf("served in the order %s", got)
+		}
+		for _, acc := range h.accounts() {
+			if acc.Prioritized != (acc.Priority > 0) {
+				t.Errorf("a priority of %d was sent", acc.Priority)
+			}
+		}
+	})
 }
 
 // TestPriorityIsForwardedToTheEngine: never above the class, and not after the engine has rejected it.
@@ -209,183 +209,199 @@ func TestQueuedRequestsAreServedByPriority(t *testing.T) {
 func TestPriorityIsForwardedToTheEngine(t *testing.T) {
 	const usage = `,"stream":true,"stream_options":{"include_usage":true}`
 	t.Run("accepted", func(t *testing.T) {
-		h := newBlockingEngine(engines.Config{Priority: engines.PriorityFirst})
-		r := narrowRig(t, h, "", "vllm")
-		for _, c := range []struct {
-			class, more string
-			want        int64
-			sent        bool
-		}{
-			{"interactive", "", 0, false}, {"background", "", 10, true}, {"batch", "", 20, true},
-			{"batch", `,"priority":-5`, 20, true}, {"batch", `,"priority":25`, 25, true},
-			{"interactive", `,"priority":-5`, 0, true},
-		} {
-			a := <-r.chat(context.Background(), "hi", c.more+usage, "X-Request-Priority", c.class)
-			if a.status != http.StatusOK || !strings.Contains(a.body, `"usage":{`) {
-				t.Errorf("%s%s: %d %s, want usage", c.class, c.more, a.status, a.body)
+		synctest.Test(t, func(t *testing.T) {
+			h := newBlockingEngine(engines.Config{Priority: engines.PriorityFirst})
+			r := narrowRig(t, h, "", "vllm")
+			for _, c := range []struct {
+				class, more string
+				want        int64
+				sent        bool
+			}{
+				{"interactive", "", 0, false}, {"background", "", 10, true}, {"batch", "", 20, true},
+				{"batch", `,"priority":-5`, 20, true}, {"batch", `,"priority":25`, 25, true},
+				{"interactive", `,"priority":-5`, 0, true},
+			} {
+				a := <-r.chat(context.Background(), "hi", c.more+usage, "X-Request-Priority", c.class)
+				if a.status != http.StatusOK || !strings.Contains(a.body, `"usage":{`) {
+					t.Errorf("%s%s: %d %s, want usage", c.class, c.more, a.status, a.body)
+				}
+				accounts := h.accounts()
+				if got := accounts[len(accounts)-1]; got.Priority != c.want || got.Prioritized != c.sent {
+					t.Errorf("%s%s: sent %d (%v), want %d (%v)", c.class, c.more, got.Priority, got.Prioritized, c.want, c.sent)
+				}
 			}
-			accounts := h.accounts()
-			if got := accounts[len(accounts)-1]; got.Priority != c.want || got.Prioritized != c.sent {
-				t.Errorf("%s%s: sent %d (%v), want %d (%v)", c.class, c.more, got.Priority, got.Prioritized, c.want, c.sent)
-			}
-		}
+		})
 	})
 	t.Run("rejected", func(t *testing.T) {
-		h := newBlockingEngine(engines.Config{Priority: engines.PriorityRefused})
-		r := narrowRig(t, h, "", "vllm")
-		for range 3 {
-			if a := <-r.chat(context.Background(), "hi", "", "X-Request-Priority", "batch"); a.status != http.StatusOK {
-				t.Errorf("%d %s", a.status, a.body)
+		synctest.Test(t, func(t *testing.T) {
+			h := newBlockingEngine(engines.Config{Priority: engines.PriorityRefused})
+			r := narrowRig(t, h, "", "vllm")
+			for range 3 {
+				if a := <-r.chat(context.Background(), "hi", "", "X-Request-Priority", "batch"); a.status != http.StatusOK {
+					t.Errorf("%d %s", a.status, a.body)
+				}
 			}
-		}
-		sent := 0
-		for _, acc := range h.accounts() {
-			if acc.Prioritized {
-				sent++
+			sent := 0
+			for _, acc := range h.accounts() {
+				if acc.Prioritized {
+					sent++
+				}
 			}
-		}
-		if sent != 1 {
-			t.Errorf("a priority was sent %d times, want once", sent)
-		}
+			if sent != 1 {
+				t.Errorf("a priority was sent %d times, want once", sent)
+			}
+		})
 	})
 }
 
 // QU-01: a full queue rejects at once, with Retry-After.
 func TestAFullQueueRejects(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	r := narrowRig(t, h, ", max_depth: 2", "auto")
-	first := r.occupySlot()
-	one, two := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", "")
-	r.waitForQueued(2)
-	a := <-r.chat(context.Background(), "hi", "")
-	var e struct {
-		Error struct{ Code, Message string }
-	}
-	if err := json.Unmarshal([]byte(a.body), &e); err != nil || a.status != http.StatusServiceUnavailable ||
-		e.Error.Code != "overloaded" {
-		t.Errorf("the third: %d %s", a.status, a.body)
-	}
-	after, err := strconv.Atoi(a.header.Get("Retry-After"))
-	if err != nil || after < 1 || a.header.Get("Retry-After-Ms") == "" {
-		t.Errorf("Retry-After %q, Retry-After-Ms %q", a.header.Get("Retry-After"), a.header.Get("Retry-After-Ms"))
-	}
-	if a.header.Get("X-Should-Retry") != "" {
-		t.Errorf("X-Should-Retry is %q: a shed request should be retried", a.header.Get("X-Should-Retry"))
-	}
-	h.release()
-	for _, got := range []<-chan httpAnswer{first, one, two} {
-		if a := <-got; a.status != http.StatusOK {
-			t.Errorf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		r := narrowRig(t, h, ", max_depth: 2", "auto")
+		first := r.occupySlot()
+		one, two := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", "")
+		r.waitForQueued(2)
+		a := <-r.chat(context.Background(), "hi", "")
+		var e struct {
+			Error struct{ Code, Message string }
 		}
-	}
-	if got := len(h.Requests()); got != 3 {
-		t.Errorf("the engine got %d requests, want 3", got)
-	}
+		if err := json.Unmarshal([]byte(a.body), &e); err != nil || a.status != http.StatusServiceUnavailable ||
+			e.Error.Code != "overloaded" {
+			t.Errorf("the third: %d %s", a.status, a.body)
+		}
+		after, err := strconv.Atoi(a.header.Get("Retry-After"))
+		if err != nil || after < 1 || a.header.Get("Retry-After-Ms") == "" {
+			t.Errorf("Retry-After %q, Retry-After-Ms %q", a.header.Get("Retry-After"), a.header.Get("Retry-After-Ms"))
+		}
+		if a.header.Get("X-Should-Retry") != "" {
+			t.Errorf("X-Should-Retry is %q: a shed request should be retried", a.header.Get("X-Should-Retry"))
+		}
+		h.release()
+		for _, got := range []<-chan httpAnswer{first, one, two} {
+			if a := <-got; a.status != http.StatusOK {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		}
+		if got := len(h.Requests()); got != 3 {
+			t.Errorf("the engine got %d requests, want 3", got)
+		}
+	})
 }
 
 // QU-02: an answer that has not begun gets status 503. A stream that heartbeats have opened gets an
 // error frame.
 func TestTheWaitIsLimited(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
-	first := r.occupySlot()
-	whole, stream := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", `,"stream":true`)
-	if a := <-whole; a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "overloaded") ||
-		a.header.Get("Retry-After") == "" {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
-	}
-	a := <-stream
-	if a.status != http.StatusOK || !strings.HasPrefix(a.body, ": keep-alive\n\n") ||
-		!strings.Contains(a.body, "overloaded") || strings.Contains(a.body, "[DONE]") {
-		t.Errorf("the stream: %d %q, want heartbeats and an error frame", a.status, a.body)
-	}
-	h.release()
-	<-first
-	if got := len(h.Requests()); got != 1 {
-		t.Errorf("the engine got %d requests, want 1", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
+		first := r.occupySlot()
+		whole, stream := r.chat(context.Background(), "hi", ""), r.chat(context.Background(), "hi", `,"stream":true`)
+		if a := <-whole; a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "overloaded") ||
+			a.header.Get("Retry-After") == "" {
+			t.Errorf("%d %s %v", a.status, a.body, a.header)
+		}
+		a := <-stream
+		if a.status != http.StatusOK || !strings.HasPrefix(a.body, ": keep-alive\n\n") ||
+			!strings.Contains(a.body, "overloaded") || strings.Contains(a.body, "[DONE]") {
+			t.Errorf("the stream: %d %q, want heartbeats and an error frame", a.status, a.body)
+		}
+		h.release()
+		<-first
+		if got := len(h.Requests()); got != 1 {
+			t.Errorf("the engine got %d requests, want 1", got)
+		}
+	})
 }
 
 // TestAStreamIsKeptAliveWhileItWaits and is then complete.
 func TestAStreamIsKeptAliveWhileItWaits(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	r := narrowRig(t, h, "", "auto")
-	r.occupySlot()
-	stream := r.chat(context.Background(), "hi", `,"stream":true`)
-	r.waitForQueued(1)
-	time.AfterFunc(100*time.Millisecond, h.release)
-	if a := <-stream; !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
-		t.Errorf("the stream: %d %q", a.status, a.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		r := narrowRig(t, h, "", "auto")
+		r.occupySlot()
+		stream := r.chat(context.Background(), "hi", `,"stream":true`)
+		r.waitForQueued(1)
+		time.AfterFunc(100*time.Millisecond, h.release)
+		if a := <-stream; !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.HasSuffix(a.body, "data: [DONE]\n\n") {
+			t.Errorf("the stream: %d %q", a.status, a.body)
+		}
+	})
 }
 
 // TestACancelledRequestLeavesTheQueue: no part of it reaches an engine, its place is free, and no
 // worker is blamed.
 func TestACancelledRequestLeavesTheQueue(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	r := narrowRig(t, h, "", "auto")
-	first := r.occupySlot()
-	ctx, leave := context.WithCancel(context.Background())
-	var all []<-chan httpAnswer
-	for range 20 {
-		all = append(all, r.chat(ctx, "hi", ""))
-	}
-	r.waitForQueued(20)
-	leave()
-	for _, got := range all {
-		<-got
-	}
-	r.waitForQueued(0)
-	h.release()
-	<-first
-	r.until("all ended", func() bool { return r.Inflight() == 0 })
-	if got := len(h.Requests()); got != 1 {
-		t.Errorf("the engine got %d requests, want 1", got)
-	}
-	if got := strings.Count(r.access.String(), `"outcome":"client_gone"`); got != 20 {
-		t.Errorf("%d of 20 ended as client_gone", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		r := narrowRig(t, h, "", "auto")
+		first := r.occupySlot()
+		ctx, leave := context.WithCancel(context.Background())
+		var all []<-chan httpAnswer
+		for range 20 {
+			all = append(all, r.chat(ctx, "hi", ""))
+		}
+		r.waitForQueued(20)
+		leave()
+		for _, got := range all {
+			<-got
+		}
+		r.waitForQueued(0)
+		h.release()
+		<-first
+		r.until("all ended", func() bool { return r.Inflight() == 0 })
+		if got := len(h.Requests()); got != 1 {
+			t.Errorf("the engine got %d requests, want 1", got)
+		}
+		if got := strings.Count(r.access.String(), `"outcome":"client_gone"`); got != 20 {
+			t.Errorf("%d of 20 ended as client_gone", got)
+		}
+	})
 }
 
 // TestARetryWaitsForAnotherWorker: one worker fails, and the other one is full.
 func TestARetryWaitsForAnotherWorker(t *testing.T) {
-	h := newBlockingEngine(engines.Config{})
-	broken := startServer(t,
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
-	r := narrowRig(t, h, "", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
-	first := r.occupySlot()
-	second := r.chat(context.Background(), "hi", "")
-	r.waitForQueued(1)
-	h.release()
-	if a := <-second; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
-		t.Errorf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
-	}
-	<-first
-	if log := r.access.String(); !strings.Contains(log, `"attempts":2`) {
-		t.Errorf("the broken worker was not tried: %s", log)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{})
+		broken := startServer(t,
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+		r := narrowRig(t, h, "", "auto", fmt.Sprintf(", { name: w1, url: %q }", broken))
+		first := r.occupySlot()
+		second := r.chat(context.Background(), "hi", "")
+		r.waitForQueued(1)
+		h.release()
+		if a := <-second; a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
+			t.Errorf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+		}
+		<-first
+		if log := r.access.String(); !strings.Contains(log, `"attempts":2`) {
+			t.Errorf("the broken worker was not tried: %s", log)
+		}
+	})
 }
 
 // TestARequestWhoseDeadlineCannotBeMetIsRejected: the client waits 1 s, and the queue holds 5 s of
 // work.
 func TestARequestWhoseDeadlineCannotBeMetIsRejected(t *testing.T) {
-	h := newBlockingEngine(engines.Config{PerToken: 150 * time.Millisecond})
-	r := narrowRig(t, h, "", "auto")
-	for range 9 { // about 0.5 s each
-		<-r.chat(context.Background(), "hi", "")
-	}
-	first := r.occupySlot()
-	ctx, leave := context.WithCancel(context.Background())
-	for range 10 {
-		r.chat(ctx, "hi", "")
-	}
-	r.waitForQueued(10)
-	a := <-r.chat(context.Background(), "hi", "", "X-Stainless-Timeout", "1")
-	if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "longer than its client does") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	leave()
-	r.waitForQueued(0)
-	h.release()
-	<-first
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlockingEngine(engines.Config{PerToken: 150 * time.Millisecond})
+		r := narrowRig(t, h, "", "auto")
+		for range 9 { // about 0.5 s each
+			<-r.chat(context.Background(), "hi", "")
+		}
+		first := r.occupySlot()
+		ctx, leave := context.WithCancel(context.Background())
+		for range 10 {
+			r.chat(ctx, "hi", "")
+		}
+		r.waitForQueued(10)
+		a := <-r.chat(context.Background(), "hi", "", "X-Stainless-Timeout", "1")
+		if a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "longer than its client does") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		leave()
+		r.waitForQueued(0)
+		h.release()
+		<-first
+	})
 }

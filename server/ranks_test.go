@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/engines"
@@ -74,156 +75,165 @@ tiers:
 }
 
 func TestRanksAreWorkersOfOneServer(t *testing.T) {
-	s := newRankServer(t, 4, false)
-	url := startServer(t, s)
-	for form, workers := range map[string]string{
-		"ranks": fmt.Sprintf("{ name: w0, url: %q, ranks: 4 }", url),
-		"one entry for each": fmt.Sprintf(`{ name: "r0", url: "%[1]s@0" }, { name: "r1", url: "%[1]s@1" },
+	synctest.Test(t, func(t *testing.T) {
+		s := newRankServer(t, 4, false)
+		url := startServer(t, s)
+		for form, workers := range map[string]string{
+			"ranks": fmt.Sprintf("{ name: w0, url: %q, ranks: 4 }", url),
+			"one entry for each": fmt.Sprintf(`{ name: "r0", url: "%[1]s@0" }, { name: "r1", url: "%[1]s@1" },
       { name: "r2", url: "%[1]s@2" }, { name: "r3", url: "%[1]s@3" }`, url),
-	} {
-		t.Run(form, func(t *testing.T) {
-			before := s.chats(4)
-			r := newRig(t, withRanks("chwbl", workers))
-			name := "w0@"
-			if form != "ranks" {
-				name = "r"
-			}
-			s.mu.Lock()
-			s.checks, s.chosen = nil, nil
-			s.mu.Unlock()
-			began := time.Now()
-			r.runControl()
-			homes := map[int]string{} // the worker of each prompt
-			for i := range 32 {
-				prompt := i % 8
-				a := r.post("/v1/chat/completions", chatAbout(prompt), "X-Data-Parallel-Rank", "0", "X-DP-Rank", "0")
-				to := a.header.Get("X-Routed-To")
-				if a.status != http.StatusOK || !strings.HasPrefix(to, name) {
-					t.Fatalf("%d from %q: %s", a.status, to, a.body)
-				}
-				if homes[prompt] == "" {
-					homes[prompt] = to
-				}
-				if homes[prompt] != to {
-					t.Errorf("prompt %d went to %s and to %s", prompt, homes[prompt], to)
+		} {
+			t.Logf("case %v", form)
+			func() {
+				before := s.chats(4)
+				r := newRig(t, withRanks("chwbl", workers))
+				name := "w0@"
+				if form != "ranks" {
+					name = "r"
 				}
 				s.mu.Lock()
-				if got := s.chosen[len(s.chosen)-1]; name+got != to {
-					t.Errorf("a request to %s selects the rank %q", to, got)
-				}
+				s.checks, s.chosen = nil, nil
 				s.mu.Unlock()
-			}
-			want := make([]int64, 4)
-			for prompt := range 8 {
-				for rank := range want {
-					if homes[prompt] == fmt.Sprintf("%s%d", name, rank) {
-						want[rank] += 4
+				began := time.Now()
+				r.runControl()
+				homes := map[int]string{} // the worker of each prompt
+				for i := range 32 {
+					prompt := i % 8
+					a := r.post("/v1/chat/completions", chatAbout(prompt), "X-Data-Parallel-Rank", "0", "X-DP-Rank", "0")
+					to := a.header.Get("X-Routed-To")
+					if a.status != http.StatusOK || !strings.HasPrefix(to, name) {
+						t.Fatalf("%d from %q: %s", a.status, to, a.body)
+					}
+					if homes[prompt] == "" {
+						homes[prompt] = to
+					}
+					if homes[prompt] != to {
+						t.Errorf("prompt %d went to %s and to %s", prompt, homes[prompt], to)
+					}
+					s.mu.Lock()
+					if got := s.chosen[len(s.chosen)-1]; name+got != to {
+						t.Errorf("a request to %s selects the rank %q", to, got)
+					}
+					s.mu.Unlock()
+				}
+				want := make([]int64, 4)
+				for prompt := range 8 {
+					for rank := range want {
+						if homes[prompt] == fmt.Sprintf("%s%d", name, rank) {
+							want[rank] += 4
+						}
 					}
 				}
-			}
-			used := 0
-			for rank, n := range s.chats(4) {
-				if n -= before[rank]; n != want[rank] {
-					t.Errorf("rank %d answered %d chats, want %d", rank, n, want[rank])
-				} else if n > 0 {
-					used++
+				used := 0
+				for rank, n := range s.chats(4) {
+					if n -= before[rank]; n != want[rank] {
+						t.Errorf("rank %d answered %d chats, want %d", rank, n, want[rank])
+					} else if n > 0 {
+						used++
+					}
 				}
-			}
-			if used < 2 {
-				t.Errorf("eight prompts went to %d ranks", used)
-			}
-			eventually(t, "third check", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.checks) >= 3 })
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			// Checks are at least 0.9 intervals apart; four per interval would be many more.
-			if most := 1 + int(time.Since(began)/(90*time.Millisecond)); len(s.checks) > most {
-				t.Errorf("%d checks, at most %d are due", len(s.checks), most)
-			}
-			for host := range s.hosts {
-				if strings.Contains(host, "@") || !strings.HasSuffix(url, host) {
-					t.Errorf("the host %q was dialled", host)
+				if used < 2 {
+					t.Errorf("eight prompts went to %d ranks", used)
 				}
-			}
-			if strings.Contains(r.logs.String(), url+"@") || strings.Contains(r.access.String(), url) {
-				t.Errorf("the logs have the URL with a rank")
-			}
-			scrape := r.scrape()
-			for rank := range 4 {
-				if row := fmt.Sprintf("tierway_worker_up{tier=\"small\",worker=\"%s%d\"} 1", name, rank); !strings.Contains(scrape,
-					row) {
-					t.Errorf("the metrics lack %s", row)
+				waitUntil(t, "third check", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.checks) >= 3 })
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				// Checks are at least 0.9 intervals apart; four per interval would be many more.
+				if most := 1 + int(time.Since(began)/(90*time.Millisecond)); len(s.checks) > most {
+					t.Errorf("%d checks, at most %d are due", len(s.checks), most)
 				}
-			}
-		})
-	}
+				for host := range s.hosts {
+					if strings.Contains(host, "@") || !strings.HasSuffix(url, host) {
+						t.Errorf("the host %q was dialled", host)
+					}
+				}
+				if strings.Contains(r.logs.String(), url+"@") || strings.Contains(r.access.String(), url) {
+					t.Errorf("the logs have the URL with a rank")
+				}
+				scrape := r.scrape()
+				for rank := range 4 {
+					if row := fmt.Sprintf("tierway_worker_up{tier=\"small\",worker=\"%s%d\"} 1", name, rank); !strings.Contains(scrape,
+						row) {
+						t.Errorf("the metrics lack %s", row)
+					}
+				}
+			}()
+		}
+	})
 }
 
 // TestRequestGoesToTheRankWhoseEventsNameItsPrompt: direct traffic has filled the cache of rank 2.
 func TestRequestGoesToTheRankWhoseEventsNameItsPrompt(t *testing.T) {
-	s := newRankServer(t, 4, true)
-	url := startServer(t, s)
-	r := newRig(t, withRanks("kv_aware, lookup_timeout: 10s", fmt.Sprintf("{ name: w0, url: %q, ranks: 4 }", url)))
-	r.runControl()
-	for rank := range 4 {
-		m := r.member(fmt.Sprintf("w0@%d", rank))
-		eventually(t, "stream", func() bool { return m.Events.View().Live && m.Events.View().Streams == 1 })
-	}
-	direct := httptest.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(chatAbout(1)))
-	direct.Header.Set("X-Data-Parallel-Rank", "2")
-	s.Rank(2).ServeHTTP(httptest.NewRecorder(), direct)
-	home := r.member("w0@2")
-	eventually(t, "event of the direct request", func() bool { return home.Events.View().Blocks > 0 })
-	for rank := range 4 {
-		if v := r.member(fmt.Sprintf("w0@%d", rank)).Events.View(); v.Blocks > 0 && rank != 2 {
-			t.Errorf("rank %d has %d blocks of another rank", rank, v.Blocks)
+	synctest.Test(t, func(t *testing.T) {
+		s := newRankServer(t, 4, true)
+		url := startServer(t, s)
+		r := newRig(t, withRanks("kv_aware, lookup_timeout: 10s", fmt.Sprintf("{ name: w0, url: %q, ranks: 4 }", url)))
+		r.runControl()
+		for rank := range 4 {
+			m := r.member(fmt.Sprintf("w0@%d", rank))
+			waitUntil(t, "stream", func() bool { return m.Events.View().Live && m.Events.View().Streams == 1 })
 		}
-	}
-	if a := r.post("/v1/chat/completions", chatAbout(1)); a.header.Get("X-Routed-To") != "w0@2" {
-		t.Errorf("%d from %s", a.status, a.header.Get("X-Routed-To"))
-	}
+		direct := httptest.NewRequest(http.MethodPost, url+"/v1/chat/completions", strings.NewReader(chatAbout(1)))
+		direct.Header.Set("X-Data-Parallel-Rank", "2")
+		s.Rank(2).ServeHTTP(httptest.NewRecorder(), direct)
+		home := r.member("w0@2")
+		waitUntil(t, "event of the direct request", func() bool { return home.Events.View().Blocks > 0 })
+		for rank := range 4 {
+			if v := r.member(fmt.Sprintf("w0@%d", rank)).Events.View(); v.Blocks > 0 && rank != 2 {
+				t.Errorf("rank %d has %d blocks of another rank", rank, v.Blocks)
+			}
+		}
+		if a := r.post("/v1/chat/completions", chatAbout(1)); a.header.Get("X-Routed-To") != "w0@2" {
+			t.Errorf("%d from %s", a.status, a.header.Get("X-Routed-To"))
+		}
+	})
 }
 
 // TestRanksOfAnUnreachableServerAreNotTried: the second attempt goes to another server.
 func TestRanksOfAnUnreachableServerAreNotTried(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	live := startServer(t, fakeEngine())
-	yaml := strings.Replace(withRanks("round_robin",
-		fmt.Sprintf("{ name: gone, url: %q, ranks: 16 }, { name: live, url: %q }",
-			gone.URL, live)), "health: {", "health: { path: \"off\",", 1)
-	r := newRig(t, yaml)
-	for range 4 {
-		if a := r.post("/v1/chat/completions", chatAbout(1)); a.status != http.StatusOK ||
-			a.header.Get("X-Routed-To") != "live" {
-			t.Fatalf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+	synctest.Test(t, func(t *testing.T) {
+		gone := newServer(t, http.NotFoundHandler())
+		gone.Close()
+		live := startServer(t, fakeEngine())
+		yaml := strings.Replace(withRanks("round_robin",
+			fmt.Sprintf("{ name: gone, url: %q, ranks: 16 }, { name: live, url: %q }",
+				gone.URL, live)), "health: {", "health: { path: \"off\",", 1)
+		r := newRig(t, yaml)
+		for range 4 {
+			if a := r.post("/v1/chat/completions", chatAbout(1)); a.status != http.StatusOK ||
+				a.header.Get("X-Routed-To") != "live" {
+				t.Fatalf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+			}
 		}
-	}
+	})
 }
 
 // TestAdminDrainsOneRank: names, weights and records are those of the rank.
 func TestAdminDrainsOneRank(t *testing.T) {
-	s := newRankServer(t, 2, false)
-	yaml := strings.Replace(adminYAML(memoryDB), "workers: [ %s ]",
-		fmt.Sprintf("workers: [ { name: w0, url: %q, ranks: 2 } ] # %%s", startServer(t, s)), 1)
-	r := adminRigOf(newRig(t, yaml))
-	list := r.ops(http.StatusOK, http.MethodGet, "/admin/workers", "").body
-	for _, want := range []string{`"name":"w0@0"`, `"name":"w0@1"`, `"rank":0`, `"rank":1`} {
-		if !strings.Contains(list, want) {
-			t.Errorf("the list lacks %s: %s", want, list)
+	synctest.Test(t, func(t *testing.T) {
+		s := newRankServer(t, 2, false)
+		yaml := strings.Replace(adminYAML(memoryDB), "workers: [ %s ]",
+			fmt.Sprintf("workers: [ { name: w0, url: %q, ranks: 2 } ] # %%s", startServer(t, s)), 1)
+		r := adminRigOf(newRig(t, yaml))
+		list := r.ops(http.StatusOK, http.MethodGet, "/admin/workers", "").body
+		for _, want := range []string{`"name":"w0@0"`, `"name":"w0@1"`, `"rank":0`, `"rank":1`} {
+			if !strings.Contains(list, want) {
+				t.Errorf("the list lacks %s: %s", want, list)
+			}
 		}
-	}
-	r.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0@1/drain", "{}")
-	for range 8 {
-		a := r.post("/v1/chat/completions", chatAbout(1), "Authorization", "Bearer filed")
-		if a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0@0" {
-			t.Fatalf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+		r.ops(http.StatusAccepted, http.MethodPost, "/admin/workers/w0@1/drain", "{}")
+		for range 8 {
+			a := r.post("/v1/chat/completions", chatAbout(1), "Authorization", "Bearer filed")
+			if a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0@0" {
+				t.Fatalf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
+			}
 		}
-	}
-	explained := r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
-		`{"tenant":"filed","request":`+chatAbout(1)+`}`).body
-	records := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "").body
-	if !strings.Contains(explained, `"w0@0"`) || !strings.Contains(records, `"w0@0"`) {
-		t.Errorf("the explanation and the records do not name the rank: %s %s", explained, records)
-	}
-	r.ops(http.StatusOK, http.MethodPost, "/admin/workers/w0@1/undrain", "")
+		explained := r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
+			`{"tenant":"filed","request":`+chatAbout(1)+`}`).body
+		records := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "").body
+		if !strings.Contains(explained, `"w0@0"`) || !strings.Contains(records, `"w0@0"`) {
+			t.Errorf("the explanation and the records do not name the rank: %s %s", explained, records)
+		}
+		r.ops(http.StatusOK, http.MethodPost, "/admin/workers/w0@1/undrain", "")
+	})
 }

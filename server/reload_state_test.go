@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/config"
@@ -33,62 +34,64 @@ tiers:
 		"the model":        {top: off, model: "fake-70b"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := newBlockingEngine(engines.Config{})
-			a, b := startServer(t, h),
-				startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					w.WriteHeader(http.StatusInternalServerError)
-				}))
-			elsewhereA, elsewhereB := startServer(t, fakeEngine()), startServer(t, fakeEngine())
-			r, from := newReloadRig(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
-			t.Cleanup(h.release)
-			r.source = func() (*config.File, error) {
-				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
-					return "second", name == "NEW"
-				})
-			}
-			for i := range 12 {
-				r.post("/v1/chat/completions",
-					fmt.Sprintf(`{"model":"small","stream":true,"messages":[{"role":"user","content":"%d %s"}]}`, i,
-						strings.Repeat("word ", 4000)))
-			}
-			first := make(chan httpAnswer, 1)
-			go func() {
-				first <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hold"}]}`)
-			}()
-			r.until("a has a request", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
-			state := func() (out []string) {
-				for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
-					out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight,
-						v.Ref.(*control.Member).Gate.State(), v.RateCount > 0))
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlockingEngine(engines.Config{})
+				a, b := startServer(t, h),
+					startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						w.WriteHeader(http.StatusInternalServerError)
+					}))
+				elsewhereA, elsewhereB := startServer(t, fakeEngine()), startServer(t, fakeEngine())
+				r, from := newReloadRig(t, fmt.Sprintf(yaml, off, "fake-7b", a, "", b, "")+"# %s\n")
+				t.Cleanup(h.release)
+				r.source = func() (*config.File, error) {
+					return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
+						return "second", name == "NEW"
+					})
 				}
-				return out
-			}
-			before := fmt.Sprint(state())
-			want := "[a: 1 in flight, breaker closed, rates learned: true " +
-				"b: 0 in flight, breaker open, rates learned: false]"
-			if before != want {
-				t.Fatalf("before: %s", before)
-			}
-			model := "fake-7b"
-			if c.model != "" {
-				model = c.model
-			}
-			if c.moved {
-				a, b = elsewhereA, elsewhereB
-			}
-			from.write(fmt.Sprintf(yaml, c.top, model, a, c.worker, b, c.worker))
-			r.reload()
-			want = before
-			if !c.kept {
-				want = "[a: 0 in flight, breaker closed, rates learned: false b: 0 in flight, breaker closed, rates learned: false]"
-			}
-			if got := fmt.Sprint(state()); got != want {
-				t.Errorf("after the reload: %s\nwant %s", got, want)
-			}
-			h.release()
-			if a := <-first; a.status != http.StatusOK {
-				t.Errorf("the request in flight: %d %s", a.status, a.body)
-			}
+				for i := range 12 {
+					r.post("/v1/chat/completions",
+						fmt.Sprintf(`{"model":"small","stream":true,"messages":[{"role":"user","content":"%d %s"}]}`, i,
+							strings.Repeat("word ", 4000)))
+				}
+				first := make(chan httpAnswer, 1)
+				go func() {
+					first <- r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hold"}]}`)
+				}()
+				r.until("a has a request", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
+				state := func() (out []string) {
+					for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
+						out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight,
+							v.Ref.(*control.Member).Gate.State(), v.RateCount > 0))
+					}
+					return out
+				}
+				before := fmt.Sprint(state())
+				want := "[a: 1 in flight, breaker closed, rates learned: true " +
+					"b: 0 in flight, breaker open, rates learned: false]"
+				if before != want {
+					t.Fatalf("before: %s", before)
+				}
+				model := "fake-7b"
+				if c.model != "" {
+					model = c.model
+				}
+				if c.moved {
+					a, b = elsewhereA, elsewhereB
+				}
+				from.write(fmt.Sprintf(yaml, c.top, model, a, c.worker, b, c.worker))
+				r.reload()
+				want = before
+				if !c.kept {
+					want = "[a: 0 in flight, breaker closed, rates learned: false b: 0 in flight, breaker closed, rates learned: false]"
+				}
+				if got := fmt.Sprint(state()); got != want {
+					t.Errorf("after the reload: %s\nwant %s", got, want)
+				}
+				h.release()
+				if a := <-first; a.status != http.StatusOK {
+					t.Errorf("the request in flight: %d %s", a.status, a.body)
+				}
+			})
 		})
 	}
 }

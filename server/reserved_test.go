@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
 )
 
 // TestReservedAddressRefusesConnectionsUntilItIsOpen, for each form of an address.
@@ -73,28 +74,30 @@ func TestTakenAddressCannotBeReserved(t *testing.T) {
 
 // TestClosedReservationIsFree: Accept returns, the address can be taken, and it is not opened any more.
 func TestClosedReservationIsFree(t *testing.T) {
-	l, err := reserve("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan error, 1)
-	go func() {
-		_, err := l.Accept()
-		accepted <- err
-	}()
-	l.Close()
-	l.Close()
-	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept returned %v", err)
-	}
-	if err := l.open(); err != nil {
-		t.Errorf("opening a closed one: %v", err)
-	}
-	again, err := net.Listen("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.Close()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := reserve("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := l.Accept()
+			accepted <- err
+		}()
+		l.Close()
+		l.Close()
+		if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept returned %v", err)
+		}
+		if err := l.open(); err != nil {
+			t.Errorf("opening a closed one: %v", err)
+		}
+		again, err := net.Listen("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Close()
+	})
 }
 
 // TestAddressThatIsTakenMeanwhileIsAnError of open and of Accept: a listener takes the address that was

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -24,51 +23,53 @@ import (
 // TestInvalidURLBytesBlameNoWorker sends bytes that HTTP/2 allows in a URL and a request line does not.
 // All requests reach both workers, and no breaker counts a failure.
 func TestInvalidURLBytesBlameNoWorker(t *testing.T) {
-	var mu sync.Mutex
-	var seen []string
-	engine := fakeEngine()
-	worker := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		mu.Lock()
-		seen = append(seen, q.RequestURI)
-		mu.Unlock()
-		if q.Method == http.MethodPost {
-			engine.ServeHTTP(w, q)
-		}
-	})
-	pool := fmt.Sprintf("pools: [ { name: other, paths: [\"/v9/*\"], workers: [ { name: p0, url: %q }, { name: p1, url: "+
-		"%q } ] } ]\n", startServer(t, worker), startServer(t, worker))
-	r := newRig(t, pool+plain, worker, worker)
-	var to *url.URL // the URL that the gateway sees
-	data := r.planes.dataHandler()
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		q.URL = to
-		data.ServeHTTP(w, q)
-	}))
-	defer front.Close()
-	r.url = front.URL
-	send := func(method string, u *url.URL, body string) {
-		t.Helper()
-		to = u
-		if a := r.do(method, "/", body); a.status != 200 {
-			t.Errorf("%s %q: %d %s", method, u.RequestURI(), a.status, a.body)
-		}
-	}
-	for range 10 {
-		send("POST", &url.URL{Path: "/v1/chat/completions", RawQuery: "q=é x"}, hello)
-		send("GET", &url.URL{Path: "/v9/a b/é", RawPath: "/v9/a b/é", RawQuery: "q=\x80"}, "")
-	}
-	for _, uri := range seen {
-		if uri != "/v1/chat/completions?q=%C3%A9%20x" && uri != "/v9/a%20b/%C3%A9?q=%80" {
-			t.Errorf("a worker got %q", uri)
-		}
-	}
-	for _, name := range []string{"small", "other"} {
-		for _, v := range r.control.Snapshot().ByName[name].Routing.Snapshot(time.Now()) {
-			if v.Open != 0 || v.Backoff != 0 {
-				t.Errorf("%s is out of rotation: %+v", v.ID, v)
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []string
+		engine := fakeEngine()
+		worker := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			mu.Lock()
+			seen = append(seen, q.RequestURI)
+			mu.Unlock()
+			if q.Method == http.MethodPost {
+				engine.ServeHTTP(w, q)
+			}
+		})
+		pool := fmt.Sprintf("pools: [ { name: other, paths: [\"/v9/*\"], workers: [ { name: p0, url: %q }, { name: p1, url: "+
+			"%q } ] } ]\n", startServer(t, worker), startServer(t, worker))
+		r := newRig(t, pool+plain, worker, worker)
+		var to *url.URL // the URL that the gateway sees
+		data := r.planes.dataHandler()
+		front := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			q.URL = to
+			data.ServeHTTP(w, q)
+		}))
+		defer front.Close()
+		r.url = front.URL
+		send := func(method string, u *url.URL, body string) {
+			t.Helper()
+			to = u
+			if a := r.do(method, "/", body); a.status != 200 {
+				t.Errorf("%s %q: %d %s", method, u.RequestURI(), a.status, a.body)
 			}
 		}
-	}
+		for range 10 {
+			send("POST", &url.URL{Path: "/v1/chat/completions", RawQuery: "q=é x"}, hello)
+			send("GET", &url.URL{Path: "/v9/a b/é", RawPath: "/v9/a b/é", RawQuery: "q=\x80"}, "")
+		}
+		for _, uri := range seen {
+			if uri != "/v1/chat/completions?q=%C3%A9%20x" && uri != "/v9/a%20b/%C3%A9?q=%80" {
+				t.Errorf("a worker got %q", uri)
+			}
+		}
+		for _, name := range []string{"small", "other"} {
+			for _, v := range r.control.Snapshot().ByName[name].Routing.Snapshot(time.Now()) {
+				if v.Open != 0 || v.Backoff != 0 {
+					t.Errorf("%s is out of rotation: %+v", v.ID, v)
+				}
+			}
+		}
+	})
 }
 
 // failingListener is a listener that fails to accept, with err.

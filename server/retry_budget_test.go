@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 )
 
 // slowBreakersYAML is one tier of several workers. Its breakers open too late to matter in these tests.
@@ -18,11 +19,13 @@ tiers:
 // TestFreshGatewayRetriesWhileHalfOfItsWorkersCutConnections sends sequential requests to a gateway
 // without earlier traffic. Every second request needs a retry.
 func TestFreshGatewayRetriesWhileHalfOfItsWorkersCutConnections(t *testing.T) {
-	cuts := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	r := newRig(t, slowBreakersYAML, cuts, fakeEngine())
-	for i := range 20 {
-		if got := r.post("/v1/chat/completions", hello); got.status != http.StatusOK {
-			t.Fatalf("request %d: status %d: %s", i+1, got.status, got.body)
+	synctest.Test(t, func(t *testing.T) {
+		cuts := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		r := newRig(t, slowBreakersYAML, cuts, fakeEngine())
+		for i := range 20 {
+			if got := r.post("/v1/chat/completions", hello); got.status != http.StatusOK {
+				t.Fatalf("request %d: status %d: %s", i+1, got.status, got.body)
+			}
 		}
-	}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +22,7 @@ import (
 type rig struct {
 	*Server
 	t      *testing.T
+	net    *network
 	url    string
 	text   string // the configuration
 	access *logBuffer
@@ -67,9 +67,7 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 	t.Helper()
 	var list []string
 	for i, h := range handlers {
-		w := httptest.NewServer(h)
-		t.Cleanup(w.Close)
-		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, w.URL))
+		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, startServer(t, h)))
 	}
 	text := fmt.Sprintf(yaml, strings.Join(list, ", "))
 	if !strings.Contains(text, "store:") {
@@ -82,17 +80,18 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, text: text, access: &logBuffer{}, logs: &logBuffer{}}
+	r := &rig{t: t, text: text, net: networkOf(t), access: &logBuffer{}, logs: &logBuffer{}}
 	var n uint64
 	var mu sync.Mutex
 	o := Options{Config: file, Source: r.readSource, Log: slog.New(slog.NewTextHandler(r.logs, nil)), Access: r.access,
-		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n }}
+		Metrics: telemetry.New("test"), Rand: func() uint64 { mu.Lock(); defer mu.Unlock(); n++; return n },
+		Listen: r.net.Listen, Dial: r.net.Dial}
 	change(&o)
 	r.Server, err = New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(r.planes.dataHandler())
+	front := newServer(t, r.planes.dataHandler())
 	r.url = front.URL
 	t.Cleanup(func() {
 		front.Close()
@@ -145,7 +144,7 @@ func (r *rig) do(method, path, body string, headers ...string) httpAnswer {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	req.Host = req.Header.Get("Host")
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := r.net.transport.RoundTrip(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"tierway/server/intake"
 )
 
@@ -51,67 +52,75 @@ func TestRightsApplyToEveryRoute(t *testing.T) {
 		"tiers: [], models: []": 404,
 	} {
 		t.Run(settings, func(t *testing.T) {
-			r, hits := rightsRig(t, settings)
-			for _, path := range inferenceRoutes() {
-				hits.Store(0)
-				if a := r.post(path, anyBody, "Authorization", "Bearer key"); want != 200 &&
-					(a.status != want || hits.Load() != 0) || want == 200 && hits.Load() != 1 {
-					t.Errorf("%s: %d after %d requests of the engine: %s", path, a.status, hits.Load(), a.body)
+			synctest.Test(t, func(t *testing.T) {
+				r, hits := rightsRig(t, settings)
+				for _, path := range inferenceRoutes() {
+					hits.Store(0)
+					if a := r.post(path, anyBody, "Authorization", "Bearer key"); want != 200 &&
+						(a.status != want || hits.Load() != 0) || want == 200 && hits.Load() != 1 {
+						t.Errorf("%s: %d after %d requests of the engine: %s", path, a.status, hits.Load(), a.body)
+					}
+					hits.Store(0)
+					if a := r.post(path, anyBody); a.status != 401 || hits.Load() != 0 {
+						t.Errorf("%s without a key: %d", path, a.status)
+					}
 				}
-				hits.Store(0)
-				if a := r.post(path, anyBody); a.status != 401 || hits.Load() != 0 {
-					t.Errorf("%s without a key: %d", path, a.status)
+				models := r.do("GET", "/v1/models", "", "Authorization", "Bearer key")
+				if shown := strings.Contains(models.body, `"small"`); shown != (want == 200) {
+					t.Errorf("GET /v1/models shows %s", models.body)
 				}
-			}
-			models := r.do("GET", "/v1/models", "", "Authorization", "Bearer key")
-			if shown := strings.Contains(models.body, `"small"`); shown != (want == 200) {
-				t.Errorf("GET /v1/models shows %s", models.body)
-			}
+			})
 		})
 	}
 }
 
 // AU-11.
 func TestAMissingModelDoesNotBypassRights(t *testing.T) {
-	r, hits := rightsRig(t, `models: ["gpt-*"]`)
-	for _, path := range inferenceRoutes() {
-		body := strings.Replace(anyBody, `"model":"small",`, "", 1)
-		if a := r.post(path, body, "Authorization", "Bearer key"); a.status < 400 || a.status > 404 || hits.Load() != 0 {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r, hits := rightsRig(t, `models: ["gpt-*"]`)
+		for _, path := range inferenceRoutes() {
+			body := strings.Replace(anyBody, `"model":"small",`, "", 1)
+			if a := r.post(path, body, "Authorization", "Bearer key"); a.status < 400 || a.status > 404 || hits.Load() != 0 {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
 		}
-	}
+	})
 }
 
 // RL: every route counts against a limit, so none bypasses it.
 func TestLimitsApplyToEveryRoute(t *testing.T) {
-	paths := inferenceRoutes()
-	r, hits := rightsRig(t, "limits: { rpm: 1, burst: 1 }")
-	for i, path := range paths {
-		a := r.post(path, anyBody, "Authorization", "Bearer key")
-		if i == 0 && a.status == 429 || i > 0 && a.status != 429 {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		paths := inferenceRoutes()
+		r, hits := rightsRig(t, "limits: { rpm: 1, burst: 1 }")
+		for i, path := range paths {
+			a := r.post(path, anyBody, "Authorization", "Bearer key")
+			if i == 0 && a.status == 429 || i > 0 && a.status != 429 {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
 		}
-	}
-	if hits.Load() != 1 {
-		t.Errorf("the engine had %d requests", hits.Load())
-	}
+		if hits.Load() != 1 {
+			t.Errorf("the engine had %d requests", hits.Load())
+		}
+	})
 }
 
 // AU-01: every rejected key gets the same answer. A key in the query does not count.
 func TestARejectedKeyAlwaysGetsTheSameAnswer(t *testing.T) {
-	r, _ := rightsRig(t, "priority: batch")
-	var first string
-	for _, headers := range [][]string{{}, {"Authorization", "Basic a2V5"}, {"Authorization", "Bearer "},
-		{"Authorization", "Bearer unknown"},
-		{"Authorization", "Bearer tw-000000000000000000000000000_000000"}, {"X-Api-Key", "unknown"}} {
-		a := r.post("/v1/chat/completions?api_key=key", hello, append(headers, "X-Request-Id", "same")...)
-		a.header.Del("Date")
-		got := fmt.Sprint(a.status, a.header, a.body)
-		if first == "" {
-			first = got
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := rightsRig(t, "priority: batch")
+		var first string
+		for _, headers := range [][]string{{}, {"Authorization", "Basic a2V5"}, {"Authorization", "Bearer "},
+			{"Authorization", "Bearer unknown"},
+			{"Authorization", "Bearer tw-000000000000000000000000000_000000"}, {"X-Api-Key", "unknown"}} {
+			a := r.post("/v1/chat/completions?api_key=key", hello, append(headers, "X-Request-Id", "same")...)
+			a.header.Del("Date")
+			got := fmt.Sprint(a.status, a.header, a.body)
+			if first == "" {
+				first = got
+			}
+			if got != first || a.status != 401 || a.header.Get("Www-Authenticate") != "Bearer" {
+				t.Errorf("%v: %s\nwant %s", headers, got, first)
+			}
 		}
-		if got != first || a.status != 401 || a.header.Get("Www-Authenticate") != "Bearer" {
-			t.Errorf("%v: %s\nwant %s", headers, got, first)
-		}
-	}
+	})
 }

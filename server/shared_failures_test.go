@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/breaker"
@@ -73,118 +74,128 @@ tiers:
 // TestTwoFailingWorkersDoNotExcuseEachOther: all requests are the same, so a failure on both proves
 // nothing. Later successes on other workers do.
 func TestTwoFailingWorkersDoNotExcuseEachOther(t *testing.T) {
-	sick := [2]*countingEngine{{status: 500}, {status: 500}}
-	well := [2]*countingEngine{{next: fakeEngine(), delay: 50 * time.Millisecond},
-		{next: fakeEngine(), delay: 50 * time.Millisecond}}
-	r := newRig(t, retryYAML, sick[0], sick[1], well[0], well[1])
-	var clients sync.WaitGroup
-	var failed atomic.Int64
-	for range 4 {
-		clients.Go(func() {
-			for range 25 {
-				if r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", "")).status != http.StatusOK {
-					failed.Add(1)
+	synctest.Test(t, func(t *testing.T) {
+		sick := [2]*countingEngine{{status: 500}, {status: 500}}
+		well := [2]*countingEngine{{next: fakeEngine(), delay: 50 * time.Millisecond},
+			{next: fakeEngine(), delay: 50 * time.Millisecond}}
+		r := newRig(t, retryYAML, sick[0], sick[1], well[0], well[1])
+		var clients sync.WaitGroup
+		var failed atomic.Int64
+		for range 4 {
+			clients.Go(func() {
+				for range 25 {
+					if r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", "")).status != http.StatusOK {
+						failed.Add(1)
+					}
 				}
-			}
-		})
-	}
-	clients.Wait()
-	for _, name := range []string{"w0", "w1"} {
-		if st := r.stateOf(name); st != breaker.Open {
-			t.Errorf("%s is %v", name, st)
+			})
 		}
-	}
-	// Requests that were in flight until both workers had failed once.
-	if n := failed.Load(); n > 20 {
-		t.Errorf("%d of 100 requests failed", n)
-	}
+		clients.Wait()
+		for _, name := range []string{"w0", "w1"} {
+			if st := r.stateOf(name); st != breaker.Open {
+				t.Errorf("%s is %v", name, st)
+			}
+		}
+		// Requests that were in flight until both workers had failed once.
+		if n := failed.Load(); n > 20 {
+			t.Errorf("%d of 100 requests failed", n)
+		}
+	})
 }
 
 // TestFailingWorkerGetsFewRequestsWhileItsOutcomeIsPending for the answer of a slow worker.
 func TestFailingWorkerGetsFewRequestsWhileItsOutcomeIsPending(t *testing.T) {
-	sick := &countingEngine{status: 500}
-	well := &countingEngine{next: fakeEngine(), delay: 2 * time.Second}
-	r := newRig(t, retryYAML, sick, well)
-	var clients sync.WaitGroup
-	stop := time.Now().Add(2500 * time.Millisecond)
-	for range 4 {
-		clients.Go(func() {
-			for time.Now().Before(stop) {
-				r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", ""))
-			}
-		})
-	}
-	clients.Wait()
-	if n := sick.calls.Load(); n > 10 {
-		t.Errorf("the failing worker got %d requests", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		sick := &countingEngine{status: 500}
+		well := &countingEngine{next: fakeEngine(), delay: 2 * time.Second}
+		r := newRig(t, retryYAML, sick, well)
+		var clients sync.WaitGroup
+		stop := time.Now().Add(2500 * time.Millisecond)
+		for range 4 {
+			clients.Go(func() {
+				for time.Now().Before(stop) {
+					r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", ""))
+				}
+			})
+		}
+		clients.Wait()
+		if n := sick.calls.Load(); n > 10 {
+			t.Errorf("the failing worker got %d requests", n)
+		}
+	})
 }
 
 // TestAFollowUpDoesNotChangeThePromptScale: the engine has read text that the gateway has not seen.
 func TestAFollowUpDoesNotChangeThePromptScale(t *testing.T) {
-	r := newRig(t, plain, fakeEngine())
-	text := strings.Repeat("some words that an engine counts ", 40)
-	scale := func() int64 { return r.control.Snapshot().ByName["small"].Routing.Estimates().PromptScale.Count }
-	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","previous_response_id":"resp_elsewhere"}`)
-	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","conversation":"conv_elsewhere"}`)
-	r.post("/v1/rerank", `{"model":"fake-7b","query":"`+text+`","documents":["a","b"]}`)
-	if n := scale(); n != 0 {
-		t.Errorf("%d answers changed the prompt scale", n)
-	}
-	r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`"}`)
-	if n := scale(); n != 1 {
-		t.Errorf("a complete prompt changed the scale %d times", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, fakeEngine())
+		text := strings.Repeat("some words that an engine counts ", 40)
+		scale := func() int64 { return r.control.Snapshot().ByName["small"].Routing.Estimates().PromptScale.Count }
+		r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","previous_response_id":"resp_elsewhere"}`)
+		r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`","conversation":"conv_elsewhere"}`)
+		r.post("/v1/rerank", `{"model":"fake-7b","query":"`+text+`","documents":["a","b"]}`)
+		if n := scale(); n != 0 {
+			t.Errorf("%d answers changed the prompt scale", n)
+		}
+		r.post("/v1/responses", `{"model":"fake-7b","input":"`+text+`"}`)
+		if n := scale(); n != 1 {
+			t.Errorf("a complete prompt changed the scale %d times", n)
+		}
+	})
 }
 
 // TestAFailingWorkerThatStaysGetsFewRequests: two of three workers fail at once, and the ejection cap
 // keeps one in rotation. Its empty load must not attract requests.
 func TestAFailingWorkerThatStaysGetsFewRequests(t *testing.T) {
-	sick := [2]*countingEngine{{status: 500}, {status: 500}}
-	r := newRig(t, retryYAML, sick[0], sick[1], &countingEngine{next: fakeEngine(), delay: 20 * time.Millisecond})
-	var clients sync.WaitGroup
-	var failed atomic.Int64
-	for range 4 {
-		clients.Go(func() {
-			for range 50 {
-				if r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", "")).status != http.StatusOK {
-					failed.Add(1)
+	synctest.Test(t, func(t *testing.T) {
+		sick := [2]*countingEngine{{status: 500}, {status: 500}}
+		r := newRig(t, retryYAML, sick[0], sick[1], &countingEngine{next: fakeEngine(), delay: 20 * time.Millisecond})
+		var clients sync.WaitGroup
+		var failed atomic.Int64
+		for range 4 {
+			clients.Go(func() {
+				for range 50 {
+					if r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", "")).status != http.StatusOK {
+						failed.Add(1)
+					}
 				}
-			}
-		})
-	}
-	clients.Wait()
-	if n := failed.Load(); n > 30 {
-		t.Errorf("%d of 200 requests failed although one worker is healthy", n)
-	}
+			})
+		}
+		clients.Wait()
+		if n := failed.Load(); n > 30 {
+			t.Errorf("%d of 200 requests failed although one worker is healthy", n)
+		}
+	})
 }
 
 // TestAHangingProbeIsRetriedOnAnotherWorker after probe_timeout.
 func TestAHangingProbeIsRetriedOnAnotherWorker(t *testing.T) {
-	var hang atomic.Bool
-	var hung atomic.Int64
-	sick := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.ReadAll(r.Body); err == nil && hang.Load() {
-			hung.Add(1)
-			<-r.Context().Done()
-			return
+	synctest.Test(t, func(t *testing.T) {
+		var hang atomic.Bool
+		var hung atomic.Int64
+		sick := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err == nil && hang.Load() {
+				hung.Add(1)
+				<-r.Context().Done()
+				return
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		r := newRig(t, strings.Replace(retryYAML, "tiers:", "breaker: { open_for: 10ms, probe_timeout: 100ms }\ntiers:", 1),
+			sick,
+			fakeEngine())
+		for r.stateOf("w0") == breaker.Closed {
+			r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
 		}
-		w.WriteHeader(http.StatusInternalServerError)
+		hang.Store(true)
+		for n := 0; hung.Load() == 0; n++ {
+			got := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
+			if got.status != http.StatusOK || n > 5000 {
+				t.Fatalf("request %d is %d: %s", n, got.status, got.body)
+			}
+		}
+		if st := r.stateOf("w0"); st == breaker.Closed {
+			t.Errorf("the worker that hangs is %v", st)
+		}
 	})
-	r := newRig(t, strings.Replace(retryYAML, "tiers:", "breaker: { open_for: 10ms, probe_timeout: 100ms }\ntiers:", 1),
-		sick,
-		fakeEngine())
-	for r.stateOf("w0") == breaker.Closed {
-		r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
-	}
-	hang.Store(true)
-	for n := 0; hung.Load() == 0; n++ {
-		got := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
-		if got.status != http.StatusOK || n > 5000 {
-			t.Fatalf("request %d is %d: %s", n, got.status, got.body)
-		}
-	}
-	if st := r.stateOf("w0"); st == breaker.Closed {
-		t.Errorf("the worker that hangs is %v", st)
-	}
 }

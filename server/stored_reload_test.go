@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"tierway/config"
 )
@@ -78,72 +79,76 @@ tiers:
 		"a URL":             {top: off, moved: true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			home, other, next := &storingEngine{name: "a"}, &storingEngine{name: "b"}, &storingEngine{name: "c"}
-			homeURL, otherURL, nextURL := startServer(t, home), startServer(t, other), startServer(t, next)
-			r, from := newReloadRig(t, fmt.Sprintf(yaml, off, homeURL, "", otherURL)+"# %s\n")
-			r.source = func() (*config.File, error) {
-				return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
-					return "second", name == "NEW"
-				})
-			}
-			if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); !strings.Contains(a.body, "resp_a1") {
-				t.Fatalf("%d %s", a.status, a.body)
-			}
-			if c.moved {
-				homeURL, home = nextURL, next
-			}
-			from.write(fmt.Sprintf(yaml, c.top, homeURL, c.worker, otherURL))
-			r.reload()
-			for _, chatBody := range []struct{ method, path, body string }{
-				{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")},
-				{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")},
-				{"GET", "/v1/responses/resp_a1", ""},
-				{"POST", "/v1/responses/resp_a1/cancel", ""},
-				{"DELETE", "/v1/responses/resp_a1", ""},
-			} {
-				a := r.do(chatBody.method, chatBody.path, chatBody.body)
-				got, _ := home.last()
-				if want := chatBody.method + " " + chatBody.path + c.key; a.status != http.StatusOK ||
-					a.header.Get("X-Routed-To") != "w0" ||
-					got != want {
-					t.Errorf("%s %s: %d from %q, the engine got %q, want %q", chatBody.method, chatBody.path, a.status,
-						a.header.Get("X-Routed-To"), got, want)
+			synctest.Test(t, func(t *testing.T) {
+				home, other, next := &storingEngine{name: "a"}, &storingEngine{name: "b"}, &storingEngine{name: "c"}
+				homeURL, otherURL, nextURL := startServer(t, home), startServer(t, other), startServer(t, next)
+				r, from := newReloadRig(t, fmt.Sprintf(yaml, off, homeURL, "", otherURL)+"# %s\n")
+				r.source = func() (*config.File, error) {
+					return config.Parse("config.yaml", []byte(from.text), func(name string) (string, bool) {
+						return "second", name == "NEW"
+					})
 				}
-			}
+				if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`); !strings.Contains(a.body, "resp_a1") {
+					t.Fatalf("%d %s", a.status, a.body)
+				}
+				if c.moved {
+					homeURL, home = nextURL, next
+				}
+				from.write(fmt.Sprintf(yaml, c.top, homeURL, c.worker, otherURL))
+				r.reload()
+				for _, chatBody := range []struct{ method, path, body string }{
+					{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")},
+					{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")},
+					{"GET", "/v1/responses/resp_a1", ""},
+					{"POST", "/v1/responses/resp_a1/cancel", ""},
+					{"DELETE", "/v1/responses/resp_a1", ""},
+				} {
+					a := r.do(chatBody.method, chatBody.path, chatBody.body)
+					got, _ := home.last()
+					if want := chatBody.method + " " + chatBody.path + c.key; a.status != http.StatusOK ||
+						a.header.Get("X-Routed-To") != "w0" ||
+						got != want {
+						t.Errorf("%s %s: %d from %q, the engine got %q, want %q", chatBody.method, chatBody.path, a.status,
+							a.header.Get("X-Routed-To"), got, want)
+					}
+				}
+			})
 		})
 	}
 }
 
 // TestAResponseOfARemovedWorkerIsNotFound, even if a worker of another pool has its name now.
 func TestAResponseOfARemovedWorkerIsNotFound(t *testing.T) {
-	const yaml = `
+	synctest.Test(t, func(t *testing.T) {
+		const yaml = `
 auth: { keys: [ { name: acme, sha256: ` + digestOfKey + ` } ] }
 health: { path: "off" }
 tiers:
   - { name: small, model: fake-7b, workers: [ { name: %s, url: %q } ] }
   - { name: large, model: big, workers: [ { name: %s, url: %q } ] }
 `
-	home, other := &storingEngine{name: "a"}, &storingEngine{name: "b"}
-	homeURL, otherURL := startServer(t, home), startServer(t, other)
-	r, from := newReloadRig(t, fmt.Sprintf(yaml, "w0", homeURL, "w1", otherURL)+"# %s\n")
-	made := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", "Bearer key")
-	if !strings.Contains(made.body, "resp_a1") {
-		t.Fatalf("%d %s", made.status, made.body)
-	}
-	from.write(fmt.Sprintf(yaml, "w2", homeURL, "w0", otherURL))
-	r.reload()
-	_, before := home.last()
-	if a := r.do("GET", "/v1/responses/resp_a1", "", "Authorization", "Bearer key"); a.status != http.StatusNotFound {
-		t.Errorf("GET: %d %s", a.status, a.body)
-	}
-	if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", "Bearer key"); a.status !=
-		http.StatusNotFound {
-		t.Errorf("a follow-up: %d %s", a.status, a.body)
-	}
-	if _, n := home.last(); n != before {
-		t.Errorf("the engine got %d requests", n-before)
-	}
-	if _, n := other.last(); n != 0 {
-		t.Errorf("the worker with the name got %d requests", n)
-	}
+		home, other := &storingEngine{name: "a"}, &storingEngine{name: "b"}
+		homeURL, otherURL := startServer(t, home), startServer(t, other)
+		r, from := newReloadRig(t, fmt.Sprintf(yaml, "w0", homeURL, "w1", otherURL)+"# %s\n")
+		made := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", "Bearer key")
+		if !strings.Contains(made.body, "resp_a1") {
+			t.Fatalf("%d %s", made.status, made.body)
+		}
+		from.write(fmt.Sprintf(yaml, "w2", homeURL, "w0", otherURL))
+		r.reload()
+		_, before := home.last()
+		if a := r.do("GET", "/v1/responses/resp_a1", "", "Authorization", "Bearer key"); a.status != http.StatusNotFound {
+			t.Errorf("GET: %d %s", a.status, a.body)
+		}
+		if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", "Bearer key"); a.status !=
+			http.StatusNotFound {
+			t.Errorf("a follow-up: %d %s", a.status, a.body)
+		}
+		if _, n := home.last(); n != before {
+			t.Errorf("the engine got %d requests", n-before)
+		}
+		if _, n := other.last(); n != 0 {
+			t.Errorf("the worker with the name got %d requests", n)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 // streamingEngine is a storingEngine that sends the first event of a stream and then waits.
@@ -52,72 +53,76 @@ func (s *streamingEngine) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // TestAStreamedResponseCanBeUsedFromItsFirstEvent: it can be read, resumed and cancelled while it is
 // generated, and after its client has left.
 func TestAStreamedResponseCanBeUsedFromItsFirstEvent(t *testing.T) {
-	engine := newStreamingEngine(t)
-	keys := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s } ] }", digestOfKey)
-	r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), engine)
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/responses",
-		strings.NewReader(`{"model":"small","input":"hi","stream":true,"background":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", allKey)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: response.created\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	checkRequests := func(when string) {
-		t.Helper()
-		for _, c := range []struct{ method, path string }{
-			{"GET", "/v1/responses/resp_s1"}, {"GET", "/v1/responses/resp_s1?stream=true&starting_after=0"},
-			{"POST", "/v1/responses/resp_s1/cancel"},
-		} {
-			a := r.do(c.method, c.path, "", "Authorization", allKey)
-			if a.status != http.StatusOK {
-				t.Errorf("%s, %s %s: %d %s", when, c.method, c.path, a.status, a.body)
-			}
-			if strings.Contains(c.path, "stream") && a.body != fmt.Sprintf(deltaEvent, 1)+completedEvent {
-				t.Errorf("%s, resumed: %q", when, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		engine := newStreamingEngine(t)
+		keys := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s } ] }", digestOfKey)
+		r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), engine)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/responses",
+			strings.NewReader(`{"model":"small","input":"hi","stream":true,"background":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", allKey)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := r.net.transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: response.created\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		checkRequests := func(when string) {
+			t.Helper()
+			for _, c := range []struct{ method, path string }{
+				{"GET", "/v1/responses/resp_s1"}, {"GET", "/v1/responses/resp_s1?stream=true&starting_after=0"},
+				{"POST", "/v1/responses/resp_s1/cancel"},
+			} {
+				a := r.do(c.method, c.path, "", "Authorization", allKey)
+				if a.status != http.StatusOK {
+					t.Errorf("%s, %s %s: %d %s", when, c.method, c.path, a.status, a.body)
+				}
+				if strings.Contains(c.path, "stream") && a.body != fmt.Sprintf(deltaEvent, 1)+completedEvent {
+					t.Errorf("%s, resumed: %q", when, a.body)
+				}
 			}
 		}
-	}
-	checkRequests("while it is generated")
-	leave()
-	r.until("the engine sees its client leave", func() bool { return engine.left.Load() == 1 })
-	checkRequests("after its client left")
-	checkRequests("after it was resumed")
+		checkRequests("while it is generated")
+		leave()
+		r.until("the engine sees its client leave", func() bool { return engine.left.Load() == 1 })
+		checkRequests("after its client left")
+		checkRequests("after it was resumed")
+	})
 }
 
 // TestOnlyStoredResponsesAreRemembered: neither responses with store: false nor answers that are no
 // response.
 func TestOnlyStoredResponsesAreRemembered(t *testing.T) {
-	r := newRig(t, plain, &storingEngine{name: "a"})
-	for _, c := range []struct {
-		path, body string
-		stored     bool
-	}{
-		{"/v1/responses", `{"model":"small","input":"hi"}`, true},
-		{"/v1/responses", `{"model":"small","input":"hi","store":null}`, true},
-		{"/v1/responses", `{"model":"small","input":"hi","store":true}`, true},
-		{"/v1/responses", `{"model":"small","input":"hi","store":false}`, false},
-		{"/v1/responses", `{"model":"small","input":"hi","background":true}`, true},
-		{"/v1/responses/compact", `{"model":"small","input":"hi"}`, false},
-		{"/v1/responses/input_tokens", `{"model":"small","input":"hi"}`, false},
-		{"/v1/chat/completions", hello, false},
-	} {
-		_, before := r.proxy.Remembered()
-		if a := r.post(c.path, c.body); a.status != http.StatusOK {
-			t.Errorf("%s: %d %s", c.path, a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, &storingEngine{name: "a"})
+		for _, c := range []struct {
+			path, body string
+			stored     bool
+		}{
+			{"/v1/responses", `{"model":"small","input":"hi"}`, true},
+			{"/v1/responses", `{"model":"small","input":"hi","store":null}`, true},
+			{"/v1/responses", `{"model":"small","input":"hi","store":true}`, true},
+			{"/v1/responses", `{"model":"small","input":"hi","store":false}`, false},
+			{"/v1/responses", `{"model":"small","input":"hi","background":true}`, true},
+			{"/v1/responses/compact", `{"model":"small","input":"hi"}`, false},
+			{"/v1/responses/input_tokens", `{"model":"small","input":"hi"}`, false},
+			{"/v1/chat/completions", hello, false},
+		} {
+			_, before := r.proxy.Remembered()
+			if a := r.post(c.path, c.body); a.status != http.StatusOK {
+				t.Errorf("%s: %d %s", c.path, a.status, a.body)
+			}
+			_, after := r.proxy.Remembered()
+			if got := after > before; got != c.stored {
+				t.Errorf("%s %s: remembered %v, want %v", c.path, c.body, got, c.stored)
+			}
 		}
-		_, after := r.proxy.Remembered()
-		if got := after > before; got != c.stored {
-			t.Errorf("%s %s: remembered %v, want %v", c.path, c.body, got, c.stored)
-		}
-	}
+	})
 }

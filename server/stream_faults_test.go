@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -47,170 +48,188 @@ const chunkAndEnd = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finis
 	"\n\ndata: [DONE]\n\n"
 
 func TestFailureToReadAStoredAnswerHasItsStatus(t *testing.T) {
-	var fault sharedText
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		switch fault.get() {
-		case "429":
-			w.WriteHeader(http.StatusTooManyRequests)
-		case "cut":
-			panic(http.ErrAbortHandler)
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			writeNow(t, w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`)
+	synctest.Test(t, func(t *testing.T) {
+		var fault sharedText
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			switch fault.get() {
+			case "429":
+				w.WriteHeader(http.StatusTooManyRequests)
+			case "cut":
+				panic(http.ErrAbortHandler)
+			default:
+				w.Header().Set("Content-Type", "application/json")
+				writeNow(t, w, `{"id":"resp_1","object":"response","status":"completed","output":[]}`)
+			}
+		}))
+		if a := r.post("/v1/responses", `{"model":"small","input":"x"}`); a.status != 200 {
+			t.Fatal(a)
 		}
-	}))
-	if a := r.post("/v1/responses", `{"model":"small","input":"x"}`); a.status != 200 {
-		t.Fatal(a)
-	}
-	for f, want := range map[string]int{"": 200, "429": 429, "cut": 502} {
-		fault.set(f)
-		if a := r.do("GET", "/v1/responses/resp_1", ""); a.status != want {
-			t.Errorf("%q: %d %s", f, a.status, a.body)
+		for f, want := range map[string]int{"": 200, "429": 429, "cut": 502} {
+			fault.set(f)
+			if a := r.do("GET", "/v1/responses/resp_1", ""); a.status != want {
+				t.Errorf("%q: %d %s", f, a.status, a.body)
+			}
 		}
-	}
+	})
 }
 
 func TestNoHeartbeatsInRelayedBytes(t *testing.T) {
-	const pause = 60 * time.Millisecond // three heartbeats
-	r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
-		http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			<-time.After(pause)
-			kind, half := "audio/mpeg", "AAAA"
-			if strings.Contains(q.URL.Path, "images") {
-				kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
+	synctest.Test(t, func(t *testing.T) {
+		const pause = 60 * time.Millisecond // three heartbeats
+		r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
+			http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				<-time.After(pause)
+				kind, half := "audio/mpeg", "AAAA"
+				if strings.Contains(q.URL.Path, "images") {
+					kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
+				}
+				w.Header().Set("Content-Type", kind)
+				writeNow(t, w, half)
+				<-time.After(pause)
+				writeNow(t, w, "BBBB")
+			}))
+		for path, want := range map[string]string{"audio/speech": "AAAABBBB",
+			"images/generations": `data: {"b64_json":"AAAABBBB`} {
+			a := r.post("/v1/"+path, `{"model":"small","prompt":"x","input":"x","stream":true}`)
+			if a.body != want || a.err != nil {
+				t.Errorf("%s: %q, %v", path, a.body, a.err)
 			}
-			w.Header().Set("Content-Type", kind)
-			writeNow(t, w, half)
-			<-time.After(pause)
-			writeNow(t, w, "BBBB")
-		}))
-	for path, want := range map[string]string{"audio/speech": "AAAABBBB",
-		"images/generations": `data: {"b64_json":"AAAABBBB`} {
-		a := r.post("/v1/"+path, `{"model":"small","prompt":"x","input":"x","stream":true}`)
-		if a.body != want || a.err != nil {
-			t.Errorf("%s: %q, %v", path, a.body, a.err)
 		}
-	}
+	})
 }
 
 func TestCommentDoesNotCountAsFirstEvent(t *testing.T) {
-	r := newRig(t, shortIdleYAML, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, ": warming up\n\n")
-		<-time.After(200 * time.Millisecond) // four times idle, which counts from the first event
-		writeNow(t, w, chunkAndEnd)
-	}))
-	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if a.status != 200 || !strings.HasSuffix(a.body, chunkAndEnd) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, shortIdleYAML, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, ": warming up\n\n")
+			<-time.After(200 * time.Millisecond) // four times idle, which counts from the first event
+			writeNow(t, w, chunkAndEnd)
+		}))
+		a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		if a.status != 200 || !strings.HasSuffix(a.body, chunkAndEnd) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
 }
 
 func TestOneTenantsErrorDoesNotDisableUsage(t *testing.T) {
-	var last sharedText
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		b, err := io.ReadAll(q.Body)
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		var last sharedText
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			b, err := io.ReadAll(q.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			if last.set(string(b)); strings.Contains(last.get(), `"logit_bias":"bad"`) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				writeNow(t, w, fmt.Sprintf(`{"detail":[{"loc":["body","logit_bias"],"msg":"bad","input":%s}]}`, b))
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, chunkAndEnd)
+		}))
+		good := `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+		if a := r.post("/v1/chat/completions", strings.Replace(good, "{", `{"logit_bias":"bad",`, 1)); a.status != 422 {
+			t.Errorf("the mistake: %d %s", a.status, a.body)
 		}
-		if last.set(string(b)); strings.Contains(last.get(), `"logit_bias":"bad"`) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			writeNow(t, w, fmt.Sprintf(`{"detail":[{"loc":["body","logit_bias"],"msg":"bad","input":%s}]}`, b))
-			return
+		r.post("/v1/chat/completions", good)
+		if !strings.Contains(last.get(), "include_usage") {
+			t.Errorf("the request has no include_usage: %s", last.get())
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, chunkAndEnd)
-	}))
-	good := `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`
-	if a := r.post("/v1/chat/completions", strings.Replace(good, "{", `{"logit_bias":"bad",`, 1)); a.status != 422 {
-		t.Errorf("the mistake: %d %s", a.status, a.body)
-	}
-	r.post("/v1/chat/completions", good)
-	if !strings.Contains(last.get(), "include_usage") {
-		t.Errorf("the request has no include_usage: %s", last.get())
-	}
+	})
 }
 
 func TestAnErrorWhoseBodyHangsIsRetriedAtOnce(t *testing.T) {
-	hang := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		w.WriteHeader(http.StatusInternalServerError)
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		hang := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			<-q.Context().Done() // ends when the gateway disconnects, before any timeout
+		})
+		r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), hang, fakeEngine())
+		for range 2 {
+			if a := r.post("/v1/chat/completions", hello); a.status != 200 {
+				t.Errorf("%d %s", a.status, a.body)
+			}
 		}
-		<-q.Context().Done() // ends when the gateway disconnects, before any timeout
 	})
-	r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), hang, fakeEngine())
-	for range 2 {
-		if a := r.post("/v1/chat/completions", hello); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-	}
 }
 
 func TestEventsAfterTheEndAreCountedAndNotSent(t *testing.T) {
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+
-			`data: {"error":{"message":"late"}}`+"\n\n")
-	}))
-	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if a.body != chunkAndEnd {
-		t.Errorf("%q", a.body)
-	}
-	if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":7`) ||
-		!strings.Contains(line, `"outcome":"ok"`) {
-		t.Errorf("the line: %s", line)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, chunkAndEnd+`data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":1}}`+"\n\n"+
+				`data: {"error":{"message":"late"}}`+"\n\n")
+		}))
+		a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		if a.body != chunkAndEnd {
+			t.Errorf("%q", a.body)
+		}
+		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":7`) ||
+			!strings.Contains(line, `"outcome":"ok"`) {
+			t.Errorf("the line: %s", line)
+		}
+	})
 }
 
 func TestAWholeAnswerIntoAnOpenStreamIsAnError(t *testing.T) {
-	r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			<-time.After(100 * time.Millisecond) // five heartbeats
-			w.Header().Set("Content-Type", "application/json")
-			writeNow(t, w, `{"object":"chat.completion","choices":[]}`)
-		}))
-	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) ||
-		strings.Contains(a.body, "chat.completion") {
-		t.Errorf("%q", a.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				<-time.After(100 * time.Millisecond) // five heartbeats
+				w.Header().Set("Content-Type", "application/json")
+				writeNow(t, w, `{"object":"chat.completion","choices":[]}`)
+			}))
+		a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		if !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) ||
+			strings.Contains(a.body, "chat.completion") {
+			t.Errorf("%q", a.body)
+		}
+	})
 }
 
 // TestOnlyAGeneratedStreamHasAFirstToken: a whole answer arrives with its last token, and other data
 // has no tokens. Either would look like a slow worker's first token.
 func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
-	r := newRig(t, plain, fakeEngine())
-	for body, want := range map[string]bool{hello: false, strings.Replace(hello, "{", `{"stream":true,`, 1): true} {
-		if a := r.post("/v1/chat/completions", body); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, fakeEngine())
+		for body, want := range map[string]bool{hello: false, strings.Replace(hello, "{", `{"stream":true,`, 1): true} {
+			if a := r.post("/v1/chat/completions", body); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			d := r.Server.decisions.Last(1)[0]
+			if d.Stream != want || (d.TTFTMs > 0) != want || (d.Attempts[0].FirstAtMs > 0) != want {
+				t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs,
+					d.Attempts[0].FirstAtMs)
+			}
 		}
-		d := r.Server.decisions.Last(1)[0]
-		if d.Stream != want || (d.TTFTMs > 0) != want || (d.Attempts[0].FirstAtMs > 0) != want {
-			t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs,
-				d.Attempts[0].FirstAtMs)
-		}
-	}
+	})
 }
 
 func TestRetryWithoutTheRejectedFieldHasItsOwnTimeout(t *testing.T) {
-	r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		b, err := io.ReadAll(q.Body)
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			b, err := io.ReadAll(q.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			if strings.Contains(string(b), "include_usage") {
+				w.WriteHeader(http.StatusBadRequest)
+				writeNow(t, w, `{"error":{"message":"unknown field stream_options"}}`)
+				return
+			}
+			<-time.After(2500 * time.Millisecond)
+			w.Header().Set("Content-Type", "text/event-stream")
+			writeNow(t, w, chunkAndEnd)
+		}))
+		a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		if a.status != 200 || a.body != chunkAndEnd {
+			t.Errorf("%d %s", a.status, a.body)
 		}
-		if strings.Contains(string(b), "include_usage") {
-			w.WriteHeader(http.StatusBadRequest)
-			writeNow(t, w, `{"error":{"message":"unknown field stream_options"}}`)
-			return
-		}
-		<-time.After(2500 * time.Millisecond)
-		w.Header().Set("Content-Type", "text/event-stream")
-		writeNow(t, w, chunkAndEnd)
-	}))
-	a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-	if a.status != 200 || a.body != chunkAndEnd {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	})
 }

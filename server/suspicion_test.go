@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/breaker"
@@ -88,39 +89,43 @@ func (r *rig) sendUntil(what string, ok func() bool) {
 // TestSuspectedHealthyWorkerReturnsWithoutAFailedRequest: nothing is sent to it before a good check, and
 // then one probe at a time until its breaker is closed. A finding soon afterwards has no effect.
 func TestSuspectedHealthyWorkerReturnsWithoutAFailedRequest(t *testing.T) {
-	r, e := newSuspicionRig(t)
-	e.checking.Lock()
-	r.control.Pools.Suspect("small", "w0")
-	r.sendUntil("100 answers of the peer", func() bool { return r.answeredBy("w1") >= 100 })
-	if e.calls.Load() != 0 {
-		t.Errorf("%d client requests before the health check ended", e.calls.Load())
-	}
-	e.checking.Unlock()
-	r.sendUntil("w0 in rotation", func() bool { return r.stateOf("w0") == breaker.Closed && e.calls.Load() > 20 })
-	r.control.Pools.Suspect("small", "w0")
-	if state := r.stateOf("w0"); state != breaker.Closed {
-		t.Errorf("a finding soon afterwards made the breaker %s", state)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newSuspicionRig(t)
+		e.checking.Lock()
+		r.control.Pools.Suspect("small", "w0")
+		r.sendUntil("100 answers of the peer", func() bool { return r.answeredBy("w1") >= 100 })
+		if e.calls.Load() != 0 {
+			t.Errorf("%d client requests before the health check ended", e.calls.Load())
+		}
+		e.checking.Unlock()
+		r.sendUntil("w0 in rotation", func() bool { return r.stateOf("w0") == breaker.Closed && e.calls.Load() > 20 })
+		r.control.Pools.Suspect("small", "w0")
+		if state := r.stateOf("w0"); state != breaker.Closed {
+			t.Errorf("a finding soon afterwards made the breaker %s", state)
+		}
+	})
 }
 
 // TestSuspectedDeadWorkerReceivesNoRequest until its check passes.
 func TestSuspectedDeadWorkerReceivesNoRequest(t *testing.T) {
-	r, e := newSuspicionRig(t)
-	e.dead.Store(true)
-	r.control.Pools.Suspect("small", "w0")
-	failed := func() bool { return r.member("w0").Worker.Status().Failed > 0 }
-	r.sendUntil("a failed check of w0", failed)
-	before := r.answeredBy("w1")
-	r.sendUntil("100 answers of the peer", func() bool { return r.answeredBy("w1") >= before+100 })
-	if state := r.stateOf("w0"); state != breaker.Open || e.calls.Load() != 0 {
-		t.Fatalf("the breaker is %s after %d client requests", state, e.calls.Load())
-	}
-	if own := r.control.Snapshot().ByName["small"].OwnOpenings(time.Now()); len(own) != 0 {
-		t.Errorf("the finding of the other gateway returns to it: %v", own)
-	}
-	e.dead.Store(false)
-	r.member("w0").Worker.Suspect() // instead of the next check in an hour
-	r.sendUntil("w0 in rotation", func() bool { return r.stateOf("w0") == breaker.Closed && e.calls.Load() > 0 })
+	synctest.Test(t, func(t *testing.T) {
+		r, e := newSuspicionRig(t)
+		e.dead.Store(true)
+		r.control.Pools.Suspect("small", "w0")
+		failed := func() bool { return r.member("w0").Worker.Status().Failed > 0 }
+		r.sendUntil("a failed check of w0", failed)
+		before := r.answeredBy("w1")
+		r.sendUntil("100 answers of the peer", func() bool { return r.answeredBy("w1") >= before+100 })
+		if state := r.stateOf("w0"); state != breaker.Open || e.calls.Load() != 0 {
+			t.Fatalf("the breaker is %s after %d client requests", state, e.calls.Load())
+		}
+		if own := r.control.Snapshot().ByName["small"].OwnOpenings(time.Now()); len(own) != 0 {
+			t.Errorf("the finding of the other gateway returns to it: %v", own)
+		}
+		e.dead.Store(false)
+		r.member("w0").Worker.Suspect() // instead of the next check in an hour
+		r.sendUntil("w0 in rotation", func() bool { return r.stateOf("w0") == breaker.Closed && e.calls.Load() > 0 })
+	})
 }
 
 // answeredBy returns the number of requests that a worker has answered.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -126,23 +127,25 @@ func transcriptEngine() *engines.Engine {
 func TestTranscripts(t *testing.T) {
 	for _, c := range transcripts() {
 		t.Run(c.name, func(t *testing.T) {
-			engine := transcriptEngine()
-			t.Cleanup(engine.Close)
-			recorder := chaos.Record(engine)
-			got := c.run(newRig(t, plain, recorder), recorder)
-			file := filepath.Join("testdata", "golden", c.name+".txt")
-			if os.Getenv("UPDATE_GOLDEN") == "1" {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				engine := transcriptEngine()
+				t.Cleanup(engine.Close)
+				recorder := chaos.Record(engine)
+				got := c.run(newRig(t, plain, recorder), recorder)
+				file := filepath.Join("testdata", "golden", c.name+".txt")
+				if os.Getenv("UPDATE_GOLDEN") == "1" {
+					if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatalf("%v (UPDATE_GOLDEN=1 writes it)", err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s has changed (UPDATE_GOLDEN=1 accepts it):\n%s", file, diff)
-			}
+				want, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatalf("%v (UPDATE_GOLDEN=1 writes it)", err)
+				}
+				if diff := cmp.Diff(string(want), got); diff != "" {
+					t.Errorf("%s has changed (UPDATE_GOLDEN=1 accepts it):\n%s", file, diff)
+				}
+			})
 		})
 	}
 }

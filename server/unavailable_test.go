@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/engines"
@@ -113,17 +114,18 @@ func (r *steppedRig) eject() {
 // TestWaitingRequestsMoveWhenTheLastWorkerDrains, goes down, is ejected, or is removed by a reload: they get
 // the tier of a request that arrives now. One that names the engine's own model stays.
 func TestWaitingRequestsMoveWhenTheLastWorkerDrains(t *testing.T) {
-	spare := startServer(t, fakeEngine())
-	for name, lose := range map[string]func(r *steppedRig){
-		"drained": func(r *steppedRig) { r.drain("s0") },
-		"ejected": (*steppedRig).eject,
-		"down":    func(r *steppedRig) { r.setUp("small", "s0", false) },
-		"removed": func(r *steppedRig) { // the worker that remains is drained
-			r.file.write(r.yaml(r.smallWorker("s1", spare)))
-			r.reload()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spare := startServer(t, fakeEngine())
+		for name, lose := range map[string]func(r *steppedRig){
+			"drained": func(r *steppedRig) { r.drain("s0") },
+			"ejected": (*steppedRig).eject,
+			"down":    func(r *steppedRig) { r.setUp("small", "s0", false) },
+			"removed": func(r *steppedRig) { // the worker that remains is drained
+				r.file.write(r.yaml(r.smallWorker("s1", spare)))
+				r.reload()
+			},
+		} {
+			t.Logf("case %v", name)
 			r := newSteppedRig(t, ", limits: { rpm: 60, burst: 20 }", "", "", nil)
 			if name == "removed" {
 				r.file.write(r.yaml(listOf(r.smallWorker("s0", r.engine), r.smallWorker("s1", spare))))
@@ -170,8 +172,8 @@ func TestWaitingRequestsMoveWhenTheLastWorkerDrains(t *testing.T) {
 					t.Errorf("the metrics have no %s", series)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestMovedRequestObeysItsPermissionsAndItsContext: it passes over tiers as a request does that arrives now.
@@ -190,17 +192,19 @@ func TestMovedRequestObeysItsPermissionsAndItsContext(t *testing.T) {
 		"a model name that may not be used": {tenant: ", models: [mini]", prompt: "Hi"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newSteppedRig(t, c.tenant, "", c.classifier, nil)
-			free := r.occupyWorkers()
-			defer free()
-			waits := r.queued(chatBody("mini", c.prompt, ""))
-			r.drain("s0")
-			got := <-waits
-			if c.tier != "" {
-				r.check(name, got, c.tier, c.worker, "unavailable; alias selected small")
-			} else if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "no_healthy_worker") {
-				t.Errorf("%d %s", got.status, got.body)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r := newSteppedRig(t, c.tenant, "", c.classifier, nil)
+				free := r.occupyWorkers()
+				defer free()
+				waits := r.queued(chatBody("mini", c.prompt, ""))
+				r.drain("s0")
+				got := <-waits
+				if c.tier != "" {
+					r.check(name, got, c.tier, c.worker, "unavailable; alias selected small")
+				} else if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "no_healthy_worker") {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+			})
 		})
 	}
 }
@@ -210,93 +214,104 @@ func TestRequestWaitsUntilAnyTierHasAWorker(t *testing.T) {
 	for tier, c := range map[string][2]string{"large": {"l0", "unavailable; default selected small"},
 		"small": {"s0", "default"}} {
 		t.Run(tier, func(t *testing.T) {
-			r := newSteppedRig(t, "", ", engine_wait: 60s", "", nil)
-			for _, w := range [][2]string{{"small", "s0"}, {"medium", "m0"}, {"large", "l0"}} {
-				r.setUp(w[0], w[1], false)
-			}
-			waits := r.queued(chatBody("auto", "Hi", ""))
-			r.setUp(tier, c[0], true)
-			r.check(tier, <-waits, tier, c[0], c[1])
+			synctest.Test(t, func(t *testing.T) {
+				r := newSteppedRig(t, "", ", engine_wait: 60s", "", nil)
+				for _, w := range [][2]string{{"small", "s0"}, {"medium", "m0"}, {"large", "l0"}} {
+					r.setUp(w[0], w[1], false)
+				}
+				waits := r.queued(chatBody("auto", "Hi", ""))
+				r.setUp(tier, c[0], true)
+				r.check(tier, <-waits, tier, c[0], c[1])
+			})
 		})
 	}
 }
 
 // TestMovedRequestMovesAgain if the next tier loses its last worker too.
 func TestMovedRequestMovesAgain(t *testing.T) {
-	r := newSteppedRig(t, "", "", "", nil)
-	r.occupy("s0", "fake-7b")
-	r.occupy("m0", "m")
-	waits := r.queued(chatBody("auto", "Hi", ""))
-	r.drain("s0")
-	medium := r.control.Snapshot().ByName["medium"].WaitQueue
-	r.until("it waits at medium", func() bool { return medium.Waiting() == 1 })
-	r.drain("m0")
-	r.check("twice", <-waits, "large", "l0", "unavailable; default selected small; unavailable selected medium")
+	synctest.Test(t, func(t *testing.T) {
+		r := newSteppedRig(t, "", "", "", nil)
+		r.occupy("s0", "fake-7b")
+		r.occupy("m0", "m")
+		waits := r.queued(chatBody("auto", "Hi", ""))
+		r.drain("s0")
+		medium := r.control.Snapshot().ByName["medium"].WaitQueue
+		r.until("it waits at medium", func() bool { return medium.Waiting() == 1 })
+		r.drain("m0")
+		r.check("twice", <-waits, "large", "l0", "unavailable; default selected small; unavailable selected medium")
+	})
 }
 
 // TestRequestLeavesATierThatItsAttemptLost: the worker fails the request and is out of rotation then. If the
 // request may have run, it stays.
 func TestRequestLeavesATierThatItsAttemptLost(t *testing.T) {
-	var lost atomic.Bool
-	fails := func(r *steppedRig, _ http.Handler) http.Handler {
-		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			lost.Store(true)
-			r.setUp("small", "s0", false)
-			panic(http.ErrAbortHandler)
-		})
-	}
-	for name, more := range streamOrWhole {
-		r := newSteppedRig(t, ", limits: { rpm: 60, burst: 10 }", "", "", fails)
-		got := r.postKey(chatBody("auto", "Hi", more))
-		r.check(name, got, "medium", "m0", "unavailable; default selected small")
-		if d := r.record(1); !lost.Load() || len(d.Attempts) != 2 || d.Attempts[0].Tier != "small" || remaining(t, got) != 9 {
-			t.Errorf("%s: it is recorded as %+v", name, d)
+	synctest.Test(t, func(t *testing.T) {
+		var lost atomic.Bool
+		fails := func(r *steppedRig, _ http.Handler) http.Handler {
+			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				lost.Store(true)
+				r.setUp("small", "s0", false)
+				panic(http.ErrAbortHandler)
+			})
 		}
-	}
-	r := newSteppedRig(t, "", "", "", fails)
-	if got := r.post("/v1/responses", `{"model":"auto","input":"Hi"}`, "Authorization", "Bearer key"); got.status !=
-		http.StatusBadGateway || len(r.medium.Requests()) > 0 {
-		t.Errorf("a stored response: %d %s", got.status, got.body)
-	}
+		for name, more := range streamOrWhole {
+			r := newSteppedRig(t, ", limits: { rpm: 60, burst: 10 }", "", "", fails)
+			got := r.postKey(chatBody("auto", "Hi", more))
+			r.check(name, got, "medium", "m0", "unavailable; default selected small")
+			if d := r.record(1); !lost.Load() || len(d.Attempts) != 2 || d.Attempts[0].Tier != "small" || remaining(t,
+				got) != 9 {
+				t.Errorf("%s: it is recorded as %+v", name, d)
+			}
+		}
+		r := newSteppedRig(t, "", "", "", fails)
+		if got := r.post("/v1/responses", `{"model":"auto","input":"Hi"}`, "Authorization", "Bearer key"); got.status !=
+			http.StatusBadGateway || len(r.medium.Requests()) > 0 {
+			t.Errorf("a stored response: %d %s", got.status, got.body)
+		}
+	})
 }
 
 // TestDegradedRequestDoesNotMove: its budget allows the cheapest tier only.
 func TestDegradedRequestDoesNotMove(t *testing.T) {
-	r := newSteppedRig(t, ", degrade: true, limits: { day_money: 0.000000001 }", "", "", nil)
-	r.postKey(chatBody("auto", "Hi", "")) // spends the budget
-	r.record(1)
-	free := r.occupyWorkers()
-	defer free()
-	waits := r.queued(chatBody("auto", "Hi", ""))
-	r.drain("s0")
-	if got := <-waits; got.status != http.StatusServiceUnavailable || len(r.medium.Requests()) > 0 {
-		t.Errorf("%d %s", got.status, got.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newSteppedRig(t, ", degrade: true, limits: { day_money: 0.000000001 }", "", "", nil)
+		r.postKey(chatBody("auto", "Hi", "")) // spends the budget
+		r.record(1)
+		free := r.occupyWorkers()
+		defer free()
+		waits := r.queued(chatBody("auto", "Hi", ""))
+		r.drain("s0")
+		if got := <-waits; got.status != http.StatusServiceUnavailable || len(r.medium.Requests()) > 0 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	})
 }
 
 // TestStreamThatAHeartbeatOpenedMoves: the head has no tier, because the tier is unknown then.
 func TestStreamThatAHeartbeatOpenedMoves(t *testing.T) {
-	r := newSteppedRig(t, "", ", heartbeat_after: 20ms", "", nil)
-	free := r.occupyWorkers()
-	defer free()
-	q := r.control.Snapshot().ByName["small"].WaitQueue
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.rig.url+"/v1/chat/completions",
-		strings.NewReader(chatBody("auto", "Hi", `,"stream":true`)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer key")
-	resp, err := http.DefaultTransport.RoundTrip(req) // returns when a heartbeat opens the stream
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if q.Waiting() != 1 || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Model-Tier") != "" {
-		t.Fatalf("%d wait: %d %v", q.Waiting(), resp.StatusCode, resp.Header)
-	}
-	r.drain("s0")
-	body, err := io.ReadAll(resp.Body)
-	if d := r.record(1); err != nil || !strings.Contains(string(body), "[DONE]") || d.Tier != "medium" {
-		t.Errorf("%v, %+v: %s", err, d, body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newSteppedRig(t, "", ", heartbeat_after: 20ms", "", nil)
+		free := r.occupyWorkers()
+		defer free()
+		q := r.control.Snapshot().ByName["small"].WaitQueue
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.rig.url+"/v1/chat/completions",
+			strings.NewReader(chatBody("auto", "Hi", `,"stream":true`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer key")
+		resp, err := r.net.transport.RoundTrip(req) // returns when a heartbeat opens the stream
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if q.Waiting() != 1 || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Model-Tier") != "" {
+			t.Fatalf("%d wait: %d %v", q.Waiting(), resp.StatusCode, resp.Header)
+		}
+		r.drain("s0")
+		body, err := io.ReadAll(resp.Body)
+		if d := r.record(1); err != nil || !strings.Contains(string(body), "[DONE]") || d.Tier != "medium" {
+			t.Errorf("%v, %+v: %s", err, d, body)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // reportingEngine answers each chat with eight words and the usage of report.
@@ -63,18 +64,19 @@ func TestImplausibleUsageIsEstimated(t *testing.T) {
 	} {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprint(c.usage, stream), func(t *testing.T) {
-				t.Parallel()
-				r := limitedRig(t, "limits: { tpm: 100000 }", reportingEngine(t, func() string { return c.usage }), bigEngine())
-				a := r.post("/v1/chat/completions",
-					fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":50,"messages":[{"role":"user","content":"hi"}]}`, stream),
-					"Authorization", "Bearer key")
-				waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-				got := r.row("ok")
-				if a.status != 200 || got.Requests != 1 || (got.Estimated == 1) != c.estimated || got.Output < c.output ||
-					got.Output > 300 || got.Prompt < 1 || got.Prompt > 300 {
-					t.Errorf("%d: the ledger has %+v, want an output of at least %d, estimated: %t", a.status, got, c.output,
-						c.estimated)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					r := limitedRig(t, "limits: { tpm: 100000 }", reportingEngine(t, func() string { return c.usage }), bigEngine())
+					a := r.post("/v1/chat/completions",
+						fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":50,"messages":[{"role":"user","content":"hi"}]}`, stream),
+						"Authorization", "Bearer key")
+					waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
+					got := r.row("ok")
+					if a.status != 200 || got.Requests != 1 || (got.Estimated == 1) != c.estimated || got.Output < c.output ||
+						got.Output > 300 || got.Prompt < 1 || got.Prompt > 300 {
+						t.Errorf("%d: the ledger has %+v, want an output of at least %d, estimated: %t", a.status, got, c.output,
+							c.estimated)
+					}
+				})
 			})
 		}
 	}
@@ -83,34 +85,38 @@ func TestImplausibleUsageIsEstimated(t *testing.T) {
 // TestUsageOfCompletionsIsCharged, although the request body is freed before the usage of a stream
 // arrives.
 func TestUsageOfCompletionsIsCharged(t *testing.T) {
-	r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
-	for _, stream := range []bool{false, true} {
-		a := r.post("/v1/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":5,"prompt":["hi","there"]}`,
-			stream), "Authorization", "Bearer key")
-		if a.status != 200 || stream && !strings.Contains(a.body, "[DONE]") {
-			t.Errorf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		r := limitedRig(t, "limits: { tpm: 100000 }", fakeEngine(), bigEngine())
+		for _, stream := range []bool{false, true} {
+			a := r.post("/v1/completions", fmt.Sprintf(`{"model":"cheap","stream":%t,"max_tokens":5,"prompt":["hi","there"]}`,
+				stream), "Authorization", "Bearer key")
+			if a.status != 200 || stream && !strings.Contains(a.body, "[DONE]") {
+				t.Errorf("%d %s", a.status, a.body)
+			}
 		}
-	}
-	waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-	if got := r.row("ok"); got.Requests != 2 || got.Output < 4 || got.Estimated != 0 {
-		t.Errorf("the ledger has %+v", got)
-	}
+		waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
+		if got := r.row("ok"); got.Requests != 2 || got.Output < 4 || got.Estimated != 0 {
+			t.Errorf("the ledger has %+v", got)
+		}
+	})
 }
 
 // TestAnOutputEstimateAloneRejectsNoRequest: a request without max_tokens is not rejected for the
 // output length that the pool has learned, even if a broken engine reports wrong usage.
 func TestAnOutputEstimateAloneRejectsNoRequest(t *testing.T) {
-	digest := sha256.Sum256([]byte("other"))
-	second := ", limits: { tpm: 1000 } }, { name: other, sha256: " + hex.EncodeToString(digest[:])
-	r := limitedRig(t, second[2:],
-		reportingEngine(t, func() string { return `{"prompt_tokens":3,"completion_tokens":100000}` }), bigEngine())
-	const body = `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`
-	for range 30 {
-		if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer other"); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
+	synctest.Test(t, func(t *testing.T) {
+		digest := sha256.Sum256([]byte("other"))
+		second := ", limits: { tpm: 1000 } }, { name: other, sha256: " + hex.EncodeToString(digest[:])
+		r := limitedRig(t, second[2:],
+			reportingEngine(t, func() string { return `{"prompt_tokens":3,"completion_tokens":100000}` }), bigEngine())
+		const body = `{"model":"cheap","messages":[{"role":"user","content":"hi"}]}`
+		for range 30 {
+			if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer other"); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
 		}
-	}
-	if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer key"); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+		if a := r.post("/v1/chat/completions", body, "Authorization", "Bearer key"); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
 }
