@@ -146,7 +146,7 @@ func TestQueueCountersAgreeInAPIAndMetrics(t *testing.T) {
 			`tierway_queue_depth{class="batch",tier="small"} 3`,
 			`tierway_queue_depth{class="background",tier="small"} 0`,
 			`tierway_queue_bytes{tier="small"} 3000`,
-			`tierway_queue_oldest_age_seconds{class="batch",tier="small"} 5.`,
+			`tierway_queue_oldest_age_seconds{class="batch",tier="small"} 5`,
 			`tierway_queue_entered_total{class="batch",tier="small"} 3`,
 			`tierway_queue_shed_total{class="batch",reason="depth",tier="small"} 1`,
 			`tierway_queue_shed_total{class="interactive",reason="engine",tier="small"} 0`,

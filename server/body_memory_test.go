@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // smallBudgetYAML has a small memory budget for bodies. One tenant may use half of it.
@@ -115,9 +114,7 @@ func TestBodyMemoryIsFreedOnEveryPath(t *testing.T) {
 			}
 			fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n%s\r\n100\r\nabc", headers)
 			c.Close()
-			for strings.Count(r.access.String(), "\n") == logged {
-				<-time.After(time.Millisecond)
-			}
+			waitUntil(t, "the record of the request", func() bool { return strings.Count(r.access.String(), "\n") > logged })
 			if used := r.bodyBytes(); used != 0 {
 				t.Errorf("%s: %d bytes are in use", name, used)
 			}

@@ -83,16 +83,14 @@ func (r *driftRig) checkWaits(t *testing.T, w randomRequest, e *decisions.Explan
 	t.Helper()
 	done := make(chan httpAnswer, 1)
 	go func() { done <- r.sent(w) }()
-	q := r.control.Snapshot().ByName[e.Tier].WaitQueue
-	for deadline := time.Now().Add(5 * time.Second); q.Waiting() == 0; {
-		select {
-		case got := <-done:
-			t.Fatalf("%s is answered %d and did not wait: %+v", w.path, got.status, e)
-		case <-time.After(time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the request does not wait: %+v", e)
-		}
+	synctest.Wait()
+	select {
+	case got := <-done:
+		t.Fatalf("%s is answered %d and did not wait: %+v", w.path, got.status, e)
+	default:
+	}
+	if n := r.control.Snapshot().ByName[e.Tier].WaitQueue.Waiting(); n != 1 {
+		t.Fatalf("%d requests wait: %+v", n, e)
 	}
 	free()
 	if got := <-done; got.status != http.StatusOK || got.header.Get("X-Model-Tier") != e.Tier {

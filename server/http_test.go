@@ -306,7 +306,7 @@ func TestCORSAllowsConfiguredOriginsOnly(t *testing.T) {
 func TestAKeptAliveConnectionHasNoDeadlineOfItsLastAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, strings.Replace(keyedYAML, "cors:", "timeouts: { client_stall: 20ms }\ncors:", 1), fakeEngine())
-		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+		client := &http.Client{Transport: &http.Transport{DialContext: r.net.Dial, MaxConnsPerHost: 1}}
 		defer client.CloseIdleConnections()
 		send := func(method, path, body string) (status int, reused bool) {
 			ctx := httptrace.WithClientTrace(t.Context(),

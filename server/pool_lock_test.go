@@ -1,7 +1,6 @@
 package server
 
 import (
-	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -22,9 +21,7 @@ func TestARequestTakesItsPoolsLockThreeTimes(t *testing.T) {
 			if is, by := tierOf(a); a.status != 200 || is != tier || by != rule {
 				t.Fatalf("%s: %d, sent to %s by %s, want %s by %s: %s", body, a.status, is, by, tier, rule, a.body)
 			}
-			for r.Inflight() > 0 {
-				runtime.Gosched() // its release follows its answer
-			}
+			waitUntil(t, "the release, which follows the answer", func() bool { return r.Inflight() == 0 })
 			most := map[string]int64{tier: 3}
 			n, m := small.Routing.LockCount()-atSmall, large.Routing.LockCount()-atLarge
 			if n > most["small"] || m > most["large"] {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -174,7 +173,7 @@ tiers:
 // TestEngineWaitAppliesToTheRequestThatFoundTheWorkerDown as to later requests.
 func TestEngineWaitAppliesToTheRequestThatFoundTheWorkerDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := networkOf(t).Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +198,7 @@ tiers:
 			}()
 			if c.status == http.StatusOK {
 				r.waitForQueued(1)
-				back, err := net.Listen("tcp", addr)
+				back, err := r.net.Listen("tcp", addr)
 				if err != nil {
 					t.Fatal(err)
 				}
