@@ -240,6 +240,7 @@ func TestWorkerChangesHonourIfMatch(t *testing.T) {
 				t.Errorf("a preview has the ETag %s, want %s", tag(preview), back)
 			}
 			second.ops(http.StatusNoContent, http.MethodDelete, "/admin/overrides/w0", "", "If-Match", back)
+			time.Sleep(time.Microsecond) // versions are times
 			third := tag(first.ops(http.StatusOK, http.MethodPatch, path, `{"weight":5}`))
 			stale(changed)
 			stale(back)

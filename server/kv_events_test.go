@@ -51,7 +51,7 @@ func sendDirectly(t *testing.T, url, body string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultTransport.RoundTrip(request)
+	answer, err := networkOf(t).transport.RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,9 @@ func loopRig(t *testing.T, workers int, others ...http.Handler) (r *rig, returne
 	to := new(atomic.Pointer[url.URL])
 	back := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		returned.Add(1)
-		httputil.NewSingleHostReverseProxy(to.Load()).ServeHTTP(w, q)
+		p := httputil.NewSingleHostReverseProxy(to.Load())
+		p.Transport = networkOf(t).transport
+		p.ServeHTTP(w, q)
 	})
 	yaml := strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1)
 	r = newRig(t, yaml, append(slices.Repeat([]http.Handler{back}, workers), others...)...)

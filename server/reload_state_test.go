@@ -35,7 +35,7 @@ tiers:
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBlockingEngine(engines.Config{})
+				h := newBlockingEngine(engines.Config{Prefill: 1e6, PerToken: time.Millisecond})
 				a, b := startServer(t, h),
 					startServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 						w.WriteHeader(http.StatusInternalServerError)

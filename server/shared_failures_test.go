@@ -189,6 +189,7 @@ func TestAHangingProbeIsRetriedOnAnotherWorker(t *testing.T) {
 		}
 		hang.Store(true)
 		for n := 0; hung.Load() == 0; n++ {
+			time.Sleep(time.Millisecond) // until open_for has passed
 			got := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
 			if got.status != http.StatusOK || n > 5000 {
 				t.Fatalf("request %d is %d: %s", n, got.status, got.body)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/engines"
 )
 
 // sharedText is a text that a test and its workers share.
@@ -197,7 +199,7 @@ func TestAWholeAnswerIntoAnOpenStreamIsAnError(t *testing.T) {
 // has no tokens. Either would look like a slow worker's first token.
 func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, plain, fakeEngine())
+		r := newRig(t, plain, engines.New(engines.Config{Model: "fake-7b", Seed: 1, Prefill: 1000}))
 		for body, want := range map[string]bool{hello: false, strings.Replace(hello, "{", `{"stream":true,`, 1): true} {
 			if a := r.post("/v1/chat/completions", body); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)

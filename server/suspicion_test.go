@@ -11,11 +11,11 @@ import (
 	"tierway/breaker"
 )
 
-// suspectedEngine is a simulated engine. Its health checks wait while checking is locked. It fails
+// suspectedEngine is a simulated engine. Its health checks wait while checking is full. It fails
 // everything while dead is set.
 type suspectedEngine struct {
 	next     http.Handler
-	checking sync.RWMutex
+	checking chan struct{} // has room for one element
 	dead     atomic.Bool
 	calls    atomic.Int64           // client requests
 	inflight atomic.Int64           // of calls
@@ -24,8 +24,8 @@ type suspectedEngine struct {
 
 func (e *suspectedEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
-		e.checking.RLock()
-		defer e.checking.RUnlock()
+		e.checking <- struct{}{}
+		<-e.checking
 	} else {
 		e.calls.Add(1)
 		e.onCall(e.inflight.Add(1))
@@ -54,7 +54,7 @@ tiers:
 // newSuspicionRig runs a gateway in front of a suspectedEngine, w0, and its peer. No client request may
 // fail, and w0 may receive one at a time while its breaker is half-open.
 func newSuspicionRig(t *testing.T) (*rig, *suspectedEngine) {
-	e := &suspectedEngine{next: fakeEngine(), onCall: func(int64) {}}
+	e := &suspectedEngine{next: fakeEngine(), checking: make(chan struct{}, 1), onCall: func(int64) {}}
 	r := newRig(t, suspicionYAML, e, fakeEngine())
 	r.runControl()
 	r.waitForChecks()
@@ -75,7 +75,7 @@ func (r *rig) sendUntil(what string, ok func() bool) {
 	defer ended.Store(true)
 	for range 8 {
 		clients.Go(func() {
-			for !ended.Load() {
+			for ; !ended.Load(); time.Sleep(10 * time.Millisecond) {
 				if a := r.post("/v1/chat/completions", chatBody("small", "hi", "")); a.status != http.StatusOK {
 					r.t.Errorf("a client received %d %s", a.status, a.body)
 					return
@@ -91,13 +91,13 @@ func (r *rig) sendUntil(what string, ok func() bool) {
 func TestSuspectedHealthyWorkerReturnsWithoutAFailedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e := newSuspicionRig(t)
-		e.checking.Lock()
+		e.checking <- struct{}{}
 		r.control.Pools.Suspect("small", "w0")
 		r.sendUntil("100 answers of the peer", func() bool { return r.answeredBy("w1") >= 100 })
 		if e.calls.Load() != 0 {
 			t.Errorf("%d client requests before the health check ended", e.calls.Load())
 		}
-		e.checking.Unlock()
+		<-e.checking
 		r.sendUntil("w0 in rotation", func() bool { return r.stateOf("w0") == breaker.Closed && e.calls.Load() > 20 })
 		r.control.Pools.Suspect("small", "w0")
 		if state := r.stateOf("w0"); state != breaker.Closed {

@@ -141,6 +141,7 @@ func TestWaitingRequestsMoveWhenTheLastWorkerDrains(t *testing.T) {
 			}
 			waiting["header"] = r.queued(chatBody("large", "Hi", ""), "X-Model-Tier", "small")
 			pinned := r.queued(chatBody("fake-7b", "Hi", ""))
+			time.Sleep(10 * time.Millisecond) // the wait that the records show
 			lose(r)
 			for rule, answer := range waiting {
 				by := rule

@@ -158,11 +158,11 @@ func TestAnUnreadAnswerDoesNotKeepItsStream(t *testing.T) {
 			front.EnableHTTP2 = true
 			front.StartTLS()
 			for _, path := range paths[plane] {
-				conn, err := tls.Dial("tcp", front.Listener.Addr().String(),
-					&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+				plain, err := r.net.Dial(t.Context(), "tcp", front.Listener.Addr().String())
 				if err != nil {
 					t.Fatal(err)
 				}
+				conn := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 				t.Cleanup(func() { conn.Close() })
 				conn.SetDeadline(time.Now().Add(10 * time.Second))                        //nolint:errcheck // the read fails
 				head := fmt.Sprintf("\x82\x87\x04%c%s\x01\x09localhost", len(path), path) // GET, https, :path, :authority
