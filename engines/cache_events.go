@@ -51,10 +51,10 @@ type cacheEvents struct {
 func (e *Engine) PublishEvents(ctx context.Context, publish, replay string) (err error) {
 	l := &cacheEvents{size: e.cache.size, rank: e.rank,
 		clock: func() float64 { return float64(e.c.Clock().UnixNano()) / 1e9 }}
-	if l.pub, err = zmtp.Publish(ctx, publish); err != nil {
+	if l.pub, err = e.c.Network.Publish(ctx, publish); err != nil {
 		return err
 	}
-	if l.router, err = zmtp.Reply(ctx, replay, l.replay); err != nil {
+	if l.router, err = e.c.Network.Reply(ctx, replay, l.replay); err != nil {
 		l.pub.Close()
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tierway/routing"
+	"tierway/workers/zmtp"
 )
 
 // Config configures an engine. The zero value of every field is usable; an engine without a model
@@ -31,6 +32,8 @@ type Config struct {
 	Context     int // maximum of prompt and answer together, in tokens; 0: 32768
 
 	Seed uint64
+
+	Network zmtp.Network // where PublishEvents binds its addresses
 
 	Clock  func() time.Time                      // nil: time.Now
 	Script func(path string, body []byte) Script // nil: the engine generates all answers

@@ -29,7 +29,8 @@ tiers:
 // publishing returns an engine that publishes KV-cache events.
 func publishing(t *testing.T) *engines.Engine {
 	t.Helper()
-	e := engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 1 << 20})
+	e := engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 1 << 20,
+		Network: networkOf(t).zmtp()})
 	if err := e.PublishEvents(context.Background(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +111,7 @@ func TestReloadKeepsEventStreamsOfUnchangedWorkersAndEndsOthers(t *testing.T) {
 		r, from := newReloadRig(t, strings.ReplaceAll(both, "%", "%%")+"# %s\n")
 		r.runControl()
 		kept, removed := r.member("a"), r.member("b")
+		waitUntil(t, "streams", func() bool { return kept.Events.View().Live && removed.Events.View().Live })
 		sendDirectly(t, a, chatAbout(1))
 		sendDirectly(t, b, chatAbout(1))
 		waitUntil(t, "events of both", func() bool {

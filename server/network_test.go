@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tierway/memnet"
+	"tierway/workers/zmtp"
 )
 
 // network is a test's network. It exists from its first use to the end of the test.
@@ -34,6 +35,9 @@ func networkOf(t testing.TB) *network {
 	})
 	return n
 }
+
+// zmtp returns the network for ZeroMQ sockets.
+func (n *network) zmtp() zmtp.Network { return zmtp.Network{DialFunc: n.Dial, ListenFunc: n.Listen} }
 
 // newUnstartedServer is httptest.NewUnstartedServer on the test's network. It is closed with the test.
 func newUnstartedServer(t testing.TB, h http.Handler) *httptest.Server {

@@ -66,6 +66,7 @@ func TestACancelledWaitIsLogged(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
 		got := r.chat(ctx, "hi", "")
 		r.waitForQueued(1)
+		time.Sleep(10 * time.Millisecond)
 		leave()
 		<-got
 		r.until("the request has ended", func() bool { return r.Inflight() == 0 })

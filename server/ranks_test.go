@@ -25,7 +25,7 @@ type rankServer struct {
 func newRankServer(t *testing.T, n int, publish bool) *rankServer {
 	t.Helper()
 	s := &rankServer{hosts: map[string]bool{}, Ranks: engines.NewRanks(engines.Config{Name: "fake", Model: "fake-7b",
-		Seed: 1, CacheTokens: 1 << 20}, n)}
+		Seed: 1, CacheTokens: 1 << 20, Network: networkOf(t).zmtp()}, n)}
 	for r := range n {
 		if !publish {
 			break

@@ -40,8 +40,8 @@ type Options struct {
 	Access  io.Writer
 	Metrics *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
-	// Listen and Dial replace the network in tests: Listen opens the addresses of the planes, and Dial the
-	// connections to workers. Nil: net.Listen and net.Dialer.
+	// Listen and Dial replace the network in tests: Listen opens the addresses of the planes and of KV
+	// events, and Dial the connections to workers. Nil: net.Listen and net.Dialer.
 	Listen func(network, address string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -94,6 +94,7 @@ func New(o Options) (*Server, error) {
 		Recover:  s.recover,
 		Rand:     o.Rand,
 		Dial:     o.Dial,
+		Listen:   o.Listen,
 	})
 	if err != nil {
 		s.closeFiles()

@@ -199,7 +199,7 @@ func read(t *testing.T, mode, pub, router string) *index {
 		go func() { defer close(done); stream.Follow(ctx, pub) }()
 		return x
 	}
-	l, err := zmtp.Listen(ctx, pub)
+	l, err := zmtp.Network{}.Listen(ctx, pub)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // TestSmokeLibzmqReadsWhatSimulatedEnginesPublish reads the sockets of simulated engines with a SUB and
 // a DEALER of libzmq.
 func TestSmokeLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
-	p, err := zmtp.Publish(context.Background(), "tcp://127.0.0.1:0")
+	p, err := zmtp.Network{}.Publish(context.Background(), "tcp://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"tierway/telemetry"
 	"tierway/workers"
 	"tierway/workers/kvcache"
+	"tierway/workers/zmtp"
 )
 
 // Control is the state of a gateway: the configuration in force with its pools, and the directory of
@@ -58,8 +59,10 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	Recover *Recoverer
 	Rand    func() uint64 // uniform; safe for concurrent use
-	// Dial opens the connections to workers; nil: net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dial opens the connections to workers, and Listen the address for publishers of KV events. Nil: net.Dialer
+	// and net.Listen.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Listen func(network, address string) (net.Listener, error)
 }
 
 // New builds the state of a gateway. Before Begin no configuration is in force and nothing is
@@ -103,7 +106,8 @@ func New(o Options) (*Control, error) {
 		Via:      o.Via,
 		Dial:     o.Dial,
 	})
-	ctl.Pools.caches = kvcache.New(kvcache.Options{Log: o.Log, Listen: o.Config.KVEvents.Listen, Recover: o.Recover.Try})
+	ctl.Pools.caches = kvcache.New(kvcache.Options{Log: o.Log, Listen: o.Config.KVEvents.Listen, Recover: o.Recover.Try,
+		Network: zmtp.Network{DialFunc: o.Dial, ListenFunc: o.Listen}})
 	ctl.Database = &Database{
 		log:        o.Log,
 		recover:    o.Recover,

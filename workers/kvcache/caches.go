@@ -26,6 +26,8 @@ type Options struct {
 	Log *slog.Logger
 	// Listen is the address, host:port, for publishers that connect to the gateway. Empty: none.
 	Listen string
+	// Network has the endpoints of the engines and the address of Listen.
+	Network zmtp.Network
 	// Recover runs a step that reads data of engines. It returns the step's error, or an error if the step
 	// panics. Nil: a panic ends the process.
 	Recover func(work string, step func() error) error
@@ -164,7 +166,7 @@ func (c *Caches) listen(ctx context.Context) {
 	address, failed := "tcp://"+c.options.Listen, false
 	for ctx.Err() == nil {
 		err := c.options.Recover("accepting publishers of KV events", func() error {
-			l, err := zmtp.Listen(ctx, address)
+			l, err := c.options.Network.Listen(ctx, address)
 			if err != nil {
 				return err
 			}

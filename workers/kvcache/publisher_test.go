@@ -36,10 +36,10 @@ type publisher struct {
 func publish(t *testing.T) *publisher {
 	p := &publisher{}
 	var err error
-	if p.pub, err = zmtp.Publish(t.Context(), "tcp://127.0.0.1:0"); err != nil {
+	if p.pub, err = (zmtp.Network{}).Publish(t.Context(), "tcp://127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	if p.router, err = zmtp.Reply(t.Context(), "tcp://127.0.0.1:0", p.replay); err != nil {
+	if p.router, err = (zmtp.Network{}).Reply(t.Context(), "tcp://127.0.0.1:0", p.replay); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.pub.Close(); p.router.Close() })

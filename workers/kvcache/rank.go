@@ -64,7 +64,7 @@ func newRank(w *Worker, s Source) (*rank, error) {
 		return nil, fmt.Errorf("%w: divide the pool's workers among several pools", err)
 	}
 	r := &rank{worker: w, source: s, index: index}
-	r.stream = kvstream.New(kvstream.Config{Topic: s.Topic, Replay: s.Replay}, r)
+	r.stream = kvstream.New(kvstream.Config{Topic: s.Topic, Replay: s.Replay, Network: w.pool.caches.options.Network}, r)
 	return r, nil
 }
 

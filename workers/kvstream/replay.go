@@ -58,7 +58,7 @@ func (s *Stream) replay(ctx context.Context, whole bool) (begun bool, err error)
 	defer cancel()
 	dial, cancelDial := context.WithTimeout(ctx, dialLimit)
 	defer cancelDial()
-	c, err := zmtp.Dial(dial, s.config.Replay, zmtp.Dealer, zmtp.Limits{})
+	c, err := s.config.Network.Dial(dial, s.config.Replay, zmtp.Dealer, zmtp.Limits{})
 	if err != nil {
 		return false, err
 	}

@@ -14,7 +14,7 @@ import (
 // serve accepts publishers until the test ends, and returns the address.
 func serve(t *testing.T, streams func(topic []byte) *Stream) (address string) {
 	t.Helper()
-	l, err := zmtp.Listen(t.Context(), "tcp://127.0.0.1:0")
+	l, err := zmtp.Network{}.Listen(t.Context(), "tcp://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

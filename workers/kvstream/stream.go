@@ -27,6 +27,8 @@ const (
 type Config struct {
 	Topic  string // prefix of the topics to subscribe to; "" is all
 	Replay string // address of the replay endpoint; "" if there is none
+
+	Network zmtp.Network // of the engine's endpoints
 }
 
 // Sink receives the batches of a stream. Its methods are called by one goroutine at a time.
@@ -110,7 +112,7 @@ func (s *Stream) Follow(ctx context.Context, address string) {
 func (s *Stream) followOnce(ctx context.Context, address string) (connected bool, err error) {
 	dial, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	c, err := zmtp.Dial(dial, address, zmtp.Sub, zmtp.Limits{})
+	c, err := s.config.Network.Dial(dial, address, zmtp.Sub, zmtp.Limits{})
 	if err != nil {
 		return false, err
 	}

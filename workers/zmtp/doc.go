@@ -11,7 +11,7 @@
 // and [Listen] the second; both give a [Conn] for each publisher. After [Conn.Subscribe] the
 // messages of a publisher are read one by one:
 //
-//	c, err := zmtp.Dial(ctx, "tcp://10.0.0.7:5557", zmtp.Sub)
+//	c, err := zmtp.Network{}.Dial(ctx, "tcp://10.0.0.7:5557", zmtp.Sub)
 //	…
 //	err = c.Subscribe("")
 //	for err == nil {

@@ -42,15 +42,25 @@ func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: Heartbeat, Interval: time.Second, Count: int(Patience / time.Second)}
 }
 
+// Network opens sockets. The zero value uses the network of the operating system. Its functions replace that
+// network in tests.
+type Network struct {
+	DialFunc   func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer's
+	ListenFunc func(network, address string) (net.Listener, error)                  // nil: net.ListenConfig's
+}
+
 // Dial connects to a socket that is bound to an address and exchanges the handshake. The
 // context bounds both; afterwards it has no effect on the connection.
-func Dial(ctx context.Context, address string, socket Socket, limits Limits) (*Conn, error) {
+func (n Network) Dial(ctx context.Context, address string, socket Socket, limits Limits) (*Conn, error) {
 	network, at, err := endpoint(address, false)
 	if err != nil {
 		return nil, err
 	}
-	d := net.Dialer{KeepAliveConfig: keepAlive()}
-	c, err := d.DialContext(ctx, network, at)
+	dial := n.DialFunc
+	if dial == nil {
+		dial = (&net.Dialer{KeepAliveConfig: keepAlive()}).DialContext
+	}
+	c, err := dial(ctx, network, at)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +72,19 @@ func Dial(ctx context.Context, address string, socket Socket, limits Limits) (*C
 type Listener struct{ net.Listener }
 
 // Listen binds an address for publishers that dial.
-func Listen(ctx context.Context, address string) (*Listener, error) {
+func (n Network) Listen(ctx context.Context, address string) (*Listener, error) {
 	network, at, err := endpoint(address, true)
 	if err != nil {
 		return nil, err
 	}
-	config := net.ListenConfig{KeepAliveConfig: keepAlive()}
-	l, err := config.Listen(ctx, network, at)
+	listen := n.ListenFunc
+	if listen == nil {
+		listen = func(network, address string) (net.Listener, error) {
+			config := net.ListenConfig{KeepAliveConfig: keepAlive()}
+			return config.Listen(ctx, network, address)
+		}
+	}
+	l, err := listen(network, at)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ type subscriber struct {
 }
 
 // Publish binds a PUB socket. The caller must close it.
-func Publish(ctx context.Context, address string) (*Publisher, error) {
-	l, err := Listen(ctx, address)
+func (n Network) Publish(ctx context.Context, address string) (*Publisher, error) {
+	l, err := n.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +135,9 @@ type Replier struct {
 // Reply binds a ROUTER socket. answer is called for each request, with its parts and a function
 // that sends one reply to its peer; requests of different peers run concurrently. The caller
 // must close the socket.
-func Reply(ctx context.Context, address string, answer func(request [][]byte, reply func(...[]byte) error)) (*Replier,
-	error) {
-	l, err := Listen(ctx, address)
+func (n Network) Reply(ctx context.Context, address string, answer func(request [][]byte,
+	reply func(...[]byte) error)) (*Replier, error) {
+	l, err := n.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -30,12 +30,12 @@ func subscribed(t *testing.T, p *Publisher, c *Conn, topic string) {
 }
 
 func TestPublisherSendsToSubscribersOfATopic(t *testing.T) {
-	p, err := Publish(context.Background(), "ipc://"+t.TempDir()+"/pub")
+	p, err := Network{}.Publish(context.Background(), "ipc://"+t.TempDir()+"/pub")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	c, err := Dial(t.Context(), "ipc://"+p.Addr().String(), Sub, Limits{})
+	c, err := Network{}.Dial(t.Context(), "ipc://"+p.Addr().String(), Sub, Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestPublisherSendsToSubscribersOfATopic(t *testing.T) {
 }
 
 func TestReplierAnswersEachPeer(t *testing.T) {
-	r, err := Reply(context.Background(), "tcp://127.0.0.1:0", func(request [][]byte, reply func(...[]byte) error) {
+	r, err := Network{}.Reply(context.Background(), "tcp://127.0.0.1:0", func(request [][]byte, reply func(...[]byte) error) {
 		for range 3 {
 			if err := reply(request...); err != nil {
 				t.Error(err)
@@ -72,7 +72,7 @@ func TestReplierAnswersEachPeer(t *testing.T) {
 	}
 	defer r.Close()
 	for _, word := range []string{"one", "two"} {
-		c, err := Dial(t.Context(), "tcp://"+r.Addr().String(), Dealer, Limits{})
+		c, err := Network{}.Dial(t.Context(), "tcp://"+r.Addr().String(), Dealer, Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
