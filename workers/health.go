@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"tierway/http1"
@@ -29,6 +30,9 @@ const (
 	// maxHealthBody limits the read part of an answer in bytes. Engines answer /health with nothing
 	// or a line of JSON.
 	maxHealthBody = 64 << 10
+	// maxCauses limits the log lines of a worker that is down. A worker fails in few ways, but an error text that always
+	// differs would give a line per check.
+	maxCauses = 8
 	// maxModelsBody limits the list of models in bytes: ten times the list of a hosted endpoint.
 	maxModelsBody = 1 << 20
 )
@@ -52,8 +56,9 @@ type checker struct {
 	asleep, paused bool       // as the engine last reported
 	noPausedPath   bool       // the engine does not report whether it is paused
 
-	suspected       bool // the next health check was requested by Worker.Suspect
-	askedForSources bool // the engine has answered where it publishes KV events
+	causes          map[string]bool // kinds of causes that were logged since the worker is down
+	suspected       bool            // the next health check was requested by Worker.Suspect
+	askedForSources bool            // the engine has answered where it publishes KV events
 }
 
 // newChecker returns the checker of the workers that one server backs. It continues from the
@@ -79,6 +84,9 @@ func newChecker(all []*Worker, o Options) *checker {
 	}
 	for _, other := range all {
 		other.checkedThrough.Store(w)
+	}
+	if t.known && !t.up {
+		c.causes = map[string]bool{causeKind(found.LastError): true}
 	}
 	if t.known {
 		c.update(func(s *Status) {
@@ -198,8 +206,11 @@ func (c *checker) recordResult(err error) (cameUp bool) {
 	case changed && c.tally.up:
 		c.logWorkers(slog.LevelInfo, "worker is up", slog.String("check", c.checkedPath()))
 	case changed:
+		c.causes = map[string]bool{causeKind(err.Error()): true}
 		c.logWorkers(slog.LevelWarn, "worker is down", slog.Int("failed_checks", c.tally.failures),
 			slog.String("cause", err.Error()))
+	case err != nil && !c.tally.up:
+		c.logOtherCause(err)
 	}
 	if c.suspected {
 		c.suspected = false
@@ -209,6 +220,30 @@ func (c *checker) recordResult(err error) (cameUp bool) {
 	}
 	c.publish() // before the load is read, which may take long
 	return changed && c.tally.up
+}
+
+// logOtherCause logs the cause of a failed check of a worker that is down if no cause of its kind was logged since: the
+// first one may be a timeout that hides a wrong URL.
+func (c *checker) logOtherCause(err error) {
+	if kind := causeKind(err.Error()); !c.causes[kind] && len(c.causes) < maxCauses {
+		c.causes[kind] = true
+		c.logWorkers(slog.LevelWarn, "worker is still down, for another reason",
+			slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
+	}
+}
+
+// causeKind returns a text that is equal for causes with the same repair: an error without digits, which are ports and
+// times, and one text for all timeouts of a path.
+func causeKind(cause string) string {
+	if path, _, late := strings.Cut(cause, lateAnswer); late {
+		return path + lateAnswer
+	}
+	return strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, cause)
 }
 
 func (c *checker) logWorkers(level slog.Level, message string, attrs ...slog.Attr) {
@@ -385,9 +420,12 @@ func (c *checker) sendGet(ctx context.Context, path string, fresh bool) (*http1.
 		Header: http.Header{"Accept": {"application/json, text/plain;q=0.9, */*;q=0.1"}}})
 }
 
+// lateAnswer is the part of an error that says that a check has reached its timeout.
+const lateAnswer = "no whole answer within the health timeout"
+
 func (c *checker) explainError(ctx context.Context, path string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("GET %s: no whole answer within the health timeout of %s: %w", path, c.health.Timeout, err)
+		return fmt.Errorf("GET %s: %s of %s: %w", path, lateAnswer, c.health.Timeout, err)
 	}
 	return fmt.Errorf("GET %s: %w", path, err)
 }

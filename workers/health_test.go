@@ -177,6 +177,42 @@ func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
 }
 
 // The tally agrees with the description in config.yaml for every sequence of results.
+// The first cause may be another one than the lasting one. Each kind of cause is logged once, however often it occurs.
+func TestEachCauseOfAWorkerThatIsDownIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &scriptedHealth{hang: true}
+		_, _, _, log := checkWorker(t, Health{Path: pathHealth, Interval: time.Second, Timeout: 100 * time.Millisecond,
+			DownAfter: 1, UpAfter: 1}, engine)
+		lines := func(state string, want int, cause string) {
+			t.Helper()
+			if n := strings.Count(log.String(), "\n"); n != want || !strings.Contains(log.String(), cause) {
+				t.Errorf("%s: %d lines, want %d:\n%s", state, n, want, log)
+			}
+		}
+		set := func(hang bool, status int) {
+			engine.mu.Lock()
+			engine.hang = hang
+			engine.mu.Unlock()
+			engine.set(pathHealth, status, "")
+			advanceTime(5 * time.Second)
+		}
+		advanceTime(5 * time.Second)
+		lines("a hang", 1, "within the health timeout")
+		for range 3 {
+			set(false, http.StatusLoopDetected)
+			lines("a loop", 2, "the url leads back to this gateway")
+			set(true, 0)
+			lines("another hang", 2, "")
+		}
+		set(false, 0)
+		lines("no connection", 3, "connection refused")
+		set(false, http.StatusOK)
+		lines("up", 4, "worker is up")
+		set(false, http.StatusLoopDetected)
+		lines("down again", 5, "")
+	})
+}
+
 func TestTallyAgreesWithItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"),
