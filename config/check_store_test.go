@@ -20,7 +20,7 @@ func TestStoresProxiesAndLimitsAreChecked(t *testing.T) {
 	}{
 		"stores": {keys + small + `gateways: 3
 watch: true
-store: {sql: "postgres://u:p@h/db", redis: "redis+cluster://:p@a:1,b:2,c:3", retention: 0s}
+store: {sql: "postgres://u:p@h/db", redis: "redis+cluster://:p@a:1,b:2,c:3", redis_timeout: 1s, retention: 0s}
 `, nil},
 		"one socket":     {keys + small + `store: {sql: "postgresql:///db?host=/run/postgresql"}`, nil},
 		"a memory":       {keys + small + `store: {sql: "sqlite://:memory:"}`, nil},
@@ -45,6 +45,9 @@ watch: 2
 		"stores of nothing": {keys + small + `store: {sql: "sqlite://?x=1", redis: "redis://"}`, []string{
 			`3:14: store.sql: is no file name: it has a ? or a # (write sqlite://FILE or postgres://user@host/database)`,
 			`3:38: store.redis: names nothing behind redis:// (write redis://host:6379, or rediss:// with TLS)`,
+		}},
+		"no time for Redis": {keys + small + `store: {sql: "", redis: "redis://h", redis_timeout: 0s}`, []string{
+			`3:53: store.redis_timeout: want a duration above 0, got "0s"`,
 		}},
 		"a database of no name": {keys + small + `store: {sql: "sqlite://"}`, []string{
 			`3:14: store.sql: names nothing behind sqlite:// (write sqlite://FILE or postgres://user@host/database)`,

@@ -115,9 +115,10 @@ type Drain struct {
 // Store configures the database and Redis. Its URLs may contain passwords; printed forms show
 // only scheme, host and file.
 type Store struct {
-	SQL       string        `yaml:"sql" form:"sql" way:"write sqlite://FILE or postgres://user@host/database" zero:"true" secret:"url" doc:"Database of tenants, keys, the ledger, live overrides and the audit log: 'sqlite://FILE', 'sqlite://:memory:' or 'postgres://…'. A relative FILE is resolved against the directory of this file. Empty: no database, and keys exist only in this file. A password in the URL is never shown."`
-	Redis     string        `yaml:"redis" form:"redis" way:"write redis://host:6379, or rediss:// with TLS" secret:"url" doc:"Redis for what several gateways share: limits, load, routing history, session pins, open breakers, workers of stored responses, change notifications. Forms: 'redis://…', 'rediss://…', 'redis+cluster://…' or 'redis+sentinel://…'. Empty: no Redis. A password in the URL is never shown."`
-	Retention time.Duration `yaml:"retention" zero:"true" doc:"Retention of the ledger's rows (one per request). Daily usage of tenants is kept forever. '0s' keeps all rows."`
+	SQL          string        `yaml:"sql" form:"sql" way:"write sqlite://FILE or postgres://user@host/database" zero:"true" secret:"url" doc:"Database of tenants, keys, the ledger, live overrides and the audit log: 'sqlite://FILE', 'sqlite://:memory:' or 'postgres://…'. A relative FILE is resolved against the directory of this file. Empty: no database, and keys exist only in this file. A password in the URL is never shown."`
+	Redis        string        `yaml:"redis" form:"redis" way:"write redis://host:6379, or rediss:// with TLS" secret:"url" doc:"Redis for what several gateways share: limits, load, routing history, session pins, open breakers, workers of stored responses, change notifications. Forms: 'redis://…', 'rediss://…', 'redis+cluster://…' or 'redis+sentinel://…'. Empty: no Redis. A password in the URL is never shown."`
+	RedisTimeout time.Duration `yaml:"redis_timeout" doc:"Longest wait of a request for an answer of Redis. An answer after more than half of it is used but counts as a failure. After five failures in a row and late or failed probes, Redis is unavailable to requests."`
+	Retention    time.Duration `yaml:"retention" zero:"true" doc:"Retention of the ledger's rows (one per request). Daily usage of tenants is kept forever. '0s' keeps all rows."`
 }
 
 // PoolConfig is one pool as the file writes it. Empty fields inherit from the file's section of
@@ -229,8 +230,10 @@ func Default() File {
 		// which editors can open.
 		Decisions: Decisions{Keep: 2000, MaxSize: 100 << 20, MaxFiles: 5},
 		Log:       Log{Level: "info", Access: true},
-		Store:     Store{SQL: "sqlite://tierway.db", Retention: 90 * 24 * time.Hour}, // a quarter, for billing
-		Gateways:  1,
+		// Redis answers in 0.1 ms, and a few requests wait for the whole timeout when an outage begins: it
+		// is short beside the time to a first token. Rows are kept for a quarter, for billing.
+		Store:    Store{SQL: "sqlite://tierway.db", RedisTimeout: 50 * time.Millisecond, Retention: 90 * 24 * time.Hour},
+		Gateways: 1,
 	}
 }
 

@@ -41,7 +41,7 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
 	// Listen and Dial replace the network in tests: Listen opens the addresses of the planes and of KV
-	// events, and Dial the connections to workers. Nil: net.Listen and net.Dialer.
+	// events, and Dial the connections to workers and Redis. Nil: net.Listen and net.Dialer.
 	Listen func(network, address string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }

@@ -26,7 +26,7 @@ const (
 	loadLease = 3 * time.Second
 	// journalKept is how long the log keeps an entry for gateways that start.
 	journalKept = 5 * time.Minute
-	// maxExchanged bounds the journals of one reply, so that Redis sends them within its patience on slow links too.
+	// maxExchanged bounds the journals of one reply, so that Redis sends them within the timeout on slow links too.
 	maxExchanged = 256 << 10
 )
 
@@ -62,8 +62,8 @@ type ReceivedJournal struct {
 }
 
 // PublishAndRead writes this gateway's load and journal and reads those of the others, in one step of Redis. It waits
-// at most 50 ms, and not at all while Redis is down. After an error it is unknown whether the journal was written;
-// the caller repeats it.
+// no longer than the timeout of Redis, and not at all while Redis is down. After an error it is unknown whether the
+// journal was written; the caller repeats it.
 func (e *Exchange) PublishAndRead(ctx context.Context, load string, journal []PoolText) (got Received, err error) {
 	argv := []any{e.redis.gateway, load, loadLease.Milliseconds(), e.last, journalKept.Milliseconds(), maxExchanged}
 	for _, p := range journal {

@@ -99,7 +99,7 @@ func (l *Limits) newQueue(size int) *spool.Spool[*Grant] {
 func (l *Limits) SetGateways(n int) { l.gateways.Store(int64(max(1, n))) }
 
 // TakeCharge admits or refuses a request at c.At. A refused request has no grant and no reservation. It
-// waits at most 50 ms for a Redis that hangs, and not at all for one that is known to be down. The
+// waits no longer than the timeout for a Redis that hangs, and not at all for one that is known to be down. The
 // only error is ErrLimitsAway.
 func (l *Limits) TakeCharge(ctx context.Context, c *tenants.Charge) (*Grant, tenants.Admission, error) {
 	g := &Grant{limits: l, charge: c}

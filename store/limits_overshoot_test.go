@@ -18,9 +18,9 @@ func fleet(t testing.TB, url string) (limits []*Limits, journals []*journal, sto
 	t.Helper()
 	var runs []func(context.Context)
 	for _, id := range []string{"a", "b", "c", "d"} {
-		// The result must not depend on the load of the machine: with this patience no gateway
+		// The result must not depend on the load of the machine: with this timeout no gateway
 		// decides alone.
-		r, err := open(RedisConfig{URL: url, Gateway: id}, 10*time.Second)
+		r, err := OpenRedis(RedisConfig{URL: url, Timeout: patient, Gateway: id})
 		if err != nil {
 			t.Fatal(err)
 		}

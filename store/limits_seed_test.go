@@ -10,10 +10,10 @@ import (
 // fleetOf is four gateways on one Redis.
 func fleetOf(t *testing.T) []*gateway {
 	t.Helper()
-	mini, url := newMini(t)
+	mini := newMini(t)
 	var all []*gateway
 	for i := range 4 {
-		all = append(all, newGateway(t, url, fmt.Sprint("gw", i), mini))
+		all = append(all, newGateway(t, "", fmt.Sprint("gw", i), mini))
 	}
 	return all
 }
@@ -100,8 +100,8 @@ func TestLostSettlementIsCountedOnce(t *testing.T) {
 // RS-05: if Redis has lost the rates, they continue from what the gateway itself has admitted, not
 // with a full burst.
 func TestLostRatesContinueFromTheGatewaysOwnCount(t *testing.T) {
-	mini, url := newMini(t)
-	g := newGateway(t, url, "a", mini)
+	mini := newMini(t)
+	g := newGateway(t, "", "a", mini)
 	c := callerWith(tenants.Limits{RPM: 60, Burst: 10, TPM: 1000}, tenants.Limits{RPS: 50})
 	for range 9 {
 		if v := g.take(c, 100, false); v.Refused != "" {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -30,17 +29,21 @@ type gateway struct {
 	*Limits
 	t    testing.TB
 	now  time.Time
-	mini *miniredis.Miniredis // nil: a real one, or none
+	mini *line // nil: a real one, or none
 	open []*Grant
 }
 
-// newGateway returns a gateway that shares the Redis at url; "" means none.
-func newGateway(t testing.TB, url, id string, mini *miniredis.Miniredis) *gateway {
+// newGateway returns a gateway that shares the Redis at url or mini; "" and nil mean none.
+func newGateway(t testing.TB, url, id string, mini *line) *gateway {
 	t.Helper()
 	g := &gateway{t: t, now: noon(), mini: mini}
 	c := LimitsConfig{Local: tenants.NewLimiter(), Now: func() time.Time { return g.now }}
-	if url != "" {
-		r, err := open(RedisConfig{URL: url, Gateway: id}, 10*time.Second) // a busy machine is no outage
+	o := RedisConfig{URL: url, Timeout: patient, Gateway: id}
+	if mini != nil {
+		o.URL, o.Dial = "redis://"+lineAddress, mini.dial
+	}
+	if o.URL != "" {
+		r, err := OpenRedis(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,18 +57,6 @@ func newGateway(t testing.TB, url, id string, mini *miniredis.Miniredis) *gatewa
 	g.Limits = NewLimits(c)
 	g.advance(0)
 	return g
-}
-
-// newMini returns a miniredis whose clock only the test moves.
-func newMini(t testing.TB) (*miniredis.Miniredis, string) {
-	t.Helper()
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	m.SetTime(noon())
-	return m, "redis://" + m.Addr()
 }
 
 func (g *gateway) advance(d time.Duration) {
@@ -112,8 +103,8 @@ func TestLimitsAgreeInMemoryAndInRedis(t *testing.T) {
 			g.run(steps, 0)
 		})
 		t.Run("miniredis/"+name, func(t *testing.T) {
-			mini, url := newMini(t)
-			g := newGateway(t, url, "a", mini)
+			mini := newMini(t)
+			g := newGateway(t, "", "a", mini)
 			g.run(steps, 0)
 			if g.Degraded() {
 				t.Error("Redis is away")
@@ -132,43 +123,40 @@ func TestLimitsAgreeInMemoryAndInRedis(t *testing.T) {
 	}
 }
 
+// The gateway's clock stands still.
 func TestRatesRunOnRedisOwnClock(t *testing.T) {
 	server := backends.Redis(t)
 	g := newGateway(t, server.URL, "a", nil)
-	limits := tenants.Limits{RPS: 5, Burst: 2}
-	for range 2 {
-		if v := g.take(callerWith(limits, tenants.Limits{}), 0, false); v.Refused != "" {
-			t.Fatalf("%+v", v)
+	caller := callerWith(tenants.Limits{RPM: 60, Burst: 2}, tenants.Limits{})
+	var v tenants.Admission
+	for range 100 { // more than two only on a machine that is slow at once
+		if v = g.take(caller, 0, false); v.Refused != "" {
+			break
 		}
 	}
-	began := time.Now()
-	v := g.take(callerWith(limits, tenants.Limits{}), 0, false)
-	if v.Refused != tenants.LimitRPS || v.Wait > 200*time.Millisecond {
+	if v.Refused != tenants.LimitRPM || v.Wait <= 0 || v.Wait > time.Second {
 		t.Fatalf("%+v", v)
 	}
-	eventually(t, func() bool { return g.take(callerWith(limits, tenants.Limits{}), 0, false).Refused == "" })
-	if waited := time.Since(began); waited < v.Wait-20*time.Millisecond || waited > v.Wait+time.Second {
-		t.Errorf("it was to wait %v and waited %v", v.Wait, waited)
-	}
+	eventually(t, func() bool { return g.take(caller, 0, false).Refused == "" })
 }
 
-// eventually waits until a condition holds.
+// eventually waits until a condition holds, a minute at most.
 func eventually(t testing.TB, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); <-tick.C {
+	for deadline := time.Now().Add(time.Minute); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatal("it has not come about in 10 s")
+			t.Fatal("it has not come about in a minute")
 		}
 	}
 }
 
 func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
-	mini, url := newMini(t)
+	mini := newMini(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		mini.FlushAll()
-		memory, shared := newGateway(t, "", "a", nil), newGateway(t, url, rapid.StringMatching(`[a-z]{8}`).Draw(rt, "id"),
+		memory, shared := newGateway(t, "", "a", nil), newGateway(t, "", rapid.StringMatching(`[a-z]{8}`).Draw(rt, "id"),
 			mini)
 		small := rapid.Int64Range(0, 20)
 		limits := rapid.Custom(func(rt *rapid.T) tenants.Limits {
@@ -214,8 +202,8 @@ func TestMemoryAndRedisAgreeOnEverySchedule(t *testing.T) {
 func TestDifferentClocksAdmitNothingMore(t *testing.T) {
 	limits := callerWith(tenants.Limits{RPM: 60}, tenants.Limits{})
 	admitted := func(skew time.Duration, back time.Duration) (n int) {
-		mini, url := newMini(t)
-		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
+		mini := newMini(t)
+		a, b := newGateway(t, "", "a", mini), newGateway(t, "", "b", mini)
 		at := noon()
 		for i := range 240 {
 			at = at.Add(250 * time.Millisecond)
@@ -248,9 +236,9 @@ func TestDifferentClocksAdmitNothingMore(t *testing.T) {
 
 // SD-07: the slots of a killed gateway are free after its lease; those of a live one stay.
 func TestSlotsOfAKilledGatewayExpire(t *testing.T) {
-	mini, url := newMini(t)
-	dead, alive, third := newGateway(t, url, "dead", mini), newGateway(t, url, "alive", mini),
-		newGateway(t, url, "third", mini)
+	mini := newMini(t)
+	dead, alive, third := newGateway(t, "", "dead", mini), newGateway(t, "", "alive", mini),
+		newGateway(t, "", "third", mini)
 	c := callerWith(tenants.Limits{Concurrent: 3}, tenants.Limits{})
 	dead.take(c, 0, false)
 	dead.take(c, 0, false)
@@ -271,10 +259,10 @@ func TestSlotsOfAKilledGatewayExpire(t *testing.T) {
 
 // A message that is late, repeated or lost occupies no slot permanently.
 func TestSlotsSurviveMessagesOutOfOrder(t *testing.T) {
-	mini, url := newMini(t)
+	mini := newMini(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		mini.FlushAll()
-		a, b := newGateway(t, url, "a", mini), newGateway(t, url, "b", mini)
+		a, b := newGateway(t, "", "a", mini), newGateway(t, "", "b", mini)
 		c := callerWith(tenants.Limits{Concurrent: 4}, tenants.Limits{})
 		var late []counterUpdate
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
@@ -359,8 +347,8 @@ func TestSpentBudgetsSurviveFlushAll(t *testing.T) {
 }
 
 func TestAGrantIsSettledOnce(t *testing.T) {
-	mini, url := newMini(t)
-	for _, g := range []*gateway{newGateway(t, "", "a", nil), newGateway(t, url, "a", mini)} {
+	mini := newMini(t)
+	for _, g := range []*gateway{newGateway(t, "", "a", nil), newGateway(t, "", "a", mini)} {
 		c := callerWith(tenants.Limits{Concurrent: 3, DayTokens: 1000}, tenants.Limits{})
 		for range 3 {
 			g.take(c, 0, false)
@@ -379,8 +367,8 @@ func TestAGrantIsSettledOnce(t *testing.T) {
 
 // AU-02: a caller without limits uses no limiter.
 func TestTakeWithoutLimitsUsesNoRedis(t *testing.T) {
-	mini, url := newMini(t)
-	g := newGateway(t, url, "a", mini)
+	mini := newMini(t)
+	g := newGateway(t, "", "a", mini)
 	before := mini.CommandCount()
 	for range 10 {
 		g.take(tenants.Anonymous(), 1<<40, false)
@@ -392,8 +380,8 @@ func TestTakeWithoutLimitsUsesNoRedis(t *testing.T) {
 }
 
 func TestUnsentSettlementsAreBounded(t *testing.T) {
-	mini, url := newMini(t)
-	g := newGateway(t, url, "a", mini)
+	mini := newMini(t)
+	g := newGateway(t, "", "a", mini)
 	c := callerWith(tenants.Limits{Concurrent: 2, DayTokens: 1 << 40}, tenants.Limits{})
 	const size, more = 50, 5
 	g.queue = g.newQueue(size)
@@ -416,8 +404,8 @@ func TestUnsentSettlementsAreBounded(t *testing.T) {
 }
 
 func TestRemainingSettlementsAreSentAtTheEnd(t *testing.T) {
-	mini, url := newMini(t)
-	g := newGateway(t, url, "a", mini)
+	mini := newMini(t)
+	g := newGateway(t, "", "a", mini)
 	c := callerWith(tenants.Limits{DayTokens: 1 << 40}, tenants.Limits{})
 	for range 250 {
 		g.take(c, 0, false)

@@ -36,11 +36,6 @@ func (p *panics) count() int {
 	return p.n
 }
 
-func miniURL(t *testing.T) string {
-	_, url := newMini(t)
-	return url
-}
-
 // mined is a shelf on which one row makes the write panic.
 type mined struct {
 	shelf
@@ -77,43 +72,48 @@ func TestOnlyTheRowThatPanicsIsLost(t *testing.T) {
 // TestPanicInASettlementLosesNoOther: after a settlement that panics, the sender and the
 // renewal continue.
 func TestPanicInASettlementLosesNoOther(t *testing.T) {
-	r := openRedis(t, miniURL(t))
-	seen := &panics{}
-	l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r.Redis, Recover: seen.recover})
-	stop := start(l.Run)
-	defer stop()
-	for range 4 {
-		l.queue.Add(&Grant{}) // without a charge: a programming error
-	}
-	eventually(t, func() bool { return seen.count() > 0 && l.queue.Stats().Waiting == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		r, seen := newLine(t).open(t, RedisConfig{}), &panics{}
+		l := NewLimits(LimitsConfig{Local: tenants.NewLimiter(), Redis: r.Redis, Recover: seen.recover})
+		defer start(l.Run)()
+		for range 4 {
+			l.queue.Add(&Grant{}) // without a charge: a programming error
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if seen.count() == 0 || l.queue.Stats().Waiting != 0 {
+			t.Errorf("%d panics; the queue has %+v", seen.count(), l.queue.Stats())
+		}
+	})
 }
 
 // TestPanicOnAChangeDoesNotEndRedisRun: the function for changes panics at the first
 // call.
 func TestPanicOnAChangeDoesNotEndRedisRun(t *testing.T) {
-	seen := &panics{}
-	r, err := OpenRedis(RedisConfig{URL: miniURL(t), Gateway: "gw", Recover: seen.recover})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	var mu sync.Mutex
-	calls := 0
-	r.OnChange(func() {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &panics{}
+		r := newLine(t).open(t, RedisConfig{Recover: seen.recover})
+		var mu sync.Mutex
+		calls := 0
+		r.OnChange(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if calls++; calls == 1 {
+				panic("the first word")
+			}
+		})
+		defer start(r.Run)()
+		synctest.Wait()
+		for range 2 {
+			if err := r.PublishChange(t.Context()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		if calls++; calls == 1 {
-			panic("the first word")
+		if calls != 2 || seen.count() != 1 {
+			t.Errorf("%d calls, %d panics", calls, seen.count())
 		}
-	})
-	stop := start(r.Run)
-	defer stop()
-	eventually(t, func() bool {
-		if err := r.PublishChange(t.Context()); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		return calls > 1 && seen.count() == 1
 	})
 }

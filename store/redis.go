@@ -6,30 +6,42 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // RedisConfig configures a Redis.
 type RedisConfig struct {
-	URL     string       // see OpenRedis
-	Gateway string       // random id of this process: letters, digits and "-"
-	Log     *slog.Logger // nil: no log
-	Recover Recover      // nil: a panic ends the process
+	URL     string        // see OpenRedis
+	Timeout time.Duration // longest wait of a request for one answer; 0: DefaultRedisTimeout
+	Gateway string        // random id of this process: letters, digits and "-"
+	Log     *slog.Logger  // nil: no log
+	Recover Recover       // nil: a panic ends the process
+	// Dial opens the connections; nil: net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Redis is the connection to the state that gateways share and may lose. After five failures in a
-// row it counts as down until it answers again. No request uses it while it is down. It is safe for
-// concurrent use.
+// DefaultRedisTimeout is the default of store.redis_timeout. It is 500 times the usual time of an answer, 0.1 ms, and
+// short beside the time to the first token of a model. A few requests wait for so long when an outage begins.
+const DefaultRedisTimeout = 50 * time.Millisecond
+
+// Redis is the connection to the state that gateways share and may lose. After five failures in a row no request
+// uses it, and it is probed at once on another connection. It counts as down if the probes fail too or get late
+// answers. If they do not, the fault was this process's own, and requests use Redis again. It is safe for concurrent
+// use.
 type Redis struct {
 	client   redis.UniversalClient
-	patience time.Duration
+	prober   redis.UniversalClient // only for probes
+	timeout  time.Duration
 	gateway  string
 	log      *slog.Logger
 	recover  Recover
@@ -38,13 +50,13 @@ type Redis struct {
 	tripped  chan struct{} // holds one if Run must probe at once
 	failures atomic.Int32  // in a row
 	away     atomic.Bool
-	cause    atomic.Pointer[error]
 	gateways atomic.Int32
 	register *redis.Script
 	logged   atomic.Bool // the outage is logged, because a probe has failed too
+	// afterFunc is time.AfterFunc; tests replace it.
+	afterFunc func(time.Duration, func()) *time.Timer
 
 	// used by Run's goroutine only
-	swift      int   // fast answers to probes in a row
 	least      int64 // gateways that count at least until leastUntil
 	leastUntil time.Time
 	causes     map[string]bool // causes of this outage that were logged
@@ -60,16 +72,17 @@ var (
 )
 
 const (
-	// patience is the maximum time that a request waits for Redis. It answers in 0.1 ms.
-	patience = 50 * time.Millisecond
-	// tripAfter is the number of failures in a row after which Redis counts as down. A failover
-	// causes fewer, and each costs a request its patience.
+	// tripAfter is the number of failures in a row after which Redis is suspected. A failover causes fewer, and each
+	// costs a request the timeout.
 	tripAfter = 5
-	// swiftAgain is the number of fast answers in a row after which a slow Redis counts as up
-	// again. With fewer, a Redis that is slow now and then would flap.
-	swiftAgain = 3
-	// probeEvery is the time between probes while Redis is down. Two probes per second find it
-	// within the two seconds in which it must be used again.
+	// confirmations is the number of probes in a row that must agree before Redis counts as too slow, or as up again
+	// after an outage. With fewer, a Redis that is slow now and then would flap.
+	confirmations = 3
+	// probeTimeout is the shortest timeout of a probe. No request waits for it, so it allows for a process that lacks
+	// CPU. One second is the time in which an outage is logged and its end is found.
+	probeTimeout = time.Second
+	// probeEvery is the time between rounds of probes while Redis is down. Two per second find it within the two
+	// seconds in which it must be used again.
 	probeEvery = 500 * time.Millisecond
 	// maxCauses bounds the log lines of one outage. A server fails in few ways, but an error text
 	// that always differs would give a line per probe.
@@ -99,34 +112,34 @@ const (
 //
 // It does not connect until the first use, so an unreachable Redis is no error. The error names the
 // fault in the URL without repeating it.
-func OpenRedis(c RedisConfig) (*Redis, error) { return open(c, patience) }
-
-// open is OpenRedis with another patience.
-func open(c RedisConfig, patience time.Duration) (*Redis, error) {
+func OpenRedis(c RedisConfig) (*Redis, error) {
 	o, err := redisOptions(c.URL)
 	if err != nil {
 		return nil, err
 	}
-	tune(o, patience)
-	r := &Redis{client: redis.NewUniversalClient(o), patience: patience, gateway: c.Gateway,
-		log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
-		tripped: make(chan struct{}, 1), register: redis.NewScript(registerLua)}
+	logging.Disable() // clients write a line to stderr for each failed dial
+	o.Dialer = c.Dial
+	timeout := cmp.Or(c.Timeout, DefaultRedisTimeout)
+	r := &Redis{client: newClient(*o, timeout), prober: newClient(*o, max(timeout, probeTimeout)), timeout: timeout,
+		gateway: c.Gateway, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
+		tripped: make(chan struct{}, 1), register: redis.NewScript(registerLua), afterFunc: time.AfterFunc}
 	r.gateways.Store(1)
 	return r, nil
 }
 
-// tune replaces unsuitable defaults of the client: a command would wait five seconds for a Redis
-// that hangs, whatever its context, and would be retried three times.
-func tune(o *redis.UniversalOptions, patience time.Duration) {
+// newClient replaces unsuitable defaults of the client: a command would wait five seconds for a Redis that hangs,
+// whatever its context, and would be retried three times.
+func newClient(o redis.UniversalOptions, timeout time.Duration) redis.UniversalClient {
 	o.ContextTimeoutEnabled = true
-	o.ReadTimeout, o.WriteTimeout = patience, patience
-	o.DialTimeout = 2 * patience // TLS takes several round trips
-	o.MaxRetries = -1            // the breaker decides; a script that was sent may have run
+	o.ReadTimeout, o.WriteTimeout = timeout, timeout
+	o.DialTimeout = 2 * timeout // TLS takes several round trips
+	o.MaxRetries = -1           // the breaker decides; a script that was sent may have run
 	o.DialerRetries = 1
 	o.PoolSize = poolSize
 	o.PipelinePoolSize = -1  // two goroutines use pipelines; they need no pool of their own
 	o.DisableIdentity = true // CLIENT SETINFO is an error before Redis 7.2
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewUniversalClient(&o)
 }
 
 // Up reports whether requests may use Redis.
@@ -183,29 +196,33 @@ func (r *Redis) changed() {
 
 // Close ends all connections. Run must have returned.
 func (r *Redis) Close() error {
-	if err := r.client.Close(); err != nil {
+	err := r.prober.Close()
+	if errors.Is(err, redis.ErrClosed) { // by Run
+		err = nil
+	}
+	if err = errors.Join(err, r.client.Close()); err != nil {
 		return fmt.Errorf("closing Redis: %w", err)
 	}
 	return nil
 }
 
-// do runs f unless Redis is down, for at most patience. The caller's cancellation does not end it
+// do runs f unless Redis is down, for at most the timeout. The caller's cancellation does not end it
 // early: a sent command may count, and the connection stays usable.
 func (r *Redis) do(ctx context.Context, what string, f func(context.Context) error) error {
 	return r.timed(ctx, what, f, false)
 }
 
-// timed runs f. If swift is set, an answer that takes half of the patience, a hundred times the
-// usual time, counts as a failure, although it is used.
+// timed runs f. If swift is set, an answer that takes more than half of the timeout counts as a failure, although it
+// is used.
 func (r *Redis) timed(ctx context.Context, what string, f func(context.Context) error, swift bool) error {
 	if r.away.Load() {
 		return fmt.Errorf("%s: %w", what, errAway)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 	defer cancel()
 	began := time.Now()
 	err := f(ctx)
-	switch slow := time.Since(began) > r.patience/2; {
+	switch slow := time.Since(began) > r.timeout/2; {
 	case err != nil || !slow:
 		r.countResult(err)
 	case swift:
@@ -226,50 +243,66 @@ func (r *Redis) countResult(err error) {
 		return
 	}
 	if r.failures.Add(1) >= tripAfter {
-		r.trip(err)
+		r.trip()
 	}
 }
 
-// trip marks Redis as down and probes it at once. If this process was only paused, all its calls
-// time out together; the probe then succeeds and nothing is logged.
-func (r *Redis) trip(err error) {
+// trip keeps requests from using Redis, and makes Run probe it at once. If this process was only paused or lacks CPU,
+// its calls time out together; the probe then succeeds and nothing is logged.
+func (r *Redis) trip() {
 	if !r.away.CompareAndSwap(false, true) {
 		return
 	}
-	r.cause.Store(&err)
 	select {
 	case r.tripped <- struct{}{}:
 	default:
 	}
 }
 
-// logOutage logs once that Redis is down, and each further cause that a probe finds, so that the
-// log has the current one. Causes are compared by the first word of Redis's errors, such as OOM. In
-// other errors digits are ignored, which are ports and times.
+// logOutage logs once that Redis is down, and each further cause that a probe finds, so that the log has the current
+// one.
 func (r *Redis) logOutage(probe error) {
 	if !r.away.Load() {
 		return
 	}
-	kind := func(err error) string {
-		if code, _, _ := strings.Cut(err.Error(), " "); code == strings.ToUpper(code) {
-			return code
-		}
-		return strings.Map(func(c rune) rune {
-			if c >= '0' && c <= '9' {
-				return -1
-			}
-			return c
-		}, err.Error())
-	}
 	if r.logged.CompareAndSwap(false, true) {
-		first := *r.cause.Load()
-		r.causes = map[string]bool{kind(first): true}
-		r.log.Warn("Redis unavailable; enforcing this gateway's share of the limits", "cause", first)
+		r.causes = map[string]bool{causeKind(probe): true}
+		r.log.Warn("Redis unavailable; enforcing this gateway's share of the limits", "cause", probe)
+		return
 	}
-	if k := kind(probe); !r.causes[k] && len(r.causes) < maxCauses {
+	if k := causeKind(probe); !r.causes[k] && len(r.causes) < maxCauses {
 		r.causes[k] = true
 		r.log.Warn("Redis still unavailable, for another reason", "cause", probe)
 	}
+}
+
+// causeKind returns a text that is equal for causes with the same repair: the first word of Redis's own errors, such as
+// OOM, one text for late answers and missing ones, and otherwise the error without digits, which are ports and times.
+func causeKind(err error) string {
+	if code, _, _ := strings.Cut(err.Error(), " "); code == strings.ToUpper(code) {
+		return code
+	}
+	if op, ok := errors.AsType[*net.OpError](err); errors.Is(err, errSlow) || isTimeout(err) && (!ok || op.Op != "dial") {
+		return "slow"
+	}
+	return strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return -1
+		}
+		return c
+	}, err.Error())
+}
+
+// connectionLost reports whether a connection that was open has ended.
+func connectionLost(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return errors.Is(err, io.EOF) || ok && op.Op != "dial" && !op.Timeout()
+}
+
+// isTimeout reports whether a deadline has passed.
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }
 
 // Run keeps this gateway in the list of live gateways, probes Redis while it is down, and
@@ -277,9 +310,10 @@ func (r *Redis) logOutage(probe error) {
 func (r *Redis) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.listen(ctx) })
+	defer context.AfterFunc(ctx, func() { _ = r.prober.Close() })() // a probe of a Redis that hangs delays no stop
 	// If Redis is down from the start, no request must wait for it.
 	if err := r.recover("reaching Redis", func() error { return r.beat(ctx) }); err != nil {
-		r.trip(err)
+		r.trip()
 		r.logOutage(err)
 	}
 	tick := time.NewTicker(probeEvery)
@@ -309,13 +343,9 @@ func (r *Redis) Run(ctx context.Context) {
 // beat renews this gateway's lease. It is also the probe: if it succeeds, a request's script will.
 // Its failure counts like that of a request.
 func (r *Redis) beat(ctx context.Context) error {
-	began := time.Now()
-	n, err := r.enlist(ctx, false)
+	n, err := r.confirm(ctx)
 	if ctx.Err() != nil {
 		return nil // it was interrupted
-	}
-	if err == nil && r.away.Load() {
-		err = r.checkRecovery(time.Since(began))
 	}
 	r.countResult(err)
 	if err != nil {
@@ -342,31 +372,52 @@ func (r *Redis) beat(ctx context.Context) error {
 	return nil
 }
 
-// checkRecovery returns an error if Redis, which is down, has answered a probe but is not usable yet.
-func (r *Redis) checkRecovery(took time.Duration) error {
-	if took > r.patience/2 {
-		r.swift = 0
-		return errSlow
+// confirm renews the lease and returns the number of live gateways. While no request uses Redis, it returns errSlow
+// if Redis answers too slowly. That takes late answers in a row if Redis is only suspected, and one of them during an
+// outage, which ends after punctual answers in a row.
+func (r *Redis) confirm(ctx context.Context) (n int64, err error) {
+	n, late, err := r.probe(ctx)
+	if connectionLost(err) { // a kept one, perhaps with an earlier process of Redis
+		n, late, err = r.probe(ctx)
 	}
-	r.swift++
-	if errors.Is(*r.cause.Load(), errSlow) && r.logged.Load() && r.swift < swiftAgain {
-		return errSlow
+	if err != nil || !r.away.Load() {
+		return n, err
 	}
-	r.swift = 0
-	return nil
+	outage := r.logged.Load()
+	for i := 1; i < confirmations && late != outage; i++ {
+		if n, late, err = r.probe(ctx); err != nil {
+			return n, err
+		}
+	}
+	if late {
+		return n, errSlow
+	}
+	return n, nil
+}
+
+// probe renews the lease on the connection of the probes. late reports that half of the timeout, after which an
+// answer is too slow for requests, has passed before the answer. This does not apply if the process lacks CPU: the
+// timer is then as late as the answer.
+func (r *Redis) probe(ctx context.Context) (n int64, late bool, err error) {
+	limit, began := r.timeout/2, time.Now()
+	var passed atomic.Bool
+	timer := r.afterFunc(limit, func() { passed.Store(time.Since(began) < limit+limit/2) })
+	defer timer.Stop()
+	n, err = r.enlist(ctx, r.prober, max(2*r.timeout, probeTimeout), false) // a first connection must be dialled
+	return n, passed.Load(), err
 }
 
 // enlist adds this gateway to the list of live gateways, or removes it.
-func (r *Redis) enlist(ctx context.Context, leave bool) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*r.patience) // a first connection must be dialled
+func (r *Redis) enlist(ctx context.Context, c redis.UniversalClient, timeout time.Duration, leave bool) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return r.register.Run(ctx, r.client, []string{gatewaysKey}, r.gateway, lease.Milliseconds(), number(leave)).Int64()
+	return r.register.Run(ctx, c, []string{gatewaysKey}, r.gateway, lease.Milliseconds(), number(leave)).Int64()
 }
 
 // leave removes this gateway from the list. If that fails, its lease expires.
 func (r *Redis) leave(ctx context.Context) {
 	if r.Up() {
-		if _, err := r.enlist(context.WithoutCancel(ctx), true); err != nil {
+		if _, err := r.enlist(context.WithoutCancel(ctx), r.client, min(2*r.timeout, probeTimeout), true); err != nil {
 			r.log.Debug("leaving the list of gateways", "cause", err)
 		}
 	}

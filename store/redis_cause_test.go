@@ -10,9 +10,8 @@ import (
 // A later cause of an outage may need another repair: each cause is logged once per outage, however
 // often it occurs and whatever port it names.
 func TestEachCauseOfAnOutageIsLoggedOnce(t *testing.T) {
-	_, url := newMini(t)
-	w, hook := openRedis(t, url), &failing{}
-	w.client.AddHook(hook)
+	w, hook := newLine(t).open(t, RedisConfig{Timeout: patient}), &failing{}
+	w.addHook(hook)
 	probe := func(err error) {
 		hook.err.Store(&err)
 		for range tripAfter {

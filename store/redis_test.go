@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"tierway/e2e/backends"
 	"tierway/tenants"
@@ -58,10 +58,15 @@ func (w *watched) states() (up []bool) {
 	return up
 }
 
+// patient is the timeout of tests that are not about time: a busy machine is no outage.
+const patient = time.Minute
+
+// openRedis returns the Redis at url for a gateway that waits as long as it takes.
 func openRedis(t testing.TB, url string) *watched {
 	t.Helper()
 	w := &watched{}
-	r, err := OpenRedis(RedisConfig{URL: url, Gateway: "gw", Log: slog.New(slog.NewTextHandler(&w.log, nil))})
+	r, err := OpenRedis(RedisConfig{URL: url, Timeout: patient, Gateway: "gw",
+		Log: slog.New(slog.NewTextHandler(&w.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +77,12 @@ func openRedis(t testing.TB, url string) *watched {
 		}
 	})
 	return w
+}
+
+// addHook adds a hook to requests and to probes.
+func (w *watched) addHook(h redis.Hook) {
+	w.client.AddHook(h)
+	w.prober.AddHook(h)
 }
 
 // limits returns Limits on this Redis with the same log.
@@ -95,7 +106,7 @@ func start(runs ...func(context.Context)) (stop func()) {
 // failing is a hook that makes every command fail with err, if set.
 type failing struct {
 	err   atomic.Pointer[error]
-	slow  atomic.Int64 // additional ns per reply
+	late  atomic.Int64 // ns that this process takes to read a reply
 	calls atomic.Int64
 }
 
@@ -108,20 +119,17 @@ func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(*err)
 			return *err
 		}
-		if d := f.slow.Load(); d > 0 {
-			<-time.After(time.Duration(d))
+		err := next(ctx, cmd)
+		if time.Sleep(time.Duration(f.late.Load())); ctx.Err() != nil {
+			cmd.SetErr(ctx.Err())
+			return ctx.Err()
 		}
-		return next(ctx, cmd)
+		return err
 	}
 }
 
 func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if d := f.slow.Load(); d > 0 {
-			<-time.After(time.Duration(d))
-		}
-		return next(ctx, cmds)
-	}
+	return next
 }
 
 // RS-07: the breaker sees the errors themselves. Once it has tripped, no command is sent.
@@ -136,9 +144,8 @@ func TestRedisIsDownAfterFiveFailuresInARow(t *testing.T) {
 		"nothing there":        {redis.Nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, url := newMini(t)
-			w, hook := openRedis(t, url), &failing{}
-			w.client.AddHook(hook)
+			w, hook := newLine(t).open(t, RedisConfig{Timeout: patient}), &failing{}
+			w.addHook(hook)
 			ask := func() error {
 				return w.do(t.Context(), "asking", func(ctx context.Context) error { return w.client.Get(ctx, "x").Err() })
 			}
@@ -181,122 +188,211 @@ func TestRedisIsDownAfterFiveFailuresInARow(t *testing.T) {
 	}
 }
 
-// RS-02: a Redis that answers slowly also costs few requests time, and counts as up after several
-// fast answers.
-func TestSlowRedisIsDown(t *testing.T) {
-	_, url := newMini(t)
-	w, hook := openRedis(t, url), &failing{}
-	w.client.AddHook(hook)
-	l := w.limits(1)
-	defer start(w.Run, l.Run)()
-	c := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000}, tenants.Limits{})
-	ask := func() time.Duration {
-		began := time.Now()
-		g, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: began})
-		if err != nil || v.Refused != "" {
-			t.Fatalf("%+v, %v", v, err)
-		}
-		g.Settle(tenants.Used{})
-		return time.Since(began)
-	}
-	for range 20 {
-		ask()
-	}
-	hook.slow.Store(int64(patience * 3 / 5))
-	slow := 0
-	for range 200 {
-		if ask() > patience/2 {
-			slow++
-		}
-	}
-	if w.Up() || slow > 2*tripAfter { // the machine itself may be slow once or twice
-		t.Errorf("it is up: %v; %d requests waited for it", w.Up(), slow)
-	}
-	eventually(t, w.logged.Load)
-	hook.slow.Store(0)
-	eventually(t, w.Up)
-	// The machine may also be so slow that the first cause is a timeout.
-	if log := w.log.String(); strings.Count(log, "Redis unavailable;") != 1 || strings.Count(log, "again;") != 1 ||
-		!strings.Contains(log, "slow") {
-		t.Errorf("the log has:\n%s", log)
-	}
+// outage is a gateway with limits at the end of a line, and a caller with limits that are not reached.
+type outage struct {
+	t      *testing.T
+	line   *line
+	redis  *watched
+	limits *Limits
+	caller *tenants.Caller
+	asked  int64 // tokens
 }
 
-// RS-01, RS-02, RS-08: whether Redis is killed, hangs or never starts, a few requests lose at most
-// 50 ms each. The log has one line for each change, and Redis is used again without help.
+// newOutage returns a gateway in a bubble that has used Redis.
+func newOutage(t *testing.T) *outage {
+	t.Helper()
+	o := &outage{t: t, line: newLine(t), caller: callerWith(
+		tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40}, tenants.Limits{})}
+	o.redis = o.line.open(t, RedisConfig{})
+	o.limits = o.redis.limits(2)
+	t.Cleanup(start(o.redis.Run, o.limits.Run))
+	for range 50 {
+		o.ask()
+	}
+	synctest.Wait()
+	if o.limits.Degraded() {
+		t.Fatal("it is degraded")
+	}
+	return o
+}
+
+// ask sends one request and returns its wait for Redis.
+func (o *outage) ask() time.Duration {
+	o.t.Helper()
+	began := time.Now()
+	g, v, err := o.limits.TakeCharge(o.t.Context(), &tenants.Charge{Caller: o.caller, At: began, Tokens: 1})
+	took := time.Since(began)
+	if err != nil || v.Refused != "" {
+		o.t.Fatalf("%+v, %v", v, err)
+	}
+	g.Settle(tenants.Used{Tokens: 1})
+	o.asked++
+	return took
+}
+
+// askMany sends n requests, one each 10 ms, and returns how many of them waited for Redis, and the longest wait.
+func (o *outage) askMany(n int) (waited int, longest time.Duration) {
+	o.t.Helper()
+	for range n {
+		took := o.ask()
+		if longest = max(longest, took); took > 0 {
+			waited++
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return waited, longest
+}
+
+// back returns the time until Redis is used again.
+func (o *outage) back() time.Duration {
+	began := time.Now()
+	for !o.redis.Up() {
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// RS-01, RS-02, RS-08: whether Redis is killed, hangs or is slow, five requests lose at most the timeout each. The log
+// has one line for each change, and Redis is used again without help. The spending of the outage is sent to it.
 func TestRedisOutageDelaysFewRequests(t *testing.T) {
-	for name, c := range map[string]struct{ begin, end func(*backends.RedisServer) }{
-		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
-		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
+	for name, c := range map[string]struct {
+		begin, end func(*line)
+		longest    time.Duration // wait of a request
+		cause      string
+	}{
+		"killed":    {(*line).kill, (*line).restart, 0, "refused"},
+		"hung":      {(*line).hang, (*line).resume, DefaultRedisTimeout, "timeout"},
+		"slow":      {func(l *line) { l.slow(30 * time.Millisecond) }, func(l *line) { l.slow(0) }, 30 * time.Millisecond, "slow"},
+		"very slow": {func(l *line) { l.slow(time.Minute) }, func(l *line) { l.slow(0) }, DefaultRedisTimeout, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			current := goleak.IgnoreCurrent()
-			t.Cleanup(func() { goleak.VerifyNone(t, current) }) // after everything else is closed
-			server := backends.Redis(t)
-			w := openRedis(t, server.URL)
-			l := w.limits(2)
-			defer start(w.Run, l.Run)()
-			caller := callerWith(tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40},
-				tenants.Limits{})
-			var slow []time.Duration
-			ask := func() {
-				began := time.Now()
-				g, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: caller, At: began, Tokens: 1})
-				if took := time.Since(began); took > 10*time.Millisecond {
-					slow = append(slow, took)
+			synctest.Test(t, func(t *testing.T) {
+				o := newOutage(t)
+				c.begin(o.line)
+				waited, longest := o.askMany(500)
+				if !o.limits.Degraded() || waited > tripAfter || longest != c.longest {
+					t.Errorf("degraded: %v; %d requests waited for up to %v", o.limits.Degraded(), waited, longest)
 				}
-				if err != nil || v.Refused != "" {
-					t.Fatalf("%+v, %v", v, err)
+				if log := o.redis.log.String(); o.redis.log.lines() != 1 || !strings.Contains(log, c.cause) {
+					t.Errorf("the log has:\n%s", log)
 				}
-				g.Settle(tenants.Used{Tokens: 1})
-			}
-			for range 50 {
-				ask()
-			}
-			if l.Degraded() {
-				t.Fatal("it is degraded")
-			}
-			eventually(t, func() bool { return l.queue.Stats().Waiting == 0 })
-			slow = nil
-			c.begin(server)
-			for range 500 {
-				ask()
-			}
-			t.Logf("slow requests: %v", slow)
-			if !l.Degraded() || len(slow) > tripAfter {
-				t.Errorf("degraded: %v; %d requests were slow: %v", l.Degraded(), len(slow), slow)
-			}
-			for _, took := range slow {
-				if took > 2*patience { // allowance for a busy machine; the client alone would take 5 s
-					t.Errorf("a request lost %v", took)
+				c.end(o.line)
+				if took := o.back(); took > 2*time.Second {
+					t.Errorf("it is used again after %v", took)
 				}
-			}
-			eventually(t, w.logged.Load) // a probe has also failed
-			c.end(server)
-			back := time.Now()
-			eventually(t, func() bool { return !l.Degraded() })
-			t.Logf("used again %v after it came back", time.Since(back))
-			if took := time.Since(back); took > 2*time.Second {
-				t.Errorf("it is used again after %v", took)
-			}
-			ask()
-			if got := w.log.lines(); got != 2 || strings.Contains(w.log.String(), "level=ERROR") {
-				t.Errorf("the log has %d lines:\n%s", got, w.log.String())
-			}
-			// The spending of the outage is sent without help.
-			spent, _ := l.local.Spent("x", "", time.Now())
-			eventually(t, func() bool {
-				got, err := w.client.HGet(t.Context(), fmt.Sprintf("tierway:{x}:d%d", tenants.Day(time.Now())), "tokens").Int64()
-				return err == nil && got == 551 && spent.Tokens == 551
+				if took := o.ask(); took != 0 {
+					t.Errorf("afterwards a request waits %v", took)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if got := o.redis.log.lines(); got != 2 || strings.Contains(o.redis.log.String(), "level=ERROR") {
+					t.Errorf("the log has %d lines:\n%s", got, o.redis.log.String())
+				}
+				spent := o.line.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(time.Now())), "tokens")
+				if spent != fmt.Sprint(o.asked) {
+					t.Errorf("Redis has %s tokens, %d are spent", spent, o.asked)
+				}
 			})
 		})
 	}
 }
 
+// A Redis that is slow now and then stays in its state: in use, or away after an outage. Otherwise it flaps.
+func TestRedisThatIsSlowNowAndThenDoesNotFlap(t *testing.T) {
+	for _, nth := range []int{2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t)
+			o.line.slowEach(nth, DefaultRedisTimeout*3/5)
+			o.askMany(100)
+			if o.redis.log.lines() != 0 || !o.redis.Up() {
+				t.Errorf("each answer of %d is late: the log has:\n%s", nth, o.redis.log.String())
+			}
+			o.line.slow(DefaultRedisTimeout * 3 / 5)
+			o.askMany(100)
+			o.line.slowEach(nth, DefaultRedisTimeout*3/5)
+			o.askMany(1000)
+			if o.redis.log.lines() != 1 || o.redis.Up() {
+				t.Errorf("after an outage each answer of %d is late: the log has:\n%s", nth, o.redis.log.String())
+			}
+		})
+	}
+}
+
+// A gateway without CPU reads answers late that Redis sent in time. Its calls fail, or count as slow, and the probe on
+// another connection finds Redis well: it is used again at once, and nothing is logged.
+func TestLackOfCPUIsNoFaultOfRedis(t *testing.T) {
+	for name, late := range map[string]time.Duration{
+		"answers are read late":     DefaultRedisTimeout * 3 / 5,
+		"answers are read too late": DefaultRedisTimeout * 2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, hook := newOutage(t), &failing{}
+				o.redis.client.AddHook(hook)
+				hook.late.Store(int64(late))
+				for range 100 {
+					o.ask()
+					synctest.Wait() // a probe takes no time
+					if !o.redis.Up() {
+						t.Fatal("Redis counts as down")
+					}
+				}
+				if o.redis.log.lines() != 0 {
+					t.Errorf("the log has:\n%s", o.redis.log.String())
+				}
+			})
+		})
+	}
+}
+
+// The probes of a gateway without CPU are late too. So is the timer that measures them, which tells both cases apart.
+func TestLateProbesOfAGatewayWithoutCPUAreNoFaultOfRedis(t *testing.T) {
+	for _, c := range []struct {
+		timer time.Duration // its delay
+		down  bool
+	}{{0, true}, {DefaultRedisTimeout / 10, true}, {DefaultRedisTimeout, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := newOutage(t)
+			synctest.Wait()
+			o.redis.afterFunc = func(d time.Duration, f func()) *time.Timer { return time.AfterFunc(d+c.timer, f) }
+			o.line.slow(3 * DefaultRedisTimeout)
+			o.askMany(200)
+			if down := o.redis.log.lines() == 1; down != c.down {
+				t.Errorf("with a timer that is %v late the log has:\n%s", c.timer, o.redis.log.String())
+			}
+		})
+	}
+}
+
+// The timeout is what the configuration says, and so is the time from which an answer is slow.
+func TestRedisTimeoutIsConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		w := l.open(t, RedisConfig{Timeout: 2 * time.Second})
+		defer start(w.Run)()
+		get := func() (took time.Duration, err error) {
+			began := time.Now()
+			err = w.timed(t.Context(), "asking", func(ctx context.Context) error { return w.client.Get(ctx, "x").Err() }, true)
+			return time.Since(began), err
+		}
+		l.slow(900 * time.Millisecond)
+		for range 2 * tripAfter {
+			if _, err := get(); !errors.Is(err, redis.Nil) || !w.Up() {
+				t.Fatalf("up: %v, %v", w.Up(), err)
+			}
+		}
+		l.hang()
+		if took, err := get(); took != 2*time.Second || !isTimeout(err) {
+			t.Errorf("after %v: %v", took, err)
+		}
+		l.resume()
+	})
+}
+
 // RS-04: while Redis is unavailable a gateway enforces its share; fail-closed tenants are refused.
 func TestGatewayEnforcesItsShareDuringARedisOutage(t *testing.T) {
-	mini, url := newMini(t)
-	w := openRedis(t, url)
+	link := newLine(t)
+	w := link.open(t, RedisConfig{Timeout: patient})
 	l := w.limits(4)
 	caller := func(closed bool) *tenants.Caller {
 		return tenants.NewCaller(tenants.Tenant{Name: "x", Limits: tenants.Limits{RPM: 60, Burst: 40}, FailClosed: closed},
@@ -309,7 +405,7 @@ func TestGatewayEnforcesItsShareDuringARedisOutage(t *testing.T) {
 	if v, err := take(true); err != nil || v.Refused != "" {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	mini.SetError("LOADING Redis is loading the dataset in memory")
+	link.SetError("LOADING Redis is loading the dataset in memory")
 	admitted := 0
 	for range 40 {
 		if v, err := take(false); err != nil {
@@ -341,37 +437,24 @@ func TestInvalidRedisRepliesFailNoRequest(t *testing.T) {
 		"NOAUTH Authentication required.", "",
 	} {
 		t.Run(answer, func(t *testing.T) {
-			mini, url := newMini(t)
-			w := openRedis(t, url)
-			l := w.limits(1)
-			defer start(l.Run)()
-			c := callerWith(tenants.Limits{RPM: 600, DayTokens: 1000}, tenants.Limits{Concurrent: 50})
-			ask := func() {
-				g, v, err := l.TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: noon(), Tokens: 1})
-				if err != nil || v.Refused != "" {
-					t.Fatalf("%+v, %v", v, err)
+			synctest.Test(t, func(t *testing.T) {
+				o := newOutage(t)
+				o.line.SetError(answer)
+				for range 20 {
+					o.ask()
 				}
-				g.Settle(tenants.Used{Tokens: 1})
-			}
-			ask()
-			eventually(t, func() bool { return l.queue.Stats().Waiting == 0 })
-			mini.SetError(answer)
-			for range 20 {
-				ask()
-			}
-			if l.Degraded() != (answer != "") {
-				t.Errorf("degraded: %v", l.Degraded())
-			}
-			mini.SetError("")
-			if err := w.beat(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if l.Degraded() {
-				t.Error("it is not back")
-			}
-			ask()
-			eventually(t, func() bool {
-				return mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens") == "22"
+				if o.limits.Degraded() != (answer != "") {
+					t.Errorf("degraded: %v", o.limits.Degraded())
+				}
+				o.line.SetError("")
+				o.back()
+				o.ask()
+				time.Sleep(renewEvery)
+				synctest.Wait()
+				spent := o.line.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(time.Now())), "tokens")
+				if o.limits.Degraded() || spent != fmt.Sprint(o.asked) {
+					t.Errorf("degraded: %v; Redis has %s tokens, %d are spent", o.limits.Degraded(), spent, o.asked)
+				}
 			})
 		})
 	}
@@ -502,30 +585,36 @@ func TestRedisCountsLiveGateways(t *testing.T) {
 
 // AU-07: a published change reaches every gateway at once, and an outage counts as a change.
 func TestPublishedChangeReachesEveryGateway(t *testing.T) {
-	server := backends.Redis(t)
-	a, b := openRedis(t, server.URL), openRedis(t, server.URL)
-	var heard atomic.Int64
-	b.OnChange(func() { heard.Add(1) })
-	defer start(a.Run, b.Run)()
-	eventually(t, func() bool { return server.Do("PUBLISH "+changes+" gw") == ":1" })
-	eventually(t, func() bool { return heard.Load() == 1 })
-	began := time.Now()
-	if err := a.PublishChange(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() bool { return heard.Load() == 2 })
-	t.Logf("heard after %v", time.Since(began))
-	server.Kill()
-	for b.Up() {
-		_ = b.PublishChange(t.Context())
-	}
-	if err := b.PublishChange(t.Context()); !errors.Is(err, errAway) {
-		t.Errorf("while it is away: %v", err)
-	}
-	server.Restart()
-	eventually(t, func() bool { return b.Up() && heard.Load() >= 3 })
-	eventually(t, func() bool { return server.Do("PUBLISH "+changes+" gw") == ":1" })
-	eventually(t, func() bool { return heard.Load() >= 4 })
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		a, b := l.open(t, RedisConfig{}), l.open(t, RedisConfig{Gateway: "b"})
+		var heard atomic.Int64
+		b.OnChange(func() { heard.Add(1) })
+		defer start(a.Run, b.Run)()
+		synctest.Wait()
+		publish := func(want int64) {
+			t.Helper()
+			if err := a.PublishChange(t.Context()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait() // no time passes
+			if got := heard.Load(); got != want {
+				t.Errorf("%d changes are heard, want %d", got, want)
+			}
+		}
+		publish(1)
+		l.kill()
+		for a.Up() || b.Up() {
+			_, _ = a.PublishChange(t.Context()), b.PublishChange(t.Context())
+		}
+		time.Sleep(time.Second)
+		if err := b.PublishChange(t.Context()); !errors.Is(err, errAway) {
+			t.Errorf("while it is away: %v", err)
+		}
+		l.restart()
+		time.Sleep(2 * time.Second)
+		publish(3)
+	})
 }
 
 func TestRedisURLsAreChecked(t *testing.T) {
@@ -579,20 +668,41 @@ func TestRedisURLSecretsAreNotLogged(t *testing.T) {
 	}
 }
 
-// RS-08: a gateway that starts without Redis serves, degraded, and sends no commands.
+// RS-08: a gateway that starts without Redis serves, degraded, and no request waits.
 func TestGatewayServesWithoutRedisFromTheStart(t *testing.T) {
-	w := openRedis(t, "redis://127.0.0.1:1")
-	l := w.limits(2)
-	defer start(w.Run, l.Run)()
-	eventually(t, l.Degraded)
-	g, v, err := l.TakeCharge(t.Context(),
-		&tenants.Charge{Caller: callerWith(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: noon()})
-	// one of the two concurrent ones belongs to another gateway
-	if err != nil || v.Refused != "" || v.Requests.Remaining != 0 {
-		t.Fatalf("%+v, %v", v, err)
-	}
-	g.Settle(tenants.Used{})
-	if w.log.lines() != 1 || !l.local.Idle() {
-		t.Errorf("the log is:\n%s", w.log.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		link := newLine(t)
+		link.kill()
+		w := link.open(t, RedisConfig{})
+		l := w.limits(2)
+		defer start(w.Run, l.Run)()
+		synctest.Wait()
+		began := time.Now()
+		g, v, err := l.TakeCharge(t.Context(),
+			&tenants.Charge{Caller: callerWith(tenants.Limits{RPM: 6, Burst: 2}, tenants.Limits{}), At: began})
+		// one of the two concurrent ones belongs to another gateway
+		if err != nil || v.Refused != "" || v.Requests.Remaining != 0 || time.Since(began) != 0 {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		g.Settle(tenants.Used{})
+		if !l.Degraded() || w.log.lines() != 1 || !l.local.Idle() {
+			t.Errorf("degraded: %v; the log is:\n%s", l.Degraded(), w.log.String())
+		}
+	})
+}
+
+// A gateway stops within a second although a probe waits for a Redis that hangs.
+func TestRunEndsWhileRedisHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		w := l.open(t, RedisConfig{Timeout: 10 * time.Second})
+		l.hang()
+		stop := start(w.Run)
+		time.Sleep(time.Second)
+		began := time.Now()
+		if stop(); time.Since(began) > probeTimeout {
+			t.Errorf("it took %v", time.Since(began))
+		}
+		l.resume()
+	})
 }

@@ -15,8 +15,8 @@
 //
 // Redis contains the data that is fast and may be lost: the counters of limits, the workers of stored
 // responses and the list of live gateways. It also carries notices of changes. Run keeps the gateway in the
-// list and probes Redis while it is down. A request waits at most 50 ms for an answer of Redis, and not at all
-// while Redis counts as down.
+// list and probes Redis while it is down. A request waits for an answer of Redis no longer than the timeout, and
+// not at all while Redis counts as down.
 //
 // Responses is the directory of stored responses and conversations in Redis. It has hashes of ids and
 // tenants, never the ids themselves.

@@ -153,7 +153,7 @@ func (d *database) notifyGateways(ctx context.Context) {
 	const redisPatience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
-	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Gateway: "cli"})
+	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"})
 	if err == nil {
 		err = errors.Join(r.PublishChange(ctx), r.Close())
 	}

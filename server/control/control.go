@@ -59,8 +59,8 @@ type Options struct {
 	Metrics *telemetry.Metrics
 	Recover *Recoverer
 	Rand    func() uint64 // uniform; safe for concurrent use
-	// Dial opens the connections to workers, and Listen the address for publishers of KV events. Nil: net.Dialer
-	// and net.Listen.
+	// Dial opens the connections to workers and Redis, and Listen the address for publishers of KV events. Nil:
+	// net.Dialer and net.Listen.
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Listen func(network, address string) (net.Listener, error)
 }

@@ -42,7 +42,8 @@ func openStores(o Options) (*Stores, error) {
 		if err != nil {
 			return nil, err
 		}
-		st.Redis, err = store.OpenRedis(store.RedisConfig{URL: url, Gateway: id, Log: o.Log, Recover: o.Recover.Try})
+		st.Redis, err = store.OpenRedis(store.RedisConfig{URL: url, Timeout: f.Store.RedisTimeout, Gateway: id, Log: o.Log,
+			Recover: o.Recover.Try, Dial: o.Dial})
 		if err != nil {
 			return nil, fmt.Errorf("store.redis: %w", err)
 		}

@@ -1,0 +1,223 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tierway/memnet"
+)
+
+// line is a Redis in memory, and the network to it, for tests in virtual time. It is the place of faults: no
+// connection, lost answers, late answers.
+type line struct {
+	*miniredis.Miniredis
+	network *memnet.Network
+
+	mu       sync.Mutex
+	listener net.Listener
+	served   []net.Conn
+	hung     chan struct{} // closed when a hang ends; nil: no hang
+	delay    time.Duration // of each nth answer
+	nth      int
+	reads    int
+}
+
+const lineAddress = "127.0.0.1:6379"
+
+// newLine returns the line to an empty Redis.
+func newLine(t testing.TB) *line {
+	t.Helper()
+	l := &line{Miniredis: miniredis.NewMiniRedis(), network: memnet.New()}
+	c, err := l.Dial() // this starts it without a listener of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	l.restart()
+	t.Cleanup(func() {
+		l.kill()
+		l.Close()
+	})
+	return l
+}
+
+// newMini returns a line whose clock only the test moves.
+func newMini(t testing.TB) *line {
+	t.Helper()
+	l := newLine(t)
+	l.SetTime(noon())
+	return l
+}
+
+// open returns the Redis of a new gateway at the end of the line. It is called gw if c has no name.
+func (l *line) open(t testing.TB, c RedisConfig) *watched {
+	t.Helper()
+	c.URL, c.Dial, c.Gateway = "redis://"+lineAddress, l.dial, cmp.Or(c.Gateway, "gw")
+	w := &watched{}
+	c.Log = slog.New(slog.NewTextHandler(&w.log, nil))
+	r, err := OpenRedis(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Redis = r
+	t.Cleanup(func() { // the bubble waits for the clients' goroutines
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	inner, err := l.network.Dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &lineConn{Conn: inner, line: l, closed: make(chan struct{})}, nil
+}
+
+// kill ends the Redis: its data is lost, its connections end and new ones are refused.
+func (l *line) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listener == nil {
+		return
+	}
+	_ = l.listener.Close()
+	for _, c := range l.served {
+		_ = c.Close()
+	}
+	l.listener, l.served = nil, nil
+	l.FlushAll()
+}
+
+// restart starts the Redis again after kill.
+func (l *line) restart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	listener, err := l.network.Listen("tcp", lineAddress)
+	if err != nil {
+		panic(err) // it was not killed
+	}
+	l.listener = listener
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.mu.Lock()
+			l.served = append(l.served, c)
+			l.mu.Unlock()
+			l.Server().ServeConn(c)
+		}
+	}()
+}
+
+// hang makes Redis answer nothing. It still executes what it receives, as a stopped process does later.
+func (l *line) hang() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hung = make(chan struct{})
+}
+
+// resume ends a hang.
+func (l *line) resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.hung)
+	l.hung = nil
+}
+
+// slow delays each answer.
+func (l *line) slow(d time.Duration) { l.slowEach(1, d) }
+
+// slowEach delays each nth answer.
+func (l *line) slowEach(n int, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nth, l.delay, l.reads = n, d, 0
+}
+
+// fault returns the channel that holds an answer back until it is closed, and its delay otherwise.
+func (l *line) fault() (hung chan struct{}, delay time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reads++; l.nth > 0 && l.reads%l.nth == 0 {
+		delay = l.delay
+	}
+	return l.hung, delay
+}
+
+// lineConn is a gateway's end of a connection.
+type lineConn struct {
+	net.Conn
+	line   *line
+	once   sync.Once
+	closed chan struct{}
+
+	mu       sync.Mutex
+	deadline time.Time // of reads
+}
+
+// Read returns the bytes of the server after the delay of the line. If the deadline is earlier, the bytes are lost:
+// the client closes the connection then.
+func (c *lineConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		return n, err
+	}
+	hung, delay := c.line.fault()
+	if hung == nil && delay == 0 {
+		return n, nil
+	}
+	c.mu.Lock()
+	deadline := c.deadline
+	c.mu.Unlock()
+	var expired <-chan time.Time
+	if !deadline.IsZero() {
+		expired = time.After(time.Until(deadline))
+	}
+	if hung == nil {
+		ready := make(chan struct{})
+		defer time.AfterFunc(delay, func() { close(ready) }).Stop()
+		hung = ready
+	}
+	select {
+	case <-hung:
+		return n, nil
+	case <-expired:
+		return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	case <-c.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+func (c *lineConn) SetDeadline(t time.Time) error {
+	c.setDeadline(t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *lineConn) SetReadDeadline(t time.Time) error {
+	c.setDeadline(t)
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *lineConn) setDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+}
+
+func (c *lineConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
