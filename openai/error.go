@@ -42,6 +42,7 @@ const (
 	CodeServerShuttingDown     Code = "server_shutting_down"
 	CodeAuthBackendUnavailable Code = "auth_backend_unavailable"
 	CodeRatelimitUnavailable   Code = "ratelimit_unavailable"
+	CodeStoredUnavailable      Code = "stored_response_unavailable"
 	CodeWorkerTimeout          Code = "worker_timeout"
 	CodeLoopDetected           Code = "loop_detected"
 

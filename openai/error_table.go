@@ -46,8 +46,8 @@ var table = []Row{
 		"The response does not exist, has expired, or belongs to another tenant.",
 		"Use the ID of a response that was stored with a key of the same tenant."},
 	{CodePreviousResponseNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
-		"The previous response does not exist, has expired or belongs to another tenant. Without Redis, or during its " +
-			"outage, it may also be from another gateway or from before the gateway's start.",
+		"The previous response does not exist, has expired or belongs to another tenant. Without Redis, it may also be " +
+			"from another gateway or from before the gateway's start.",
 		"Send the whole conversation as `input`, without `previous_response_id`."},
 	{CodeConversationNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The conversation does not exist or belongs to another tenant, or its engine serves several tenants.",
@@ -117,6 +117,10 @@ var table = []Row{
 		"The tenant's limits cannot be checked because Redis is unavailable, and the tenant has `fail_closed` set.",
 		"Wait for Retry-After. Operator: check Redis, or turn off `fail_closed` so that each gateway enforces the limits " +
 			"on its own."},
+	{CodeStoredUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
+		"The worker of the stored response or conversation cannot be found because Redis is unavailable, and this gateway " +
+			"has not relayed its creation.",
+		"Wait for Retry-After. Operator: check Redis."},
 	{CodeWorkerTimeout, 504, "server_error", "timeout_error", RetryDefault,
 		"The worker did not answer in time.",
 		"Retry, or request less output. Operator: raise `timeouts`."},

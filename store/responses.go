@@ -56,8 +56,8 @@ type ResponsesConfig struct {
 
 // Responses is the directory of stored responses that gateways share in Redis. Keys and values have hashes
 // of ids and tenants. Each entry expires after 30 days. A tenant has at most 100,000 entries: beyond 6,250 in one
-// of 16 shards, the oldest of the shard is removed. Each method takes at most 50 ms, and no time while Redis
-// is down. It is safe for concurrent use.
+// of 16 shards, the oldest of the shard is removed. Each method takes at most the timeout of Redis, and no
+// time while Redis is down. It is safe for concurrent use.
 type Responses struct {
 	redis    *Redis
 	log      *slog.Logger
@@ -141,40 +141,44 @@ func (r *Responses) put(ctx context.Context, s StoredResponse, onlyUnknown bool)
 	return contested
 }
 
-// Get returns what Redis knows about a response for a tenant. During an outage known is false.
-func (r *Responses) Get(ctx context.Context, tenant, id string) (s StoredResponse, known bool) {
+// Get returns what Redis knows about a response for a tenant. An error means that Redis did not answer, so it may know
+// the response.
+func (r *Responses) Get(ctx context.Context, tenant, id string) (s StoredResponse, known bool, err error) {
 	if len(id) > maxStoredID {
-		return s, false
+		return s, false, nil
 	}
 	key, _ := responseKeys(tenant, id)
 	var value string
-	err := r.redis.do(ctx, "finding the worker of a response", func(ctx context.Context) (err error) {
+	err = r.redis.do(ctx, "finding the worker of a response", func(ctx context.Context) (err error) {
 		value, err = r.redis.client.Get(ctx, key).Result()
 		if redis.HasErrorPrefix(err, "WRONGTYPE") {
 			return redis.Nil // Put replaces the key
 		}
 		return err
 	})
+	if errors.Is(err, redis.Nil) {
+		return s, false, nil
+	}
 	if err != nil {
 		r.logFailure(err)
-		return s, false
+		return s, false, err
 	}
 	version, rest, _ := strings.Cut(value, ":")
 	state, rest, _ := strings.Cut(rest, ":")
 	owner, at, ok := strings.Cut(rest, ":")
 	if !ok || version != "1" {
-		return s, false
+		return s, false, nil
 	}
 	s = StoredResponse{ID: id, Tenant: tenant, Foreign: state != "o" || owner != hashed(tenant)}
 	if s.Foreign {
-		return s, true
+		return s, true, nil
 	}
 	var names []string
 	if json.Unmarshal([]byte(at), &names) != nil || len(names) != 3 {
-		return StoredResponse{}, false
+		return StoredResponse{}, false, nil
 	}
 	s.Pool, s.Worker, s.Model = names[0], names[1], names[2]
-	return s, true
+	return s, true, nil
 }
 
 // Forget marks a tenant's response as deleted. During an outage it does nothing.

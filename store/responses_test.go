@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +29,16 @@ func openResponses(t testing.TB, url string) (*Responses, *watched) {
 	return NewResponses(ResponsesConfig{Redis: w.Redis}), w
 }
 
+// get returns what Redis, which must answer, knows about a response.
+func get(t testing.TB, r *Responses, tenant, id string) (s StoredResponse, known bool) {
+	t.Helper()
+	s, known, err := r.Get(t.Context(), tenant, id)
+	if err != nil {
+		t.Error(err)
+	}
+	return s, known
+}
+
 func TestResponseIsFoundByEveryGatewayForItsTenantOnly(t *testing.T) {
 	server := backends.Redis(t)
 	a, _ := openResponses(t, server.URL)
@@ -39,14 +50,14 @@ func TestResponseIsFoundByEveryGatewayForItsTenantOnly(t *testing.T) {
 		if a.Put(t.Context(), at) {
 			t.Errorf("%s is contested at once", id)
 		}
-		if got, known := b.Get(t.Context(), "acme", id); !known || got != at {
+		if got, known := get(t, b, "acme", id); !known || got != at {
 			t.Errorf("%s is %+v, %v", id, got, known)
 		}
-		if got, known := b.Get(t.Context(), "evil", id); !known || !got.Foreign || got.Worker != "" {
+		if got, known := get(t, b, "evil", id); !known || !got.Foreign || got.Worker != "" {
 			t.Errorf("for another tenant %s is %+v, %v", id, got, known)
 		}
 	}
-	if got, known := b.Get(t.Context(), "acme", "resp_2"); known {
+	if got, known := get(t, b, "acme", "resp_2"); known {
 		t.Errorf("an unknown response is %+v", got)
 	}
 	again := stored("acme", "resp_1")
@@ -54,7 +65,7 @@ func TestResponseIsFoundByEveryGatewayForItsTenantOnly(t *testing.T) {
 	if b.Put(t.Context(), again) {
 		t.Error("a repeated id of its tenant is contested")
 	}
-	if got, _ := a.Get(t.Context(), "acme", "resp_1"); got != again {
+	if got, _ := get(t, a, "acme", "resp_1"); got != again {
 		t.Errorf("after a repetition it is %+v", got)
 	}
 }
@@ -70,7 +81,7 @@ func TestNeitherTenantMayUseAContestedResponse(t *testing.T) {
 	}
 	r.Forget(t.Context(), "acme", "resp_1")
 	for _, tenant := range []string{"acme", "evil", "third"} {
-		if got, known := r.Get(t.Context(), tenant, "resp_1"); !known || !got.Foreign {
+		if got, known := get(t, r, tenant, "resp_1"); !known || !got.Foreign {
 			t.Errorf("for %s it is %+v, %v", tenant, got, known)
 		}
 	}
@@ -83,11 +94,11 @@ func TestDeletedResponseIsNotFoundUntilItsIDIsUsedAgain(t *testing.T) {
 	r, _ := openResponses(t, server.URL)
 	r.Put(t.Context(), stored("acme", "resp_1"))
 	r.Forget(t.Context(), "evil", "resp_1")
-	if got, _ := r.Get(t.Context(), "acme", "resp_1"); got.Foreign {
+	if got, _ := get(t, r, "acme", "resp_1"); got.Foreign {
 		t.Error("another tenant deletes it")
 	}
 	r.Forget(t.Context(), "acme", "resp_1")
-	if got, known := r.Get(t.Context(), "acme", "resp_1"); !known || !got.Foreign {
+	if got, known := get(t, r, "acme", "resp_1"); !known || !got.Foreign {
 		t.Errorf("after its deletion it is %+v, %v", got, known)
 	}
 	if life := server.Do("PTTL " + keyOf("resp_1")); life < ":2" {
@@ -96,7 +107,7 @@ func TestDeletedResponseIsNotFoundUntilItsIDIsUsedAgain(t *testing.T) {
 	if r.Put(t.Context(), stored("evil", "resp_1")) {
 		t.Error("the id of a deleted response is contested")
 	}
-	if got, known := r.Get(t.Context(), "evil", "resp_1"); !known || got.Foreign {
+	if got, known := get(t, r, "evil", "resp_1"); !known || got.Foreign {
 		t.Errorf("for its next tenant it is %+v, %v", got, known)
 	}
 	if got := server.Do("ZCARD " + indexOf("acme", "resp_1")); got != ":0" {
@@ -151,15 +162,15 @@ func TestEachTenantHasABoundedNumberOfResponses(t *testing.T) {
 	if entries > limit+1 || entries < limit*9/10 || indexes > responseShards+1 {
 		t.Errorf("%d responses and %d indexes are kept; the limit is %d", entries, indexes, limit)
 	}
-	if got, known := r.Get(t.Context(), "small", "resp_small"); !known || got.Foreign {
+	if got, known := get(t, r, "small", "resp_small"); !known || got.Foreign {
 		t.Error("a busy tenant displaces another tenant's response")
 	}
 	for i := many - limit/4; i < many; i++ { // the hash distributes them unevenly
-		if got, known := r.Get(t.Context(), "busy", fmt.Sprint("resp_", i)); !known || got.Foreign != (i%3 == 0) {
+		if got, known := get(t, r, "busy", fmt.Sprint("resp_", i)); !known || got.Foreign != (i%3 == 0) {
 			t.Errorf("one of the newest is lost: %d is %+v, %v", i, got, known)
 		}
 	}
-	if got, known := r.Get(t.Context(), "busy", "resp_1"); known {
+	if got, known := get(t, r, "busy", "resp_1"); known {
 		t.Errorf("the oldest is still %+v", got)
 	}
 }
@@ -191,7 +202,7 @@ func TestOtherFormatsOfAResponseAreMisses(t *testing.T) {
 		server.Do("FLUSHALL")
 		server.Do(spoil)
 		for range 2 * tripAfter {
-			if got, known := r.Get(t.Context(), "acme", "resp_1"); known {
+			if got, known := get(t, r, "acme", "resp_1"); known {
 				t.Errorf("after %s it is %+v", spoil, got)
 			}
 			r.Forget(t.Context(), "evil", "resp_1")
@@ -199,7 +210,7 @@ func TestOtherFormatsOfAResponseAreMisses(t *testing.T) {
 		if r.Put(t.Context(), stored("acme", "resp_1")) {
 			t.Errorf("after %s it is contested", spoil)
 		}
-		if got, known := r.Get(t.Context(), "acme", "resp_1"); !known || got != stored("acme", "resp_1") {
+		if got, known := get(t, r, "acme", "resp_1"); !known || got != stored("acme", "resp_1") {
 			t.Errorf("after %s and Put it is %+v, %v", spoil, got, known)
 		}
 		if w.failures.Load() != 0 || !w.Up() {
@@ -248,7 +259,7 @@ func TestResponsesWorkInACluster(t *testing.T) {
 	r, w := openResponses(t, "redis+cluster://"+server.Addr)
 	eventually(t, func() bool { // the client's first command learns the nodes
 		r.Put(t.Context(), stored("acme", "resp_0"))
-		_, known := r.Get(t.Context(), "acme", "resp_0")
+		_, known := get(t, r, "acme", "resp_0")
 		return known
 	})
 	r.perShard = 1
@@ -278,57 +289,64 @@ func TestLostScriptsOfResponsesAreLoadedAgain(t *testing.T) {
 	for i := range 3 {
 		server.Do("SCRIPT FLUSH")
 		r.Put(t.Context(), stored("acme", "resp_1"))
-		_, known := r.Get(t.Context(), "acme", "resp_1")
+		_, known := get(t, r, "acme", "resp_1")
 		server.Do("SCRIPT FLUSH")
 		r.Forget(t.Context(), "acme", "resp_1")
-		got, _ := r.Get(t.Context(), "acme", "resp_1")
+		got, _ := get(t, r, "acme", "resp_1")
 		if !known || !got.Foreign || w.failures.Load() != 0 {
 			t.Errorf("round %d: known %v, then %+v, %d failures", i, known, got, w.failures.Load())
 		}
 	}
 }
 
-// RS-01, RS-02: during an outage each method takes at most 50 ms and nothing is known. Afterwards the
-// gateway's responses are sent to Redis, the newest last, without the ones that Redis knows better.
+// RS-01, RS-02: during an outage each method takes at most the timeout, and a look-up fails, which is no miss.
+// Afterwards the gateway's responses are sent to Redis, the newest last, without the ones that Redis knows better.
 func TestResponsesReachRedisAfterAnOutage(t *testing.T) {
-	for name, c := range map[string]struct{ begin, end func(*backends.RedisServer) }{
-		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
-		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
+	for name, c := range map[string]struct {
+		begin, end func(*line)
+		longest    time.Duration
+	}{
+		"killed": {(*line).kill, (*line).restart, 0},
+		"hung":   {(*line).hang, (*line).resume, DefaultRedisTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := backends.Redis(t)
-			r, w := openResponses(t, server.URL)
-			var mu sync.Mutex
-			own := []StoredResponse{stored("acme", "resp_old"), stored("acme", "resp_deleted"), stored("acme", "resp_both")}
-			r.OnBack(func() []StoredResponse { mu.Lock(); defer mu.Unlock(); return own })
-			defer start(w.Run, r.Run)()
-			r.Put(t.Context(), own[1])
-			c.begin(server)
-			for w.Up() {
-				if _, known := r.Get(t.Context(), "acme", "resp_old"); known {
-					t.Fatal("a Redis that is down knows a response")
+			synctest.Test(t, func(t *testing.T) {
+				l := newLine(t)
+				w := l.open(t, RedisConfig{})
+				r, other := NewResponses(ResponsesConfig{Redis: w.Redis}), NewResponses(ResponsesConfig{
+					Redis: l.open(t, RedisConfig{Gateway: "other"}).Redis})
+				own := []StoredResponse{stored("acme", "resp_old"), stored("acme", "resp_deleted"), stored("acme", "resp_both")}
+				r.OnBack(func() []StoredResponse { return own })
+				defer start(w.Run, r.Run)()
+				r.Put(t.Context(), own[1])
+				c.begin(l)
+				for range 2 * tripAfter {
+					began := time.Now()
+					_, known, err := r.Get(t.Context(), "acme", "resp_old")
+					if took := time.Since(began); known || err == nil || took > c.longest {
+						t.Errorf("in the outage, after %v: known %v, %v", took, known, err)
+					}
 				}
-			}
-			if r.Put(t.Context(), own[0]) {
-				t.Error("during the outage a response is contested")
-			}
-			r.Forget(t.Context(), "acme", "resp_old")
-			c.end(server)
-			other, _ := openResponses(t, server.URL) // another gateway is first
-			other.Put(t.Context(), stored("evil", "resp_both"))
-			other.Put(t.Context(), own[1])
-			other.Forget(t.Context(), "acme", "resp_deleted")
-			eventually(t, func() bool {
-				got, known := other.Get(t.Context(), "acme", "resp_old")
-				return known && got == own[0]
+				if r.Put(t.Context(), own[0]) {
+					t.Error("during the outage a response is contested")
+				}
+				r.Forget(t.Context(), "acme", "resp_old")
+				time.Sleep(2 * time.Second)
+				c.end(l)
+				other.Put(t.Context(), stored("evil", "resp_both")) // another gateway is first
+				other.Put(t.Context(), own[1])
+				other.Forget(t.Context(), "acme", "resp_deleted")
+				time.Sleep(2 * time.Second)
+				if got, known := get(t, other, "acme", "resp_old"); !known || got != own[0] {
+					t.Errorf("a response of the outage is %+v, %v", got, known)
+				}
+				if got, known := get(t, other, "evil", "resp_both"); !known || !got.Foreign { // sent last
+					t.Errorf("a response of two tenants is %+v, %v", got, known)
+				}
+				if got, known := get(t, other, "acme", "resp_deleted"); !known || !got.Foreign {
+					t.Errorf("a response that another gateway deleted is %+v, %v", got, known)
+				}
 			})
-			eventually(t, func() bool { // sent last
-				got, known := other.Get(t.Context(), "evil", "resp_both")
-				return known && got.Foreign
-			})
-			if got, known := other.Get(t.Context(), "acme", "resp_deleted"); !known || !got.Foreign {
-				t.Errorf("a response that another gateway deleted is %+v, %v", got, known)
-			}
 		})
 	}
 }
@@ -348,13 +366,13 @@ func TestSentResponseDoesNotReplaceAKnownOne(t *testing.T) {
 		return []StoredResponse{stored("acme", "resp_1"), stored("acme", "resp_2"), both}
 	})
 	r.sendKnown(t.Context())
-	if got, _ := r.Get(t.Context(), "acme", "resp_1"); got != newer {
+	if got, _ := get(t, r, "acme", "resp_1"); got != newer {
 		t.Errorf("it is %+v", got)
 	}
 	if got := server.Do("STRLEN " + keyOf("resp_2")); got != ":3" {
 		t.Errorf("a value of a newer program is replaced: %s", got)
 	}
-	if got, known := r.Get(t.Context(), "acme", "resp_3"); !known || !got.Foreign {
+	if got, known := get(t, r, "acme", "resp_3"); !known || !got.Foreign {
 		t.Errorf("an id that the gateway knows to be contested is %+v, %v", got, known)
 	}
 }
@@ -375,7 +393,7 @@ func TestResponsesOfManyGatewaysRaceSafely(t *testing.T) {
 		}
 		wg.Wait()
 		for j, r := range all {
-			if got, known := r.Get(t.Context(), tenants[j], id); !known || !got.Foreign {
+			if got, known := get(t, r, tenants[j], id); !known || !got.Foreign {
 				t.Fatalf("%s of %s is %+v, %v", id, tenants[j], got, known)
 			}
 		}
@@ -388,7 +406,7 @@ func TestInvalidIDsAreNotStored(t *testing.T) {
 	r, _ := openResponses(t, server.URL)
 	for _, id := range []string{"", strings.Repeat("x", maxStoredID+1)} {
 		r.Put(t.Context(), stored("acme", id))
-		if got, known := r.Get(t.Context(), "acme", id); known {
+		if got, known := get(t, r, "acme", id); known {
 			t.Errorf("%d bytes: %+v", len(id), got)
 		}
 	}
@@ -398,7 +416,7 @@ func TestInvalidIDsAreNotStored(t *testing.T) {
 }
 
 // RS-05: errors of Redis fail no request. A Redis that is out of memory stores nothing, not even a part.
-func TestRedisErrorsMakeResponsesUnknown(t *testing.T) {
+func TestRedisErrorsAreNoMisses(t *testing.T) {
 	server := backends.Redis(t)
 	r, w := openResponses(t, server.URL)
 	server.Do("CONFIG SET maxmemory 1")
@@ -409,12 +427,13 @@ func TestRedisErrorsMakeResponsesUnknown(t *testing.T) {
 	server.Do("CONFIG SET maxmemory 0")
 	hook := &failing{}
 	w.client.AddHook(hook)
-	for _, err := range []error{errors.New("LOADING Redis is loading the dataset in memory"), context.DeadlineExceeded,
-		redis.Nil} {
+	for _, err := range []error{redis.Nil, errors.New("LOADING Redis is loading the dataset in memory"),
+		context.DeadlineExceeded} {
 		hook.err.Store(&err)
 		r.Put(t.Context(), stored("acme", "resp_1"))
-		if got, known := r.Get(t.Context(), "acme", "resp_1"); known {
-			t.Errorf("with %v it is %+v", err, got)
+		got, known, failed := r.Get(t.Context(), "acme", "resp_1")
+		if known || (failed != nil) != !errors.Is(err, redis.Nil) {
+			t.Errorf("with %v it is %+v, %v", err, got, failed)
 		}
 		r.Forget(t.Context(), "acme", "resp_1")
 	}
@@ -435,7 +454,7 @@ func BenchmarkStoredResponses(b *testing.B) {
 	})
 	b.Run("get", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			r.Get(b.Context(), "acme", ids[i%len(ids)])
+			_, _, _ = r.Get(b.Context(), "acme", ids[i%len(ids)])
 		}
 	})
 	entry, _ := w.client.MemoryUsage(b.Context(), keyOf(ids[0])).Result()

@@ -32,8 +32,9 @@ type Inbound struct {
 	TooSlow   bool      // the body's deadline has passed, which net/http reports as a client that left
 	Memory    BodyMemory
 
-	lookedUp store.StoredResponse // the last result of lookUpResponse
-	known    bool
+	lookedUp  store.StoredResponse // the last result of lookUpResponse
+	known     bool
+	lookUpErr error
 
 	header http.Header // header of the answer, for `Connection: close`
 	conn   *http.ResponseController

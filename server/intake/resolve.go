@@ -145,7 +145,7 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
 	}
-	at, known := r.it.lookUpResponse(r.in, r.caller.Tenant, r.parsed.Req.PreviousResponseID)
+	at, known, _ := r.it.lookUpResponse(r.in, r.caller.Tenant, r.parsed.Req.PreviousResponseID)
 	if !known || at.Foreign || at.Pool == v.Target {
 		return v, nil
 	}

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"fmt"
+	"time"
 
 	"tierway/openai"
 	"tierway/server/control"
@@ -11,7 +12,7 @@ import (
 
 // RememberResponse stores which worker has a response or conversation, in this gateway and in Redis. It must
 // be called before the client knows the id, because a follow-up may reach another gateway at once. It waits
-// at most 50 ms for Redis.
+// for Redis no longer than the timeout.
 func (it *Intake) RememberResponse(in *Inbound, s store.StoredResponse) {
 	s = it.stored.Put(s)
 	if shared := it.control.Stores.Responses; shared != nil && shared.Put(in.HTTP.Context(), s) && !s.Foreign {
@@ -30,21 +31,25 @@ func (it *Intake) ForgetResponse(in *Inbound, c *Caller, id string) {
 
 // lookUpResponse returns what is known about a response or conversation for a tenant. If Redis knows it, its
 // entry applies: another gateway may have deleted it, or another tenant may have its id. Otherwise this
-// gateway's own entry applies, and always if it says that two tenants have the id. A request looks up the
-// same id in Redis once.
-func (it *Intake) lookUpResponse(in *Inbound, tenant, id string) (s store.StoredResponse, known bool) {
+// gateway's own entry applies, and always if it says that two tenants have the id. An error means that Redis may know
+// an id that this gateway does not know. A request looks up the same id in Redis once.
+func (it *Intake) lookUpResponse(in *Inbound, tenant, id string) (s store.StoredResponse, known bool, err error) {
 	if in.lookedUp.ID == id {
-		return in.lookedUp, in.known
+		return in.lookedUp, in.known, in.lookUpErr
 	}
 	s, known = it.stored.Get(id)
 	if shared := it.control.Stores.Responses; shared != nil && !s.Foreign {
-		if found, ok := shared.Get(in.HTTP.Context(), tenant, id); ok {
+		found, ok, failed := shared.Get(in.HTTP.Context(), tenant, id)
+		switch {
+		case ok:
 			s, known = found, true
+		case !known:
+			err = failed
 		}
 	}
 	s.ID, s.Foreign = id, s.Foreign || known && s.Tenant != tenant
-	in.lookedUp, in.known = s, known
-	return s, known
+	in.lookedUp, in.known, in.lookUpErr = s, known, err
+	return s, known, err
 }
 
 // StoredCount returns the number of responses with a known worker.
@@ -52,19 +57,26 @@ func (it *Intake) StoredCount() int { return it.stored.Count() }
 
 // LocateResponse finds the worker that has a stored response or conversation, and its pool. foreign reports
 // that the caller may not access it. Otherwise a nil member means that the worker is unknown: neither Redis
-// nor this gateway knows the id, or the worker is no longer configured.
-func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool) {
-	at, known := it.lookUpResponse(in, c.Tenant, id)
+// nor this gateway knows the id, or the worker is no longer configured. The only error means that Redis did not
+// answer and this gateway does not know the id; it is the client's.
+func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool,
+	err error) {
+	at, known, err := it.lookUpResponse(in, c.Tenant, id)
+	if err != nil {
+		return nil, nil, false, &openai.Error{Code: openai.CodeStoredUnavailable, RetryAfter: time.Second, Cause: err,
+			Message: "The worker that has " + openai.Quoted(id) + " cannot be found because Redis is unavailable. Try again " +
+				"later."}
+	}
 	if !known {
-		return nil, nil, false
+		return nil, nil, false, nil
 	}
 	if !owns(in.Snap, c.Caller, at) {
-		return nil, nil, true
+		return nil, nil, true, nil
 	}
 	if p = in.Snap.ByName[at.Pool]; p != nil {
 		m = p.Members[at.Worker]
 	}
-	return p, m, false
+	return p, m, false, nil
 }
 
 // owns reports whether the caller may access a stored response: it belongs to the caller's tenant

@@ -65,13 +65,15 @@ func serveStored(x *exchange) error {
 	if err := x.in.CheckHeaders(); err != nil {
 		return err
 	}
-	p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, x.in.PathID)
+	p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, x.in.PathID)
 	switch {
 	case m != nil:
 		x.in.WorkerPath = "/v1" + strings.Replace(x.in.Pattern, ":id", url.PathEscape(x.in.PathID), 1)
 		return forwardToHolder(x, x.in.PathID, p, m)
 	case !foreign && intake.PassingPool(&x.in, &x.caller) != nil:
 		return passUnrouted(x)
+	case err != nil:
+		return err
 	}
 	return responseNotFound(x.in.PathID)
 }
@@ -88,7 +90,7 @@ func passStored(x *exchange) (done bool, err error) {
 		if !private {
 			return false, nil
 		}
-		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, conversation)
+		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, conversation)
 		switch {
 		case m != nil:
 			x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
@@ -96,22 +98,37 @@ func passStored(x *exchange) (done bool, err error) {
 		case foreign:
 			return true, conversationNotFound(conversation)
 		}
-		return false, nil
+		err = holderUnknown(x, err)
+		return err != nil, err
 	}
 	if !ok || id == "" {
 		return false, nil
 	}
-	p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+	p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
 	// A POST to /responses/compact is an action: no API has a POST to a response itself.
 	action := x.in.HTTP.Method == http.MethodPost && below == ""
 	switch {
 	case m != nil:
 		x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
 		return true, forwardToHolder(x, id, p, m)
-	case foreign, !action && !private:
+	case foreign:
 		return true, responseNotFound(id)
+	case action:
+		return false, nil
 	}
-	return false, nil
+	if err = holderUnknown(x, err); err == nil && !private {
+		err = responseNotFound(id)
+	}
+	return err != nil, err
+}
+
+// holderUnknown returns the error of a failed look-up, unless the only worker of a private pool is the holder in any
+// case.
+func holderUnknown(x *exchange, err error) error {
+	if p := x.resolution.Pool; x.in.Snap.Private(p) && len(p.Members) == 1 {
+		return nil
+	}
+	return err
 }
 
 // forwardToHolder sends a request about a stored response or conversation to the worker that has it.
@@ -143,10 +160,14 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 }
 
 // pinToStored restricts a request that continues a stored response or conversation to the worker that has it.
-// It returns a not-found error for a response or conversation that may belong to another tenant.
+// It returns a not-found error for a response or conversation that may belong to another tenant, and the error of a
+// failed look-up.
 func pinToStored(x *exchange) error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
-		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+		if err = holderUnknown(x, err); err != nil {
+			return err
+		}
 		switch {
 		case foreign, m == nil && !x.in.Snap.Private(x.resolution.Pool):
 			return previousNotFound(id)
@@ -158,7 +179,10 @@ func pinToStored(x *exchange) error {
 		if !x.in.Snap.Private(x.resolution.Pool) {
 			return conversationNotFound(id)
 		}
-		p, m, foreign := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+		if err = holderUnknown(x, err); err != nil {
+			return err
+		}
 		switch {
 		case foreign:
 			return conversationNotFound(id)

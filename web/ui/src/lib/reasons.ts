@@ -144,6 +144,7 @@ const texts = {
     server_shutting_down: "the gateway is shutting down",
     auth_backend_unavailable: "the key database is unavailable",
     ratelimit_unavailable: "Redis is unavailable, and the tenant has fail_closed",
+    stored_response_unavailable: "Redis is unavailable, and the gateway does not know the stored response",
     loop_detected: "the request passed this gateway before",
   },
   /** Why a replay leaves out a record. */

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// redisStore is the section of a gateway that uses the Redis of withRedis and waits for it as long as it takes.
+const redisStore = `store: { sql: "", redis: "redis://redis:6379", redis_timeout: 1m }`
+
+// withRedis returns a change of options after which the address redis:6379 leads to m.
+func withRedis(m *miniredis.Miniredis) func(*Options) {
+	return func(o *Options) {
+		dial := o.Dial
+		if dial == nil {
+			dial = new(net.Dialer).DialContext
+		}
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == "redis:6379" {
+				return m.Dial()
+			}
+			return dial(ctx, network, address)
+		}
+	}
+}
+
+// TestAFailedLookUpIsNotAMiss: if Redis does not answer, requests about a response that this gateway does not know get
+// 503 and can be retried, as long as the outage lasts. The gateway that knows the response serves it.
+func TestAFailedLookUpIsNotAMiss(t *testing.T) {
+	mini := miniredis.NewMiniRedis()
+	t.Cleanup(mini.Close)
+	stores := [2]*storingEngine{{name: "a"}, {name: "b"}}
+	yaml := fmt.Sprintf(storedYAML, true, startServer(t, stores[0]), startServer(t, stores[1]), redisStore) + "# %s\n"
+	own, other := newRigWith(t, yaml, withRedis(mini)), newRigWith(t, yaml, withRedis(mini))
+	created := own.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey)
+	id := "resp_a1"
+	if created.status != http.StatusOK || !strings.Contains(created.body, id) {
+		t.Fatalf("%d %s", created.status, created.body)
+	}
+	requests := []struct{ method, path, body string }{
+		{"GET", "/v1/responses/" + id, ""}, {"GET", "/v1/responses/" + id + "/input_items", ""},
+		{"POST", "/v1/responses/" + id + "/cancel", ""},
+		{"POST", "/v1/responses", `{"model":"small","input":"hi","previous_response_id":"` + id + `"}`},
+	}
+	check := func(state string, r *rig, id string, want int, code string) {
+		t.Helper()
+		for _, q := range requests {
+			path, body := strings.Replace(q.path, "resp_a1", id, 1), strings.Replace(q.body, "resp_a1", id, 1)
+			before := requestCount(stores)
+			a := r.do(q.method, path, body, "Authorization", allKey)
+			sent := requestCount(stores) > before
+			if a.status != want || !strings.Contains(a.body, code) || sent != (want == http.StatusOK) {
+				t.Errorf("%s: %s %s: %d %s", state, q.method, path, a.status, a.body)
+			}
+			retry := a.header.Get("Retry-After") == "1" && a.header.Get("Retry-After-Ms") == "1000"
+			if retry != (want == http.StatusServiceUnavailable) {
+				t.Errorf("%s: %s %s: the header is %v", state, q.method, path, a.header)
+			}
+		}
+	}
+	check("with Redis", other, id, http.StatusOK, "")
+	check("with Redis, unknown", other, "resp_x1", http.StatusNotFound, "_not_found")
+	mini.SetError("LOADING Redis is loading the dataset in memory")
+	for range 3 { // first its commands fail, then Redis is not asked any more
+		check("in an outage", other, id, http.StatusServiceUnavailable, "stored_response_unavailable")
+	}
+	check("in an outage, at the gateway that created it", own, id, http.StatusOK, "")
+	check("in an outage, unknown", own, "resp_x1", http.StatusServiceUnavailable, "stored_response_unavailable")
+}
+
+// TestAFailedLookUpOfAConversationIsNotAMiss: in a pool of one tenant an unknown conversation may be at any worker.
+// Only a pool of one worker serves it without Redis.
+func TestAFailedLookUpOfAConversationIsNotAMiss(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		mini := miniredis.NewMiniRedis()
+		t.Cleanup(mini.Close)
+		engines := [3]*conversationEngine{{name: "s"}, {name: "a"}, {name: "b"}}
+		yaml := conversationYAML(true, "tenant: all,", startServer(t, engines[0]), startServer(t, engines[1]),
+			startServer(t, engines[2])) + redisStore + "\n# %s\n"
+		if single {
+			const another = " ] }\n  - { name: spare, models: [spare], serves: [chat], workers: [ { name: w1,"
+			yaml = strings.Replace(yaml, ", { name: w1,", another, 1)
+		}
+		own, other := newRigWith(t, yaml, withRedis(mini)), newRigWith(t, yaml, withRedis(mini))
+		created := own.post("/v1/conversations", `{}`, "Authorization", allKey)
+		if created.status != http.StatusOK {
+			t.Fatalf("%d %s", created.status, created.body)
+		}
+		id := strings.TrimSuffix(created.body[strings.LastIndex(created.body, "conv_"):], `"}`)
+		mini.SetError("LOADING Redis is loading the dataset in memory")
+		for _, q := range []struct{ method, path, body string }{
+			{"GET", "/v1/conversations/" + id, ""}, {"POST", "/v1/conversations/" + id + "/items", `{"items":[]}`},
+			{"POST", "/v1/responses", `{"model":"agent","input":"hi","conversation":"` + id + `"}`},
+		} {
+			if a := own.do(q.method, q.path, q.body, "Authorization", allKey); a.status != http.StatusOK {
+				t.Errorf("at the gateway that created it: %s %s: %d %s", q.method, q.path, a.status, a.body)
+			}
+			a := other.do(q.method, q.path, q.body, "Authorization", allKey)
+			refused := a.status == http.StatusServiceUnavailable && strings.Contains(a.body, "stored_response_unavailable") &&
+				a.header.Get("Retry-After") == "1"
+			if refused == single || single && a.status != http.StatusOK {
+				t.Errorf("single %v: %s %s: %d %s", single, q.method, q.path, a.status, a.body)
+			}
+		}
+	}
+}
