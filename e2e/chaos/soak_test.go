@@ -61,10 +61,9 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 		defer stop()
 		var clients sync.WaitGroup
 		for i := range s.clients {
-			dice := rand.New(rand.NewPCG(uint64(i), 1))
 			clients.Go(func() {
-				for ctx.Err() == nil {
-					r.sendOne(s, dice)
+				for n := i; ctx.Err() == nil; n++ {
+					r.sendOne(s, n)
 				}
 			})
 		}
@@ -144,6 +143,8 @@ const soakText = answerText + " " + answerText + " " + answerText + " " + answer
 // it waits until the gateway finds all workers healthy.
 func (r *chaosRig) killWorkers(ctx context.Context, s *totals) {
 	r.T.Helper()
+	random := rand.New(rand.NewPCG(1, 1))
+	below := func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
 	for ctx.Err() == nil {
 		rig.Eventually(r.T, func() error {
 			if ctx.Err() != nil {
@@ -158,20 +159,21 @@ func (r *chaosRig) killWorkers(ctx context.Context, s *totals) {
 			}
 			return nil
 		})
-		if !rig.Pause(ctx, rand.N(300*time.Millisecond)) {
+		if !rig.Pause(ctx, below(300*time.Millisecond)) {
 			return
 		}
-		w := r.Workers[rand.IntN(len(r.Workers))]
+		w := r.Workers[random.IntN(len(r.Workers))]
 		w.Stop()
 		s.deaths++
-		rig.Pause(ctx, rand.N(200*time.Millisecond))
+		rig.Pause(ctx, below(200*time.Millisecond))
 		w.Listen()
 	}
 }
 
-// sendOne sends one random request and counts its result.
-func (r *chaosRig) sendOne(s *totals, dice *rand.Rand) {
-	if dice.IntN(5) == 0 {
+// sendOne sends the n-th request of a client and counts its result. Each fifth one is no stream, and the client
+// disconnects from a quarter of the streams.
+func (r *chaosRig) sendOne(s *totals, n int) {
+	if n%5 == 0 {
 		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
 		switch {
 		case err != nil:
@@ -185,7 +187,7 @@ func (r *chaosRig) sendOne(s *totals, dice *rand.Rand) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
-	d := []dialect{chat, completions, responses, messages}[dice.IntN(4)]
+	d := []dialect{chat, completions, responses, messages}[n/4%4]
 	req := r.Request(ctx, http.MethodPost, d.path, d.stream)
 	resp, err := r.Client.Do(req)
 	if err != nil {
@@ -193,8 +195,8 @@ func (r *chaosRig) sendOne(s *totals, dice *rand.Rand) {
 		return
 	}
 	defer resp.Body.Close()
-	if dice.IntN(4) == 0 {
-		r.cancelStream(s, req, resp, dice, cancel)
+	if n%4 == 1 {
+		r.cancelStream(s, req, resp, 1+n*997%(8<<10), cancel)
 		return
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -213,10 +215,10 @@ func (r *chaosRig) sendOne(s *totals, dice *rand.Rand) {
 	}
 }
 
-// cancelStream reads a part of a stream and disconnects.
-func (r *chaosRig) cancelStream(s *totals, req *http.Request, resp *http.Response, dice *rand.Rand,
+// cancelStream reads size bytes of a stream and disconnects.
+func (r *chaosRig) cancelStream(s *totals, req *http.Request, resp *http.Response, size int,
 	cancel context.CancelFunc) {
-	part := make([]byte, 1+dice.IntN(8<<10))
+	part := make([]byte, size)
 	_, err := io.ReadFull(resp.Body, part)
 	s.mu.Lock()
 	defer s.mu.Unlock()

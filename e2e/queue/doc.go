@@ -1,8 +1,8 @@
 // Package queue tests the gateway's queues end to end: priority classes, fair shares of
-// tenants, wait limits, clients that disconnect, reloads and drains. It runs the real program
-// in front of simulated engines that have as many slots as the gateway may use. It has tests
-// only.
+// tenants, wait limits, clients that disconnect, reloads and drains. Its simulated engines have as
+// many slots as the gateway may use. It has tests only.
 //
-// TIERWAY_BIN names the program; without it the tests build one. TIERWAY_SOAK is the duration
-// of a load.
+// The tests run in virtual time, in a bubble of package bubble. With TIERWAY_SOAK, which is the
+// duration of a load, they run in real time against the program that TIERWAY_BIN names or that they
+// build. Shares and waits depend on the machine then, and are logged only.
 package queue

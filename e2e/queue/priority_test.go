@@ -209,9 +209,10 @@ func (c *contest) figures(t *testing.T) (f figures) {
 func TestInteractiveGoesFirst(t *testing.T) {
 	bubble.TestAlone(t, func(t *testing.T) {
 		d, full := soak(t)
-		n, waits, keeps := 60, 1.5, 0.75 // with few requests, a single late one is the p99
+		const keeps = 0.85
+		n := 60
 		if full {
-			n, waits, keeps = 500, 1, 0.85
+			n = 500
 		} else {
 			d /= 2
 		}
@@ -231,7 +232,10 @@ func TestInteractiveGoesFirst(t *testing.T) {
 		if q.urgent < 10 {
 			t.Errorf("only %d urgent requests were sent", q.urgent)
 		}
-		if float64(q.wait) > waits*float64(q.service) {
+		if rig.Soaking() {
+			return // the figures of real time depend on the machine
+		}
+		if q.wait > q.service {
 			t.Errorf("urgent requests wait %v (p99), a batch request is served in %v", q.wait, q.service)
 		}
 		if q.together < keeps*q.alone {
