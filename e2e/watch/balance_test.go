@@ -162,7 +162,9 @@ func (s *storm) checkAttempts(m gateway.Samples, all []decisions.Decision) {
 // on another connection, in the same attempt.
 func (s *storm) checkArrivals(all []decisions.Decision) (total int) {
 	s.T.Helper()
-	asked := map[string]int{}
+	s.watchRig.mu.Lock()
+	asked := maps.Clone(s.asked)
+	s.watchRig.mu.Unlock()
 	again := int64(0)
 	for _, w := range append(s.Workers, s.passing) {
 		hits := w.Stats().Hits

@@ -55,10 +55,13 @@ type storm struct {
 // records, access lines and workers agree.
 func TestTelemetryAddsUp(t *testing.T) {
 	s := newStorm(t)
-	ctx, stop := context.WithTimeout(t.Context(), rig.Soak(t, shortStorm))
-	defer stop()
 	var clients, others sync.WaitGroup
 	over := make(chan struct{})
+	others.Go(func() { s.scrape(over) })
+	s.meetEachCase()
+	s.Reload(stormSettings())
+	ctx, stop := context.WithTimeout(t.Context(), rig.Soak(t, shortStorm))
+	defer stop()
 	for i := range stormClients {
 		dice := rand.New(rand.NewPCG(uint64(i), 6))
 		clients.Go(func() {
@@ -67,23 +70,15 @@ func TestTelemetryAddsUp(t *testing.T) {
 			}
 		})
 	}
-	others.Go(func() { s.scrape(over) })
 	others.Go(func() { s.injectFaults(ctx) })
 	others.Go(func() { s.useAdminAPI(ctx) })
 	s.reloadRepeatedly(ctx)
 	clients.Wait()
-	for _, w := range s.Workers {
-		if err := w.Set(); err != nil {
-			t.Error(err)
-		}
-	}
+	s.setFaults()
 	s.WaitUntilQuiet()
 	close(over)
 	others.Wait()
 	s.checkBalance()
-	if s.busy < 10 {
-		t.Errorf("only %d of %d scrapes found requests in flight", s.busy, s.scrapes)
-	}
 	t.Logf("%d requests, %d scrapes; answers by status: %v", len(s.sent), s.scrapes, s.seen)
 }
 
@@ -109,21 +104,118 @@ func newStorm(t *testing.T) *storm {
 	s.Serve(rig.Settings{
 		"auth": "{ keys: [ { name: acme, sha256: " + rig.Digest(rig.TenantKey) + " }, { name: limited, sha256: " +
 			rig.Digest(limitedKey) +
-			", limits: { rpm: 600, burst: 20 } }, { name: narrow, sha256: " + rig.Digest(narrowKey) +
+			", limits: { rpm: 60, burst: 20 } }, { name: narrow, sha256: " + rig.Digest(narrowKey) +
 			", limits: { concurrent: 2 } } ] }",
 		"tiers":     s.Tiers("max_inflight: 4", ""),
 		"policy":    "{ name: least_load }",
 		"decisions": "{ file: decisions.jsonl, max_files: 100, max_size: " + fileSize + " }",
 		"telemetry": "{ tenants: 3 }", // all tenants keep series of their own
-		"queue": "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: " +
-			"50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
-		"timeouts": "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
+		// For meetEachCase: held requests may wait.
+		"queue":    "{ max_depth: 6, max_wait: { interactive: 10m } }",
+		"timeouts": "{ first_byte: 10m, idle: 10m }",
 		"breaker":  "{ consecutive_failures: 20, failure_ratio: 1, open_for: 100ms }",
 		"retry":    "{ attempts: 3, budget: 1 }",
 		"pools":    s.removable(true),
 	})
 	s.draft = s.Config.With(rig.Settings{"policy": "{ name: round_robin }"}).String()
 	return s
+}
+
+// stormSettings are the settings of the random load: short waits and limits.
+func stormSettings() rig.Settings {
+	return rig.Settings{
+		"queue": "{ max_depth: 6, max_wait: { interactive: 200ms, background: 100ms, batch: 1s }, age: { background: " +
+			"50ms, batch: 200ms }, displace: true, heartbeat_after: 50ms }",
+		"timeouts": "{ first_byte: 300ms, idle: 300ms, total: { interactive: 2s, background: 2s, batch: 3s } }",
+	}
+}
+
+// meetEachCase sends requests that end in each way that checkBalance demands: the random load may miss some on a slow
+// machine. It takes as long as ten scrapes with requests in flight.
+func (s *storm) meetEachCase() {
+	s.T.Helper()
+	const streams = `"stream":true`
+	request := func(key, text string, more ...string) *http.Request {
+		return s.Request(s.T.Context(), http.MethodPost, "/v1/chat/completions", rig.Chat("sim", text, more...),
+			"Authorization", "Bearer "+key)
+	}
+	send := func(key, text string, more ...string) rig.Reply {
+		got := s.Send(request(key, text, more...))
+		s.count(got.ID, got.Status, 1)
+		return got
+	}
+	hold := func(key string) *rig.Stream {
+		held := s.Open(request(key, rig.HoldMark, streams))
+		s.count(held.ID, held.Resp.StatusCode, 1)
+		return held
+	}
+	rig.Eventually(s.T, func() error { // beyond the burst
+		if got := send(limitedKey, "hello"); got.Status != http.StatusTooManyRequests {
+			return fmt.Errorf("within the rate, the status is %d", got.Status)
+		}
+		return nil
+	})
+	narrow := []*rig.Stream{hold(narrowKey), hold(narrowKey)}
+	if got := send(narrowKey, "hello"); got.Status != http.StatusTooManyRequests {
+		s.T.Errorf("with two requests in flight, the status is %d", got.Status)
+	}
+	hold(rig.TenantKey).Cancel()
+
+	const held = 30 // more than the workers and their queue accept
+	replies := make(chan rig.Reply, held)
+	for range held {
+		go func() { replies <- send(rig.TenantKey, rig.HoldMark) }()
+	}
+	if got := <-replies; got.Status == http.StatusOK {
+		s.T.Errorf("the queue was not full: %s", got.Body)
+	}
+	rig.Eventually(s.T, func() error {
+		if n := s.busyScrapes(); n < 10 {
+			return fmt.Errorf("%d scrapes found requests in flight", n)
+		}
+		return nil
+	})
+	s.ReleaseHeld()
+	for range held - 1 {
+		<-replies
+	}
+	for _, stream := range narrow {
+		if _, err := stream.ReadRest(); err != nil {
+			s.T.Error(err)
+		}
+	}
+
+	for _, fault := range []chaos.Fault{{Kind: chaos.Status, Status: http.StatusInternalServerError},
+		{Kind: chaos.Truncate, After: 2}} {
+		s.setFaults(fault)
+		send(rig.TenantKey, "hello", streams)
+	}
+	s.setFaults()
+}
+
+// setFaults gives all workers the same faults.
+func (s *storm) setFaults(faults ...chaos.Fault) {
+	s.T.Helper()
+	for _, w := range s.Workers {
+		if err := w.Set(faults...); err != nil {
+			s.T.Error(err)
+		}
+	}
+}
+
+// count counts a request that was sent some times, and the status of its response.
+func (s *storm) count(id string, status, times int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent[id] += times
+	s.seen[status]++
+}
+
+// busyScrapes returns the number of scrapes that found requests in flight.
+func (s *storm) busyScrapes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
 }
 
 // removable returns the setting pools with or without the removable pool.
@@ -209,9 +301,11 @@ func (s *storm) scrape(over <-chan struct{}) {
 			s.T.Errorf("scrape %d: %v", s.scrapes, err)
 			return
 		}
+		s.mu.Lock()
 		if s.scrapes++; now > 0 {
 			s.busy++
 		}
+		s.mu.Unlock()
 		select {
 		case <-over:
 			return
@@ -255,13 +349,11 @@ func (s *storm) sendOne(dice *rand.Rand) {
 			times++
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if times == 0 {
 		s.T.Errorf("a request was not sent: %v", got.Err)
 	}
-	s.sent[got.ID] += times
-	if s.seen[got.Status]++; got.Err != nil && got.Status == 0 && !errors.Is(got.Err, context.Canceled) {
+	s.count(got.ID, got.Status, times)
+	if got.Err != nil && got.Status == 0 && !errors.Is(got.Err, context.Canceled) {
 		s.T.Errorf("no response came: %v", got.Err)
 	}
 }
