@@ -211,7 +211,7 @@ func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for !holds() {
 		select {
 		case <-tick.C:
