@@ -169,7 +169,7 @@ func TestAFileIsFollowedThroughRenamesAndLinks(t *testing.T) {
 			if got != want {
 				t.Fatalf("reported %q, want %q", got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("%q was not reported", want)
 		}
 	}

@@ -2,13 +2,14 @@ package engines
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tierway/memnet"
 )
 
 // accounts keeps the accounts of an engine's requests, with their ids.
@@ -37,8 +38,10 @@ func TestAccountHasTheReportedUsageOfEachRequest(t *testing.T) {
 		return s
 	}})
 	t.Cleanup(e.Close)
-	server := httptest.NewServer(e)
+	network := memnet.New()
+	server := network.NewServer(e)
 	t.Cleanup(server.Close)
+	transport := network.Transport()
 	ask := func(id, body string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions",
 			strings.NewReader(body))
@@ -46,7 +49,7 @@ func TestAccountHasTheReportedUsageOfEachRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("X-Request-Id", id)
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"tierway/memnet"
 	"tierway/routing/kvindex"
 	"tierway/workers/kvcache"
 	"tierway/workers/kvevents"
@@ -21,6 +20,7 @@ import (
 type indexSink struct {
 	*kvindex.Worker
 	mu      sync.Mutex
+	changed sync.Cond // of the two below
 	live    bool
 	applied uint64 // batches
 }
@@ -30,6 +30,7 @@ func (s *indexSink) Apply(b *kvevents.Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.applied++
+	s.changed.Broadcast()
 }
 
 func (s *indexSink) Report(kvstream.Happening, error) {}
@@ -37,13 +38,16 @@ func (s *indexSink) SetLive(live bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = live
+	s.changed.Broadcast()
 }
 
-// hasApplied reports whether the stream is live and has given a number of batches.
-func (s *indexSink) hasApplied(batches uint64) bool {
+// waitFor waits until the stream is live and has given a number of batches.
+func (s *indexSink) waitFor(batches uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.live && s.applied == batches
+	for !s.live || s.applied != batches {
+		s.changed.Wait()
+	}
 }
 
 // TestIndexOfPublishedEventsPredictsCachedTokens sends chats with and without a salt to an engine
@@ -55,9 +59,11 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 	if err := e.PublishEvents(ctx, "tcp://127.0.0.1:0", "ipc://"+t.TempDir()+"/replay"); err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(e)
+	network := memnet.New()
+	s := network.NewServer(e)
+	client := &http.Client{Transport: network.Transport()}
 	var announced json.RawMessage
-	get(t, s.URL+"/kv_event_sources", &announced)
+	get(t, client, s.URL+"/kv_event_sources", &announced)
 	found, err := kvcache.ParseSources(announced)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %v", announced, err)
@@ -69,6 +75,7 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	sink := &indexSink{Worker: w}
+	sink.changed.L = &sink.mu
 	var stream sync.WaitGroup
 	stream.Go(func() {
 		kvstream.New(kvstream.Config{Topic: source.Topic, Replay: source.Replay}, sink).Follow(ctx, source.Address)
@@ -82,7 +89,7 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 		body := fmt.Sprintf(`{"model":"m","cache_salt":%q,"max_tokens":20,"messages":[{"role":"user","content":%q}]}`,
 			salt, text)
 		var tokens struct{ Tokens []uint32 }
-		post(t, s.URL+"/tokenize", body, &tokens)
+		post(t, client, s.URL+"/tokenize", body, &tokens)
 		keys := kvindex.AppendKeys(nil, kvindex.Root("", blockTokens), blockTokens, tokens.Tokens[:len(tokens.Tokens)-1],
 			[]uint64{kvevents.ExtraKey(salt)}, 0)
 		agree(t, e, sink)
@@ -95,7 +102,7 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 				} `json:"prompt_tokens_details"`
 			}
 		}
-		post(t, s.URL+"/v1/chat/completions", body, &answer)
+		post(t, client, s.URL+"/v1/chat/completions", body, &answer)
 		if got := m[w.ID()].Blocks * blockTokens; got != answer.Usage.Details.Cached {
 			t.Fatalf("request %d: %d tokens predicted, %d cached", i, got, answer.Usage.Details.Cached)
 		}
@@ -109,30 +116,21 @@ func TestIndexOfPublishedEventsPredictsCachedTokens(t *testing.T) {
 // agree waits until the index has taken all changes of the cache.
 func agree(t *testing.T, e *Engine, s *indexSink) {
 	t.Helper()
-	end := time.After(10 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !s.hasApplied(e.events.published()) {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%d batches were published, %d applied", e.events.published(), s.applied)
-		}
-	}
+	s.waitFor(e.events.published())
 	if s.Len() != e.cache.len() {
 		t.Fatalf("the index has %d blocks, the cache %d", s.Len(), e.cache.len())
 	}
 }
 
-func get(t *testing.T, url string, into any) {
+func get(t *testing.T, client *http.Client, url string, into any) {
 	t.Helper()
-	res, err := http.Get(url)
+	res, err := client.Get(url)
 	decodeAnswer(t, res, err, into)
 }
 
-func post(t *testing.T, url, body string, into any) {
+func post(t *testing.T, client *http.Client, url, body string, into any) {
 	t.Helper()
-	res, err := http.Post(url, "application/json", strings.NewReader(body))
+	res, err := client.Post(url, "application/json", strings.NewReader(body))
 	decodeAnswer(t, res, err, into)
 }
 

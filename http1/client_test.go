@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -51,15 +50,6 @@ func echoServer(t testing.TB, l net.Listener) *atomic.Int64 {
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close(); <-served })
 	return &conns
-}
-
-func listen(t testing.TB, network, address string) net.Listener {
-	t.Helper()
-	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 func TestKeptConnectionCarriesTheNextExchange(t *testing.T) {
@@ -357,9 +347,9 @@ func TestIdleConnectionsAreLimitedAndExpire(t *testing.T) {
 
 func TestConcurrentExchangesGetTheirOwnAnswers(t *testing.T) {
 	verifyNoLeaks(t)
-	server := httptest.NewServer(http.HandlerFunc(echo))
-	defer server.Close()
-	s := tcpClient(t, server.Listener.Addr().String())
+	l := listen(t, "tcp", "127.0.0.1:0")
+	echoServer(t, l)
+	s := tcpClient(t, l.Addr().String())
 	var all sync.WaitGroup
 	for g := range 64 {
 		all.Go(func() {

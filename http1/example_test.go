@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 
 	"tierway/http1"
+	"tierway/memnet"
 )
 
 // Example sends a request and reads its answer.
 func Example() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	network := memnet.New() // a server of the network of the system needs no Dial below
+	server := network.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s: %s", r.Method, r.URL.Path, body)
 	}))
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	client := http1.New(http1.Config{Network: "tcp", Address: address, Host: address})
+	client := http1.New(http1.Config{Network: "tcp", Address: address, Host: address, Dial: network.Dial})
 	defer client.Close()
 
 	answer, err := client.Send(context.Background(), &http1.Request{
@@ -39,10 +40,9 @@ func Example() {
 // ExampleSendError shows that a failed connect has not sent the request, so another server may
 // receive it.
 func ExampleSendError() {
-	server := httptest.NewServer(nil)
-	address := server.Listener.Addr().String()
-	server.Close()
-	client := http1.New(http1.Config{Network: "tcp", Address: address, Host: address})
+	const address = "127.0.0.1:8000"
+	nothingListens := memnet.New()
+	client := http1.New(http1.Config{Network: "tcp", Address: address, Host: address, Dial: nothingListens.Dial})
 	defer client.Close()
 
 	_, err := client.Send(context.Background(), &http1.Request{Method: http.MethodGet, Path: "/health"})

@@ -22,6 +22,16 @@ func verifyNoLeaks(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
+// listen listens on a socket of the kernel: the client looks into it for the end of a kept connection.
+func listen(t testing.TB, network, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // rawWorker accepts connections and calls serve with each of them and its number.
 type rawWorker struct {
 	address string
@@ -30,10 +40,7 @@ type rawWorker struct {
 
 func newRawWorker(t *testing.T, serve func(i int, c net.Conn, in *bufio.Reader)) *rawWorker {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, "tcp", "127.0.0.1:0")
 	w := &rawWorker{address: l.Addr().String()}
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,6 +18,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"tierway/memnet"
 )
 
 // RS-13: a collector that hangs delays no request, memory is bounded, and lost spans are
@@ -149,9 +150,12 @@ func TestLossesAreLoggedOncePerMinute(t *testing.T) {
 	})
 }
 
-// sendTo sends spans to a collector and returns the counts and the log.
-func sendTo(t *testing.T, url string) (TraceCounts, string) {
-	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url))
+// sendTo sends spans to a collector on a network and returns the counts and the log.
+func sendTo(t *testing.T, network *memnet.Network, url string) (TraceCounts, string) {
+	transport := network.Transport()
+	defer transport.CloseIdleConnections()
+	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url),
+		otlptracehttp.WithHTTPClient(&http.Client{Transport: transport}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +185,10 @@ func TestExportResultsAreCounted(t *testing.T) {
 			http.Error(w, "a stranger's words", http.StatusBadRequest)
 		}},
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.answer(w) }))
+		network := memnet.New()
+		s := network.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.answer(w) }))
 		defer s.Close()
-		got, log := sendTo(t, s.URL+"/secret/v1/traces")
+		got, log := sendTo(t, network, s.URL+"/secret/v1/traces")
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
@@ -195,7 +200,8 @@ func TestExportResultsAreCounted(t *testing.T) {
 }
 
 func TestExportErrorsAreLogged(t *testing.T) {
-	grpc, err := net.Listen("tcp", "127.0.0.1:0")
+	network := memnet.New()
+	grpc, err := network.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +220,7 @@ func TestExportErrorsAreLogged(t *testing.T) {
 	}()
 	for want, url := range map[string]string{"by default 4318": "http://" + grpc.Addr().String(),
 		"connection refused": "http://127.0.0.1:1"} {
-		if got, log := sendTo(t, url); got.Failed != 5 || !strings.Contains(log, want) {
+		if got, log := sendTo(t, network, url); got.Failed != 5 || !strings.Contains(log, want) {
 			t.Errorf("%+v, the log is %q, want %q in it", got, log, want)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -286,7 +285,7 @@ func TestNoLookupLeadsToAMetadataAddress(t *testing.T) {
 // The name of the worker exists only in the lookup of the dialer.
 func TestBothSendersUseTheDialer(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
-		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		engine := loopback.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, r.Host)
 		}))
 		if scheme == "https" {
@@ -300,7 +299,7 @@ func TestBothSendersUseTheDialer(t *testing.T) {
 		}
 		d := newDialer("example.com:"+port, slog.New(slog.DiscardHandler)) // the name in httptest's certificate
 		n := &network{answer: []string{"127.0.0.1"}}
-		d.lookup = n.lookup
+		d.lookup, d.dial = n.lookup, loopback.Dial
 		var s Sender
 		if scheme == "https" {
 			s = newStandard(standardConfig{address: address{scheme: scheme, host: "example.com:" + port}, dial: d.DialContext,

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -157,17 +156,17 @@ func TestSyncReplacesTheFleetsWorkers(t *testing.T) {
 func TestExchangeOfARemovedWorkerCompletes(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		release := make(chan struct{})
-		engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		engine := loopback.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "first ")
 			w.(http.Flusher).Flush()
 			<-release
 			_, _ = io.WriteString(w, "last")
 		}))
-		fleet := NewFleet(Options{})
+		fleet := NewFleet(Options{Dial: loopback.Dial})
 		if scheme == "https" {
 			engine.StartTLS()
 			fleet.options.send = func(s Spec) Sender {
-				send := newSender(s, nil, slog.New(slog.DiscardHandler)).(*standard)
+				send := newSender(s, loopback.Dial, slog.New(slog.DiscardHandler)).(*standard)
 				send.kept.TLSClientConfig.RootCAs = engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 				return send
 			}
@@ -193,9 +192,10 @@ func TestExchangeOfARemovedWorkerCompletes(t *testing.T) {
 
 func TestRunChecksLaterWorkersAndLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	engine := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	engine := loopback.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	results := make(chan string, 16)
-	fleet := NewFleet(Options{OnStatus: func(w *Worker, s Status) { results <- fmt.Sprint(w.Name(), " ", s.Up) }})
+	fleet := NewFleet(Options{Dial: loopback.Dial,
+		OnStatus: func(w *Worker, s Status) { results <- fmt.Sprint(w.Name(), " ", s.Up) }})
 	fleet.Sync([]Spec{namedSpec("a", engine.URL)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -270,13 +270,13 @@ func TestEndOfRunIsNotAFailedCheck(t *testing.T) {
 
 func TestReportsOfAWorkerDoNotOverlap(t *testing.T) {
 	var inside atomic.Int32
-	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	engine := loopback.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "vllm:num_requests_waiting 1\n")
 	}))
 	t.Cleanup(engine.Close)
 	enough := make(chan struct{})
 	var calls atomic.Int32
-	fleet := NewFleet(Options{OnStatus: func(*Worker, Status) {
+	fleet := NewFleet(Options{Dial: loopback.Dial, OnStatus: func(*Worker, Status) {
 		if inside.Add(1) != 1 {
 			t.Error("two reports of one worker at once")
 		}
@@ -310,14 +310,14 @@ func TestEveryKindOfURLReachesItsEngine(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.RequestURI+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Accept-Encoding"))
 	})
-	overTCP := httptest.NewServer(handler)
+	overTCP := loopback.NewServer(handler)
 	t.Cleanup(overTCP.Close)
 	socket := filepath.Join(t.TempDir(), "engine.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	overUnix := httptest.NewUnstartedServer(handler)
+	overUnix := loopback.NewUnstartedServer(handler)
 	_ = overUnix.Listener.Close()
 	overUnix.Listener = listener
 	overUnix.Start()
@@ -328,7 +328,7 @@ func TestEveryKindOfURLReachesItsEngine(t *testing.T) {
 		"unix://" + socket:               "/v1/models Bearer " + canary + " identity",
 		"unix://" + socket + ":/base/v1": "/base/v1/models Bearer " + canary + " identity",
 	} {
-		fleet := NewFleet(Options{})
+		fleet := NewFleet(Options{Dial: loopback.Dial})
 		fleet.Sync([]Spec{keyedSpec(url)})
 		answer, err := fleet.Get("small-0").Send(t.Context(), &http1.Request{Method: http.MethodGet, Path: "/v1/models"})
 		if got := readAll(t, answer, err); got != want {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -62,14 +61,14 @@ func TestWorkerKeepsItsStatusWhenItsConnectionSettingsChange(t *testing.T) {
 
 func TestExchangeCompletesAfterAChangeOfItsWorker(t *testing.T) {
 	release := make(chan struct{})
-	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	engine := loopback.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "first ")
 		w.(http.Flusher).Flush()
 		<-release
 		_, _ = io.WriteString(w, "last")
 	}))
 	t.Cleanup(engine.Close)
-	fleet := NewFleet(Options{})
+	fleet := NewFleet(Options{Dial: loopback.Dial})
 	t.Cleanup(fleet.Close)
 	spec := namedSpec("a", engine.URL)
 	fleet.Sync([]Spec{spec})

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 )
@@ -67,7 +66,7 @@ func TestSecondBrokenConnectionIsAnError(t *testing.T) {
 }
 
 func TestRepeatedRequestKeepsThePhaseOfItsFirstCopy(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := loopback.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func TestFreshRequestIsNeverOnAKeptConnectionNorRepeated(t *testing.T) {
 
 func TestConnectionsAreKeptUnlessFresh(t *testing.T) {
 	var connections atomic.Int32
-	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	engine := loopback.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	engine.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)

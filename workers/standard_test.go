@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +21,11 @@ import (
 	"go.uber.org/goleak"
 
 	"tierway/http1"
+	"tierway/memnet"
 )
+
+// loopback has the servers of tests outside of bubbles.
+var loopback = memnet.New()
 
 // senderTo returns a standard Sender for a URL. It is closed when the test ends.
 func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
@@ -31,7 +34,7 @@ func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dial := newDialer(to.host, slog.New(slog.DiscardHandler)).DialContext
+	dial := loopback.Dial
 	if to.scheme == "unix" {
 		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", to.socket)
@@ -46,7 +49,7 @@ func senderTo(t *testing.T, url string, roots *x509.CertPool) *standard {
 // tlsEngine starts an HTTPS server and returns a Sender that trusts it.
 func tlsEngine(t *testing.T, http2 bool, handler http.HandlerFunc) *standard {
 	t.Helper()
-	engine := httptest.NewUnstartedServer(handler)
+	engine := loopback.NewUnstartedServer(handler)
 	engine.EnableHTTP2 = http2
 	engine.StartTLS()
 	t.Cleanup(engine.Close)
@@ -57,7 +60,7 @@ func tlsEngine(t *testing.T, http2 bool, handler http.HandlerFunc) *standard {
 
 func plainEngine(t *testing.T, handler http.HandlerFunc) *standard {
 	t.Helper()
-	engine := httptest.NewServer(handler)
+	engine := loopback.NewServer(handler)
 	t.Cleanup(engine.Close)
 	return senderTo(t, engine.URL, nil)
 }
@@ -66,7 +69,7 @@ func plainEngine(t *testing.T, handler http.HandlerFunc) *standard {
 // them from 0.
 func scriptedEngine(t *testing.T, script func(number int, conn net.Conn, r *bufio.Reader)) (url string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := loopback.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +183,7 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 }
 
 func TestUnknownCertificateIsPhaseConnect(t *testing.T) {
-	engine := httptest.NewUnstartedServer(http.NotFoundHandler())
+	engine := loopback.NewUnstartedServer(http.NotFoundHandler())
 	engine.Config.ErrorLog = discardLog()
 	engine.StartTLS()
 	t.Cleanup(engine.Close)
@@ -202,7 +205,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestProxyVariablesAreIgnored(t *testing.T) {
-	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	proxy := loopback.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("a request reached the proxy")
 	}))
 	t.Cleanup(proxy.Close)
@@ -227,7 +230,7 @@ func TestUnixSocketIsReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	engine := loopback.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Host+r.RequestURI)
 	}))
 	_ = engine.Listener.Close()
@@ -244,12 +247,7 @@ func TestUnixSocketIsReached(t *testing.T) {
 }
 
 func TestRefusedConnectionIsPhaseConnect(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = listener.Close()
-	_, err = senderTo(t, "http://"+listener.Addr().String(), nil).Send(t.Context(), postRequest("/", "x"))
+	_, err := senderTo(t, "http://127.0.0.1:1", nil).Send(t.Context(), postRequest("/", "x"))
 	wantPhase(t, err, http1.PhaseConnect)
 }
 
@@ -378,7 +376,7 @@ func TestPiecesReadAsOneBody(t *testing.T) {
 func TestClosedSenderLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	release := make(chan struct{})
-	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	engine := loopback.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-release
 		_, _ = io.WriteString(w, "to the end")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -26,9 +25,9 @@ func uploadOf(body io.Reader, length int64) *http1.Request {
 // server with the same handler.
 func bothSenders(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, s Sender)) {
 	t.Run("http1", func(t *testing.T) {
-		engine := httptest.NewServer(handler)
+		engine := loopback.NewServer(handler)
 		t.Cleanup(engine.Close)
-		s := newSender(Spec{Config: Config{URL: engine.URL}}, nil, slog.New(slog.DiscardHandler))
+		s := newSender(Spec{Config: Config{URL: engine.URL}}, loopback.Dial, slog.New(slog.DiscardHandler))
 		t.Cleanup(s.Close)
 		test(t, s)
 	})

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"tierway/store"
 	"tierway/telemetry"
@@ -40,25 +40,25 @@ func TestRecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
 
 // TestPanicInADatabaseReadDoesNotEndTheLoop: here every read panics.
 func TestPanicInADatabaseReadDoesNotEndTheLoop(t *testing.T) {
-	c := newTestControl(t, "store: { sql: \"sqlite://:memory:\" }\n"+small)
-	c.Stores.Limiter = nil
-	ctx, stop := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() { c.Database.follow(ctx) })
-	for n := range 2 {
-		if _, err := c.Stores.SQL.CreateTenant(ctx, store.Actor{}, tenants.Tenant{Name: fmt.Sprint("t", n)}); err != nil {
-			t.Fatal(err)
-		}
-		c.Database.requestRead()
-		for deadline := time.Now().Add(10 * time.Second); counted(c.metrics, "tierway_panics_total") <= strconv.Itoa(n); {
-			if time.Now().After(deadline) {
-				t.Fatalf("the read after %d panics did not happen", n)
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestControl(t, "store: { sql: \"sqlite://:memory:\" }\n"+small)
+		c.Stores.Limiter = nil
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { c.Database.follow(ctx) })
+		for n := range 2 {
+			if _, err := c.Stores.SQL.CreateTenant(ctx, store.Actor{}, tenants.Tenant{Name: fmt.Sprint("t", n)}); err != nil {
+				t.Fatal(err)
 			}
-			time.Sleep(time.Millisecond)
+			c.Database.requestRead()
+			synctest.Wait()
+			if got := counted(c.metrics, "tierway_panics_total"); got != strconv.Itoa(n+1) {
+				t.Fatalf("%s reads have panicked, want %d", got, n+1)
+			}
 		}
-	}
-	stop()
-	run.Wait()
-	c.applying.Lock() // hangs if a panic has left it locked
-	defer c.applying.Unlock()
+		stop()
+		run.Wait()
+		c.applying.Lock() // hangs if a panic has left it locked
+		defer c.applying.Unlock()
+	})
 }

@@ -10,11 +10,18 @@ import (
 
 	"tierway/config"
 	"tierway/fixedseed"
+	"tierway/memnet"
 	"tierway/telemetry"
 )
 
 // newTestControl returns a Control with the configuration in force.
 func newTestControl(t *testing.T, yaml string) *Control {
+	t.Helper()
+	return newTestControlOn(t, memnet.New(), yaml)
+}
+
+// newTestControlOn returns a Control with the configuration in force and workers on a network.
+func newTestControlOn(t *testing.T, network *memnet.Network, yaml string) *Control {
 	t.Helper()
 	if !strings.Contains(yaml, "store:") {
 		yaml = "store: { sql: \"\" }\n" + yaml
@@ -25,8 +32,8 @@ func newTestControl(t *testing.T, yaml string) *Control {
 		t.Fatal(err)
 	}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
-	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(), Recover: NewRecoverer(log, metrics),
-		Applied: func(*config.File) {}})
+	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(),
+		Recover: NewRecoverer(log, metrics), Applied: func(*config.File) {}, Dial: network.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,12 +63,12 @@ health: { path: "off" }
 tiers: [ { name: small, model: m, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
 `
 
-// until waits until ok holds.
+// until waits until ok holds. Tests with a Redis or a check in real time need it, others call synctest.Wait.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); !ok(); <-tick.C {
+	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("timed out waiting for: %s", what)
 		}

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"tierway/breaker"
-	"tierway/e2e/backends"
 	"tierway/routing"
 	"tierway/store"
 )
@@ -23,6 +24,8 @@ health: { path: "off" }
 tiers: [ { name: small, model: m, workers: [ { name: w0, url: "http://127.0.0.1:1" },
   { name: w1, url: "http://127.0.0.1:2" } ] } ]
 `
+
+func redisURL(m *miniredis.Miniredis) string { return "redis://" + m.Addr() }
 
 // newSharers returns n gateways on one Redis, which do not run: a test makes their steps.
 func newSharers(t *testing.T, url string, n int, settings string) (all []*Control) {
@@ -73,7 +76,7 @@ func sums(c *Control, now time.Time) (peers int, history int64) {
 
 // TestGatewaysExchangeLoadAndHistory through a real Redis.
 func TestGatewaysExchangeLoadAndHistory(t *testing.T) {
-	g := newSharers(t, backends.Redis(t).URL, 2, "")
+	g := newSharers(t, redisURL(miniredis.RunT(t)), 2, "")
 	now := time.Now()
 	l := book(t, g[0], now, chainOf(1, 20))
 	l.Answered(now, nil)
@@ -105,7 +108,7 @@ func TestGatewaysExchangeLoadAndHistory(t *testing.T) {
 
 // TestIdleGatewaysExchangeOncePerSecond, and with load at every step.
 func TestIdleGatewaysExchangeOncePerSecond(t *testing.T) {
-	g := newSharers(t, backends.Redis(t).URL, 1, "")[0]
+	g := newSharers(t, redisURL(miniredis.RunT(t)), 1, "")[0]
 	s, now := g.Pools.sharing, time.Now()
 	run := func(d time.Duration) int64 {
 		before := s.totals.Exchanges
@@ -129,7 +132,7 @@ func TestIdleGatewaysExchangeOncePerSecond(t *testing.T) {
 
 // TestJournalsAreBoundedPerSecond, whatever the traffic is. What waits too long is dropped and counted.
 func TestJournalsAreBoundedPerSecond(t *testing.T) {
-	g := newSharers(t, backends.Redis(t).URL, 1, "")[0]
+	g := newSharers(t, redisURL(miniredis.RunT(t)), 1, "")[0]
 	s, now := g.Pools.sharing, time.Now()
 	const seconds = 5
 	for i := range seconds * int(time.Second/shareEvery) {
@@ -154,8 +157,8 @@ func TestJournalsAreBoundedPerSecond(t *testing.T) {
 //
 // RS-01.
 func TestJournalOfAFailedExchangeIsSentAgain(t *testing.T) {
-	redis := backends.Redis(t)
-	g := newSharers(t, redis.URL, 2, "gateways: 3")
+	redis := miniredis.RunT(t)
+	g := newSharers(t, redisURL(redis), 2, "gateways: 3")
 	now := time.Now()
 	step := func(all ...*Control) {
 		now = now.Add(shareEvery)
@@ -165,7 +168,7 @@ func TestJournalOfAFailedExchangeIsSentAgain(t *testing.T) {
 	}
 	step(g...)
 	step(g...)
-	redis.Kill()
+	redis.Close()
 	l := book(t, g[0], now, chainOf(7, 20))
 	l.Answered(now, nil)
 	step(g[0])
@@ -177,7 +180,9 @@ func TestJournalOfAFailedExchangeIsSentAgain(t *testing.T) {
 	if peers, _ := sums(g[0], now); peers != 2 {
 		t.Errorf("without Redis two other gateways have %d requests, want 2 as this one has 1", peers)
 	}
-	redis.Restart()
+	if err := redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "the exchanges succeed", func() bool {
 		step(g...)
 		_, history := sums(g[1], now)
@@ -191,7 +196,7 @@ func TestJournalOfAFailedExchangeIsSentAgain(t *testing.T) {
 
 // TestGatewaysOfOtherVersionsAreIgnored: fields that are not known, and texts of another form, which are counted.
 func TestGatewaysOfOtherVersionsAreIgnored(t *testing.T) {
-	g := newSharers(t, backends.Redis(t).URL, 1, "")[0]
+	g := newSharers(t, redisURL(miniredis.RunT(t)), 1, "")[0]
 	s, now := g.Pools.sharing, time.Now()
 	load := poolOf(g).Routing.AppendLoad(nil, now)
 	next := gatewayState{Pools: map[string]sharedPool{"small": {Load: append([]byte{99}, load[1:]...)}}}
@@ -216,7 +221,7 @@ func TestGatewaysOfOtherVersionsAreIgnored(t *testing.T) {
 
 // TestEachOpeningIsOneSuspicion: a breaker that another gateway opened opens here once, until it is opened again.
 func TestEachOpeningIsOneSuspicion(t *testing.T) {
-	g := newSharers(t, backends.Redis(t).URL, 1, "")[0]
+	g := newSharers(t, redisURL(miniredis.RunT(t)), 1, "")[0]
 	s, now := g.Pools.sharing, time.Now()
 	m := poolOf(g).Members["w1"]
 	share := func(at int64) {
@@ -257,8 +262,8 @@ func TestEachOpeningIsOneSuspicion(t *testing.T) {
 
 // TestGatewayThatJoinsKnowsPinsAndPrompts of before, because the others repeat them.
 func TestGatewayThatJoinsKnowsPinsAndPrompts(t *testing.T) {
-	redis := backends.Redis(t)
-	g := newSharers(t, redis.URL, 2, "policy: { name: rendezvous_hash }")
+	redis := miniredis.RunT(t)
+	g := newSharers(t, redisURL(redis), 2, "policy: { name: rendezvous_hash }")
 	now := time.Now()
 	step := func() {
 		now = now.Add(shareEvery)
@@ -288,8 +293,8 @@ func TestGatewayThatJoinsKnowsPinsAndPrompts(t *testing.T) {
 	step()
 	step()
 	up(true)
-	redis.Do("FLUSHALL")
-	g = append(g, newSharers(t, redis.URL, 1, "policy: { name: rendezvous_hash }")...)
+	redis.FlushAll()
+	g = append(g, newSharers(t, redisURL(redis), 1, "policy: { name: rendezvous_hash }")...)
 	for range 4 {
 		step()
 	}

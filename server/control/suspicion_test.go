@@ -5,14 +5,15 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/breaker"
+	"tierway/memnet"
 	"tierway/routing"
 )
 
@@ -71,31 +72,35 @@ func TestSuspicionOfAnUnknownWorkerIsIgnored(t *testing.T) {
 // TestSuspectedWorkerWithoutHealthChecksIsProbed at the next poll. A worker that this gateway has found
 // failing stays open.
 func TestSuspectedWorkerWithoutHealthChecksIsProbed(t *testing.T) {
-	ctl := newTestControl(t, four)
-	ctx, stop := context.WithCancel(t.Context())
-	var run sync.WaitGroup
-	run.Go(func() { ctl.Pools.fleet.Run(ctx) })
-	defer run.Wait()
-	defer stop()
-	p := ctl.Snapshot().ByName["small"]
-	for range 5 {
-		failRequest(p.Members["w1"], errors.New("the worker returned 500"))
-	}
-	ctl.Pools.Suspect("small", "w0")
-	until(t, "probes of w0", func() bool {
-		p.poll(time.Now(), StoppedWorkers{})
-		return p.Members["w0"].Gate.State() == breaker.HalfOpen
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newTestControl(t, four)
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { ctl.Pools.fleet.Run(ctx) })
+		defer run.Wait()
+		defer stop()
+		p := ctl.Snapshot().ByName["small"]
+		for range 5 {
+			failRequest(p.Members["w1"], errors.New("the worker returned 500"))
+		}
+		ctl.Pools.Suspect("small", "w0")
+		until(t, "probes of w0", func() bool {
+			p.poll(time.Now(), StoppedWorkers{})
+			return p.Members["w0"].Gate.State() == breaker.HalfOpen
+		})
+		if got := states(p); got != "half_open open up up" {
+			t.Errorf("the workers are %s", got)
+		}
 	})
-	if got := states(p); got != "half_open open up up" {
-		t.Errorf("the workers are %s", got)
-	}
 }
 
-// TestGoodCheckEndsASuspicionWithoutAPoll: the check runs at once although the next one is due in an hour.
+// TestGoodCheckEndsASuspicionWithoutAPoll: the check runs at once although the next one is due in an hour. In
+// virtual time it would begin at the moment of the suspicion, and such a check ends none.
 func TestGoodCheckEndsASuspicionWithoutAPoll(t *testing.T) {
-	engine := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	network := memnet.New()
+	engine := network.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer engine.Close()
-	ctl := newTestControl(t, strings.NewReplacer(`path: "off"`, "path: /health, interval: 1h",
+	ctl := newTestControlOn(t, network, strings.NewReplacer(`path: "off"`, "path: /health, interval: 1h",
 		"http://127.0.0.1:9", engine.URL).Replace(small))
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
@@ -113,34 +118,36 @@ func TestGoodCheckEndsASuspicionWithoutAPoll(t *testing.T) {
 
 // TestOwnOpeningsHaveNoFindingsOfOthers: otherwise two gateways would suspect a worker by turns.
 func TestOwnOpeningsHaveNoFindingsOfOthers(t *testing.T) {
-	ctl := newTestControl(t, four)
-	p := ctl.Snapshot().ByName["small"]
-	before := time.Now()
-	for range 5 {
-		failRequest(p.Members["w0"], errors.New("the worker returned 500"))
-	}
-	failRequest(p.Members["w1"], routing.ErrSlow)
-	ctl.Pools.Suspect("small", "w2")
-	if got := states(p); got != "open open up up" { // the ejection cap keeps w2 in rotation
-		t.Fatalf("the workers are %s", got)
-	}
-	own := p.OwnOpenings(time.Now())
-	if names := slices.Collect(maps.Keys(own)); !slices.Equal(names, []string{"w0"}) {
-		t.Fatalf("the own openings are %v", own)
-	}
-	if at := own["w0"]; at.Before(before) || at.After(time.Now()) {
-		t.Errorf("w0 opened at %v", at)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctl := newTestControl(t, four)
+		p := ctl.Snapshot().ByName["small"]
+		before := time.Now()
+		for range 5 {
+			failRequest(p.Members["w0"], errors.New("the worker returned 500"))
+		}
+		failRequest(p.Members["w1"], routing.ErrSlow)
+		ctl.Pools.Suspect("small", "w2")
+		if got := states(p); got != "open open up up" { // the ejection cap keeps w2 in rotation
+			t.Fatalf("the workers are %s", got)
+		}
+		own := p.OwnOpenings(time.Now())
+		if names := slices.Collect(maps.Keys(own)); !slices.Equal(names, []string{"w0"}) {
+			t.Fatalf("the own openings are %v", own)
+		}
+		if at := own["w0"]; at.Before(before) || at.After(time.Now()) {
+			t.Errorf("w0 opened at %v", at)
+		}
 
-	w2 := p.Members["w2"]
-	w2.Gate.Healthy(time.Now().Add(time.Second))
-	until(t, "a probe of w2", func() bool { w2.Gate.Poll(); return w2.Gate.State() == breaker.HalfOpen })
-	if own := p.OwnOpenings(time.Now()); len(own) != 1 {
-		t.Errorf("the own openings are %v before a probe of w2 has failed", own)
-	}
-	failRequest(w2, errors.New("the worker returned 500"))
-	w2.Gate.Healthy(time.Now().Add(time.Hour)) // which may end the open state before it is published
-	if own := p.OwnOpenings(time.Now()); len(own) != 2 || own["w2"].IsZero() {
-		t.Errorf("the own openings are %v after a probe of w2 has failed", own)
-	}
+		w2 := p.Members["w2"]
+		w2.Gate.Healthy(time.Now().Add(time.Second))
+		until(t, "a probe of w2", func() bool { w2.Gate.Poll(); return w2.Gate.State() == breaker.HalfOpen })
+		if own := p.OwnOpenings(time.Now()); len(own) != 1 {
+			t.Errorf("the own openings are %v before a probe of w2 has failed", own)
+		}
+		failRequest(w2, errors.New("the worker returned 500"))
+		w2.Gate.Healthy(time.Now().Add(time.Hour)) // which may end the open state before it is published
+		if own := p.OwnOpenings(time.Now()); len(own) != 2 || own["w2"].IsZero() {
+			t.Errorf("the own openings are %v after a probe of w2 has failed", own)
+		}
+	})
 }

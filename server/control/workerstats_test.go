@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
 )
 
 // statsEpoch returns the beginning of a window.

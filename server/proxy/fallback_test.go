@@ -3,11 +3,11 @@ package proxy
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"tierway/engines"
+	"tierway/memnet"
 )
 
 // TestFallbackSpendsTheRetryBudget: a failed target sends its requests to the next one only while the
@@ -17,9 +17,10 @@ func TestFallbackSpendsTheRetryBudget(t *testing.T) {
 		_ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	next := httptest.NewServer(engines.New(engines.Config{Name: "next", AnyModel: true, Seed: 1}))
+	network := memnet.New()
+	next := network.NewServer(engines.New(engines.Config{Name: "next", AnyModel: true, Seed: 1}))
 	t.Cleanup(next.Close)
-	r := newProxyRig(t, fmt.Sprintf(`
+	r := newProxyRigOn(t, network, fmt.Sprintf(`
 auth: { required: false }
 breaker: { consecutive_failures: 1000, min_requests: 1000 }
 retry: { attempts: 1 }

@@ -19,6 +19,7 @@ import (
 	"tierway/decisions"
 	"tierway/engines"
 	"tierway/fixedseed"
+	"tierway/memnet"
 	"tierway/openai"
 	"tierway/server/control"
 	"tierway/server/intake"
@@ -28,10 +29,12 @@ import (
 // proxyRig is a data plane with engines in the process of the test.
 type proxyRig struct {
 	*Proxy
-	t    *testing.T
-	text string // access log; mu guards it
-	mu   sync.Mutex
-	url  string
+	t         *testing.T
+	network   *memnet.Network
+	transport *http.Transport // of clients
+	text      string          // access log; mu guards it
+	mu        sync.Mutex
+	url       string
 }
 
 // Write appends to the access log.
@@ -53,9 +56,15 @@ func (r *proxyRig) logged() string {
 // handler.
 func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig {
 	t.Helper()
+	return newProxyRigOn(t, memnet.New(), yaml, handlers...)
+}
+
+// newProxyRigOn is newProxyRig on a network that has other servers.
+func newProxyRigOn(t *testing.T, network *memnet.Network, yaml string, handlers ...http.Handler) *proxyRig {
+	t.Helper()
 	var list []string
 	for i, h := range handlers {
-		w := httptest.NewServer(h)
+		w := network.NewServer(h)
 		t.Cleanup(w.Close)
 		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, w.URL))
 	}
@@ -65,10 +74,10 @@ func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &proxyRig{t: t}
+	r := &proxyRig{t: t, network: network, transport: network.Transport()}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
 	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(),
-		Recover: control.NewRecoverer(log, metrics),
+		Recover: control.NewRecoverer(log, metrics), Dial: network.Dial,
 		Applied: func(f *config.File) { r.Configure(f) }})
 	if err != nil {
 		t.Fatal(err)
@@ -78,9 +87,10 @@ func newProxyRig(t *testing.T, yaml string, handlers ...http.Handler) *proxyRig 
 	if err := control.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(r.Handler(nil))
+	front := network.NewServer(r.Handler(nil))
 	r.url = front.URL
 	t.Cleanup(func() {
+		r.transport.CloseIdleConnections()
 		front.Close()
 		control.Close()
 		if n := r.Inflight(); n != 0 {
@@ -110,7 +120,7 @@ func (r *proxyRig) post(url, body string) (resp *http.Response, text string, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer key")
-	if resp, err = http.DefaultTransport.RoundTrip(req); err != nil {
+	if resp, err = r.transport.RoundTrip(req); err != nil {
 		r.t.Fatal(err)
 	}
 	defer resp.Body.Close()
@@ -177,7 +187,7 @@ func TestPanicIsAnErrorBeforeTheAnswerAndACutWithinIt(t *testing.T) {
 			panic(errors.New("the prompt"))
 		})
 	})
-	front := httptest.NewServer(e)
+	front := r.network.NewServer(e)
 	defer front.Close()
 	if resp, text, _ := r.post(front.URL+"/before", "{}"); resp.StatusCode != 500 ||
 		!strings.Contains(text, `"code":"internal_error"`) || strings.Contains(text, "prompt") {

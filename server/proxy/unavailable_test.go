@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -48,7 +47,7 @@ func TestRequestMovesIfItsTierIsLostBeforeTheQueue(t *testing.T) {
 				return x.forward()
 			})
 		})
-		front := httptest.NewServer(e)
+		front := r.network.NewServer(e)
 		resp, text, err := r.post(front.URL+"/v1/chat/completions",
 			`{"model":"small","messages":[{"role":"user","content":"Hi"}]}`)
 		if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Model-Tier") != "large" ||
