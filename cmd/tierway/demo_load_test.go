@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // decisionsOf returns the decisions of a demo.
@@ -44,8 +42,8 @@ func TestTheDemoLoadUsesAllTiersAndClassesAndMeetsALimit(t *testing.T) {
 		{200, nightlyBatch, "batch", "medium", false}: false,
 		{429, nightlyBatch, "batch", "small", false}:  false,
 	}
-	missing, deadline := len(want), time.Now().Add(time.Minute)
-	for ; missing > 0 && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	missing := len(want)
+	until(t, "a request of each kind", func() bool {
 		for _, d := range decisionsOf(t, d) {
 			if seen, wanted := want[d]; wanted && !seen {
 				want[d] = true
@@ -55,10 +53,8 @@ func TestTheDemoLoadUsesAllTiersAndClassesAndMeetsALimit(t *testing.T) {
 				t.Fatalf("a request of the load failed: %+v", d)
 			}
 		}
-	}
-	if missing > 0 {
-		t.Errorf("requests after a minute: %v", want)
-	}
+		return missing == 0
+	})
 	if err := d.stop(); err != nil || d.messages.Len() > 0 {
 		t.Errorf("%v: the load left messages:\n%s", err, d.messages.String())
 	}
@@ -67,26 +63,30 @@ func TestTheDemoLoadUsesAllTiersAndClassesAndMeetsALimit(t *testing.T) {
 func TestADemoWithoutALoadSendsNoRequest(t *testing.T) {
 	for _, args := range [][]string{nil, {"--load", "0"}} { // --json alone has no load
 		d := startDemo(t, args...)
-		time.Sleep(300 * time.Millisecond) // at the default rate of a greeting, half of such demos would have sent one
 		if all := decisionsOf(t, d); len(all) > 0 || d.Load != 0 {
 			t.Errorf("%v: a load of %v sent %d requests", args, d.Load, len(all))
 		}
 	}
 }
 
+// TestALoadOfZeroEndsAtOnce without a request.
+func TestALoadOfZeroEndsAtOnce(t *testing.T) {
+	demoLoad{url: "no address", rate: 0}.run(t.Context())
+}
+
 func TestAStoppedDemoLoadHasNoRequestInFlight(t *testing.T) {
-	var inflight, arrived atomic.Int64
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	var inflight atomic.Int64
+	arrived := make(chan struct{}, 100)
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		defer inflight.Add(-1)
 		inflight.Add(1)
-		arrived.Add(1)
+		arrived <- struct{}{}
 		_, _ = io.Copy(io.Discard, r.Body) // the server detects a closed connection after the body
 		<-r.Context().Done()
-	}))
-	defer s.Close()
+	})
 	load := startDemoLoad(context.Background(), demoLoad{url: s.URL, rate: maxDemoLoad})
-	for arrived.Load() < 5 {
-		time.Sleep(time.Millisecond)
+	for range 5 {
+		<-arrived
 	}
 	load.stop()
 	s.Close() // waits for the handlers

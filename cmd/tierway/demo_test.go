@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,11 +16,7 @@ import (
 
 // The demo writes its configuration itself, so no message about a flag may send its user to a file.
 func TestDemoErrorsNameFlagsAndNotAConfigurationFile(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
+	taken := takenAddress(t)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -34,7 +29,7 @@ func TestDemoErrorsNameFlagsAndNotAConfigurationFile(t *testing.T) {
 		{[]string{"--load", "-1"}, "--load -1: write a number of requests per second from 0 to 50"},
 		{[]string{"--load", "NaN"}, "--load NaN: write a number of requests per second from 0 to 50"},
 		{[]string{"--load", "some"}, `--load`},
-		{[]string{"--listen", taken.Addr().String()}, "(choose another address: --listen, or listen in a "},
+		{[]string{"--listen", taken}, "(choose another address: --listen, or listen in a "},
 	} {
 		r := tierway(t, append([]string{"demo"}, c.args...)...)
 		if r.status == 0 || !strings.Contains(r.messages, c.want) || strings.Contains(r.messages, "demo:") ||

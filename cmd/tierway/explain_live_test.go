@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func explaining(t *testing.T, status int, body string) (address string, asked func() admin.ExplainOrder) {
 	t.Helper()
 	orders := make(chan admin.ExplainOrder, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body) // what is missing fails below
 		var o admin.ExplainOrder
 		if err := json.Unmarshal(text, &o); err != nil || r.URL.Path != "/admin/route/explain" ||
@@ -29,8 +28,7 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 		orders <- o
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body)) // a client that left asks for nothing more
-	}))
-	t.Cleanup(s.Close)
+	})
 	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
 	return s.URL, func() admin.ExplainOrder { return <-orders }
 }

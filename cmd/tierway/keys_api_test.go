@@ -87,7 +87,7 @@ func newGateway(t *testing.T) *gateway {
 		revoked["revoked_at"] = "2026-11-20T00:00:00Z"
 		answer(w, 200, map[string]any{"key": revoked})
 	})
-	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.Server = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // what was cut is no JSON then
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		g.mu.Lock()
@@ -98,8 +98,7 @@ func newGateway(t *testing.T) *gateway {
 			return
 		}
 		mux.ServeHTTP(w, r)
-	}))
-	t.Cleanup(g.Close)
+	})
 	t.Setenv(adminKeyVariable, g.key)
 	return g
 }
@@ -229,16 +228,12 @@ func TestAdminKeyIsCheckedBeforeItIsSent(t *testing.T) {
 // The admin key is sent only to the address of --api.
 func TestAdminKeyIsNotSentToARedirect(t *testing.T) {
 	g := newGateway(t)
-	elsewhere := httptest.NewServer(http.RedirectHandler(g.URL+"/admin/tenants", http.StatusTemporaryRedirect))
-	defer elsewhere.Close()
+	elsewhere := serve(t, http.RedirectHandler(g.URL+"/admin/tenants", http.StatusTemporaryRedirect).ServeHTTP)
 	s := tierway(t, "keys", "list", "--api", elsewhere.URL)
 	if s.status != 2 || !strings.Contains(s.messages, "307 Temporary Redirect") || g.requests() != "" {
 		t.Errorf("status %d, %s", s.status, s.messages)
 	}
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "<html>")
-	}))
-	defer page.Close()
+	page := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })
 	if s := tierway(t, "keys", "list", "--api", page.URL); s.status != 2 ||
 		!strings.Contains(s.messages, "check that --api is the URL of the admin plane") {
 		t.Errorf("a page: status %d, %s", s.status, s.messages)

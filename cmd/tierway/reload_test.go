@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -14,12 +13,11 @@ import (
 func reloading(t *testing.T, status int, body string) (address string, asked func() string) {
 	t.Helper()
 	uri := make(chan string, 1) // one command asks once
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		uri <- r.Method + " " + r.URL.RequestURI()
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body)) // a client that left asks for nothing more
-	}))
-	t.Cleanup(s.Close)
+	})
 	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
 	return s.URL, func() string { return <-uri }
 }
