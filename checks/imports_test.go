@@ -112,9 +112,14 @@ func TestImportRulesHold(t *testing.T) {
 	}
 }
 
-// sources reads the module's Go files but its tests. Other modules, hidden
-// folders, vendored and test data are not part of it.
+// sources reads the module's Go files but its tests.
 func sources(root string) (map[string]string, error) {
+	return goFiles(root, func(name string) bool { return !isTest(name) })
+}
+
+// goFiles reads those of the module's Go files that want selects. Other modules, hidden folders, vendored
+// and test data are not part of it.
+func goFiles(root string, want func(name string) bool) (map[string]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -131,7 +136,7 @@ func sources(root string) (map[string]string, error) {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(at, ".go") || strings.HasSuffix(at, "_test.go") {
+		if !strings.HasSuffix(at, ".go") || !want(at) {
 			return nil
 		}
 		source, err := os.ReadFile(at)

@@ -1,0 +1,390 @@
+package checks
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTestsDependOnNoClock verifies that no test of the gate can fail because the machine is slow. The
+// rules are in the section "Tests" of CONTRIBUTING.md.
+func TestTestsDependOnNoClock(t *testing.T) {
+	files, err := goFiles(".", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := parseTests(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, p := range packages {
+		if slices.Contains(unfinished(), p.folder) {
+			continue
+		}
+		for _, v := range p.violations() {
+			if _, ok := exceptions()[v.file]; ok {
+				used[v.file] = true
+				continue
+			}
+			t.Errorf("%s:%d: %s; see Tests in CONTRIBUTING.md", v.file, v.line, v.text)
+		}
+	}
+	for file := range exceptions() {
+		if !used[file] {
+			t.Errorf("%s needs no exception: remove its row", file)
+		}
+	}
+}
+
+// shortest is the smallest bound in real time. A busy machine can stop a process for seconds.
+const shortest = 30 * time.Second
+
+// realTime are the packages whose tests run the built program with real servers. make test runs only their
+// tests TestSmoke…, make soak all of them.
+func realTime() []string {
+	return []string{
+		"e2e/backends", "e2e/browser", "e2e/docs", "e2e/events", "e2e/gateway", "e2e/kvaware", "e2e/sdk", "e2e/state",
+		"e2e/traces", "e2e/vllm", "e2e/watch",
+	}
+}
+
+// unfinished are packages that do not keep the rules yet.
+func unfinished() []string {
+	return []string{
+		"server", "store", "e2e/chaos", "e2e/queue", "e2e/rig",
+		"e2e/backends", "e2e/browser", "e2e/docs", "e2e/events", "e2e/gateway", "e2e/kvaware", "e2e/sdk", "e2e/state",
+		"e2e/traces", "e2e/vllm", "e2e/watch",
+	}
+}
+
+// exceptions maps a file to the reason why it cannot keep the rules.
+func exceptions() map[string]string {
+	return map[string]string{
+		"bench/proxy/proxy_test.go":            "the load generator connects by address",
+		"cmd/tierway/network_test.go":          "commands connect by URL and open their own listeners",
+		"http1/fake_test.go":                   "the client looks into the kernel's socket for the end of a kept connection",
+		"routing/routingtest/laws_test.go":     "a law that a policy breaks fails its test, so it runs in its own process",
+		"server/control/rig_test.go":           "miniredis and health checks in real time",
+		"telemetry/traces_test.go":             "OpenTelemetry's exporter connects by URL",
+		"workers/kvcache/publisher_test.go":    "ZeroMQ's sockets are the kernel's",
+		"workers/kvstream/fake_engine_test.go": "ZeroMQ's sockets are the kernel's",
+		"workers/zmtp/publisher_test.go":       "ZeroMQ's sockets are the kernel's",
+	}
+}
+
+// violation is one place that breaks a rule.
+type violation struct {
+	file string
+	line int
+	text string
+}
+
+// reporter records that a node breaks a rule.
+type reporter func(n ast.Node, format string, args ...any)
+
+// testPackage is the type-checked source of one package with its tests. Imported packages are empty to the
+// type checker.
+type testPackage struct {
+	folder string
+	fset   *token.FileSet
+	files  map[string]*ast.File // by path
+	info   *types.Info
+
+	virtual  *virtualTime // code that runs in bubbles or benchmarks
+	measured *virtualTime // code that runs in benchmarks
+}
+
+// parseTests parses sources, given by their paths, and returns each package that has tests. Tests in
+// package x_test form a package of their own.
+func parseTests(sources map[string]string) (packages []*testPackage, err error) {
+	fset := token.NewFileSet()
+	byName := map[string]*testPackage{}
+	for _, name := range sorted(sources) {
+		file, err := parser.ParseFile(fset, name, sources[name], parser.SkipObjectResolution)
+		if err != nil {
+			return nil, fmt.Errorf("parsing the module: %w", err)
+		}
+		key := path.Dir(name) + " " + file.Name.Name
+		if byName[key] == nil {
+			byName[key] = &testPackage{folder: path.Dir(name), fset: fset, files: map[string]*ast.File{}}
+		}
+		byName[key].files[name] = file
+	}
+	for _, key := range sorted(byName) {
+		p := byName[key]
+		if !slices.ContainsFunc(sorted(p.files), isTest) {
+			continue
+		}
+		var files []*ast.File
+		for _, name := range sorted(p.files) {
+			files = append(files, p.files[name])
+		}
+		p.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{},
+			Types: map[ast.Expr]types.TypeAndValue{}}
+		config := types.Config{Importer: durations{}, Error: func(error) {}}
+		config.Check(p.folder, fset, files, p.info) //nolint:errcheck // names of other packages are unknown
+		p.virtual, p.measured = newVirtualTime(p, bubbles()), newVirtualTime(p, nil)
+		packages = append(packages, p)
+	}
+	return packages, nil
+}
+
+// durations imports package time with its units, so that constant durations can be computed, and every
+// other package as an empty one.
+type durations struct{}
+
+// Import returns the package of a path.
+func (durations) Import(at string) (*types.Package, error) {
+	p, err := hollow{}.Import(at)
+	if at != "time" || err != nil {
+		return p, err
+	}
+	duration := types.NewNamed(types.NewTypeName(token.NoPos, p, "Duration", nil), types.Typ[types.Int64], nil)
+	p.Scope().Insert(duration.Obj())
+	for name, unit := range map[string]time.Duration{"Nanosecond": time.Nanosecond, "Microsecond": time.Microsecond,
+		"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour} {
+		p.Scope().Insert(types.NewConst(token.NoPos, p, name, duration, constant.MakeInt64(int64(unit))))
+	}
+	return p, nil
+}
+
+func isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
+
+// violations returns all places in the package's tests that break a rule.
+func (p *testPackage) violations() (all []violation) {
+	report := func(n ast.Node, format string, args ...any) {
+		at := p.fset.Position(n.Pos())
+		all = append(all, violation{at.Filename, at.Line, fmt.Sprintf(format, args...)})
+	}
+	real := slices.Contains(realTime(), p.folder)
+	var rapid *ast.ImportSpec
+	fixed := false
+	for _, name := range sorted(p.files) {
+		file := p.files[name]
+		for _, spec := range file.Imports {
+			switch imported, err := strconv.Unquote(spec.Path.Value); {
+			case err != nil:
+			case imported == "pgregory.net/rapid" && isTest(name):
+				rapid = spec
+			case imported == module+"/fixedseed":
+				fixed = true
+			}
+		}
+		if !isTest(name) {
+			continue
+		}
+		visit(file, func(n ast.Node, parents []ast.Node) {
+			p.checkRandom(n, report)
+			if real {
+				p.checkBound(n, parents, report)
+				return
+			}
+			unless := func(exempt *virtualTime) reporter {
+				return func(n ast.Node, format string, args ...any) {
+					if !exempt.covers(append(slices.Clone(parents), n)) {
+						report(n, format, args...)
+					}
+				}
+			}
+			p.checkProcesses(n, unless(p.measured))
+			p.checkClock(n, parents, unless(p.virtual))
+		})
+	}
+	if rapid != nil && !fixed && p.folder != "fixedseed" {
+		report(rapid, `the seed of rapid is random: import _ "tierway/fixedseed"`)
+	}
+	return all
+}
+
+// checkClock reports a wait or a measurement in real time, and a bound that a slow machine misses.
+func (p *testPackage) checkClock(n ast.Node, parents []ast.Node, report reporter) {
+	clock := []string{"Sleep", "After", "NewTimer", "Tick", "Since", "AfterFunc", "NewTicker"}
+	if name := p.used(n, "time"); slices.Contains(clock, name) && !p.isLongCase(n, parents) {
+		report(n, "time.%s in real time: run the test in synctest.Test, or call synctest.Wait", name)
+	}
+	if call, bound, ok := p.contextBound(n); ok {
+		report(n, "context.%s ends after %v of real time: run the test in synctest.Test, or use t.Context()", call, bound)
+	}
+}
+
+// isLongCase reports whether a node is the time.After of a case of select with a bound of at least 30 s.
+func (p *testPackage) isLongCase(n ast.Node, parents []ast.Node) bool {
+	if len(parents) < 4 || p.used(n, "time") != "After" {
+		return false
+	}
+	call, ok := parents[len(parents)-1].(*ast.CallExpr)
+	if _, inSelect := parents[len(parents)-4].(*ast.CommClause); !ok || !inSelect || len(call.Args) != 1 {
+		return false
+	}
+	_, short := p.short(call.Args[0])
+	return p.info.Types[call.Args[0]].Value != nil && !short
+}
+
+// checkBound reports a bound in a test with real servers that is shorter than 30 s.
+func (p *testPackage) checkBound(n ast.Node, parents []ast.Node, report reporter) {
+	tooShort := func(what string, bound time.Duration) {
+		report(n, "%s of %v: a slow machine misses it, use at least %v", what, bound, shortest)
+	}
+	if call, bound, ok := p.contextBound(n); ok {
+		tooShort("context."+call, bound)
+	}
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		if len(n.Args) != 1 {
+			return
+		}
+		bound, ok := p.short(n.Args[0])
+		_, inSelect := parents[max(0, len(parents)-3)].(*ast.CommClause)
+		if ok && inSelect && p.used(n.Fun, "time") == "After" {
+			tooShort("a case time.After", bound)
+		}
+		if add, isSelector := n.Fun.(*ast.SelectorExpr); ok && isSelector && add.Sel.Name == "Add" {
+			if now, isCall := add.X.(*ast.CallExpr); isCall && p.used(now.Fun, "time") == "Now" {
+				tooShort("a deadline", bound)
+			}
+		}
+	case *ast.CompositeLit:
+		for _, e := range n.Elts {
+			field, isField := e.(*ast.KeyValueExpr)
+			if !isField || p.used(n.Type, "net/http") != "Client" {
+				continue
+			}
+			if key, isName := field.Key.(*ast.Ident); isName && key.Name == "Timeout" {
+				if bound, ok := p.short(field.Value); ok {
+					tooShort("a Timeout", bound)
+				}
+			}
+		}
+	}
+}
+
+// checkProcesses reports a listener of the kernel and a process.
+func (p *testPackage) checkProcesses(n ast.Node, report reporter) {
+	for from, names := range map[string][]string{
+		"net":               {"Listen", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix"},
+		"net/http/httptest": {"NewServer", "NewTLSServer", "NewUnstartedServer"},
+	} {
+		if call, ok := n.(*ast.CallExpr); ok && slices.Contains(names, p.used(call.Fun, from)) && !isUnix(call) {
+			report(n, "%s.%s listens on a real port: use memnet in synctest.Test", path.Base(from), p.used(call.Fun, from))
+		}
+	}
+	if name := p.used(n, module+"/e2e/backends"); servers(name) {
+		report(n, "backends.%s starts a server: use miniredis or SQLite, or move the test to e2e/state", name)
+	}
+	for from, names := range map[string][]string{"os/exec": {"Command", "CommandContext"}, "os": {"StartProcess"}} {
+		if name := p.used(n, from); slices.Contains(names, name) {
+			report(n, "%s.%s starts a process: call the function in the test's process, or move the test to e2e/",
+				path.Base(from), name)
+		}
+	}
+}
+
+// servers reports whether a function of e2e/backends starts a server.
+func servers(name string) bool {
+	return slices.Contains([]string{"Redis", "RedisCluster", "Postgres", "Database", "Nginx", "HAProxy"}, name)
+}
+
+// isUnix reports whether a listener is a Unix socket, which no other process can take.
+func isUnix(call *ast.CallExpr) bool {
+	if len(call.Args) == 0 {
+		return false
+	}
+	network, ok := call.Args[0].(*ast.BasicLit)
+	return ok && network.Value == `"unix"`
+}
+
+// checkRandom reports random numbers that differ from run to run.
+func (p *testPackage) checkRandom(n ast.Node, report reporter) {
+	fixed := []string{"", "New", "NewPCG", "NewChaCha8", "NewZipf", "NewSource", "Rand", "Source", "PCG", "ChaCha8",
+		"Zipf"}
+	for _, from := range []string{"math/rand", "math/rand/v2"} {
+		if name := p.used(n, from); !slices.Contains(fixed, name) {
+			report(n, "rand.%s has a new seed in each run: use rand.New(rand.NewPCG(1, 2)) or fixedseed", name)
+		}
+	}
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return
+	}
+	seeds := p.used(call.Fun, "math/rand/v2") + p.used(call.Fun, "math/rand")
+	if seeds != "NewPCG" && seeds != "NewSource" && seeds != "NewChaCha8" {
+		return
+	}
+	for _, argument := range call.Args {
+		ast.Inspect(argument, func(n ast.Node) bool {
+			if n != nil && p.used(n, "time") == "Now" {
+				report(n, "the seed is the time: use a constant")
+			}
+			return true
+		})
+	}
+}
+
+// contextBound returns the function and the bound if a node calls a function of package context with a
+// constant bound under 30 s.
+func (p *testPackage) contextBound(n ast.Node) (name string, bound time.Duration, ok bool) {
+	call, isCall := n.(*ast.CallExpr)
+	if !isCall || len(call.Args) < 2 {
+		return "", 0, false
+	}
+	name = p.used(call.Fun, "context")
+	if !strings.HasPrefix(name, "WithTimeout") && !strings.HasPrefix(name, "WithDeadline") {
+		return "", 0, false
+	}
+	at := call.Args[1]
+	if add, isCall := at.(*ast.CallExpr); isCall && strings.HasPrefix(name, "WithDeadline") && len(add.Args) == 1 {
+		at = add.Args[0] // of time.Now().Add
+	}
+	bound, ok = p.short(at)
+	return name, bound, ok
+}
+
+// short returns the value of a constant duration above 0 and under 30 s.
+func (p *testPackage) short(e ast.Expr) (time.Duration, bool) {
+	value := p.info.Types[e].Value
+	if value == nil {
+		return 0, false
+	}
+	n, exact := constant.Int64Val(constant.ToInt(value))
+	return time.Duration(n), exact && n > 0 && time.Duration(n) < shortest
+}
+
+// used returns the name that a node selects from an imported package, or "".
+func (p *testPackage) used(n ast.Node, imported string) string {
+	s, ok := n.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	x, ok := s.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	if name, ok := p.info.Uses[x].(*types.PkgName); !ok || name.Imported().Path() != imported {
+		return ""
+	}
+	return s.Sel.Name
+}
+
+// visit calls f for each node below root with its parents, outermost first.
+func visit(root ast.Node, f func(n ast.Node, parents []ast.Node)) {
+	var parents []ast.Node
+	ast.Inspect(root, func(n ast.Node) bool {
+		if n == nil {
+			parents = parents[:len(parents)-1]
+			return true
+		}
+		f(n, parents)
+		parents = append(parents, n)
+		return true
+	})
+}
