@@ -158,7 +158,9 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	at, err := k.fitContext(&v, at, r.free, &q)
 	if err == nil {
 		remember()
-		at = k.avoidUnavailable(&v, at, r.free, &q)
+	}
+	if to := k.avoidUnavailable(&v, at, r.free, &q); to != at {
+		at, err = to, nil // the prompt fits there
 	}
 	v.Target, v.Tier = k.targets[at].Name, k.targets[at].Tier
 	return v, err

@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -125,4 +126,17 @@ func TestMovedRequestGetsTheTierOfANewRequest(t *testing.T) {
 			v = to
 		}
 	})
+}
+
+// TestPromptThatIsTooLongLeavesATierWithoutWorkers for a lower tier with a larger context.
+func TestPromptThatIsTooLongLeavesATierWithoutWorkers(t *testing.T) {
+	k := classes(t, Config{})
+	q := Query{Model: "large", Fits: only("small"), Available: only("small", "medium")}
+	if got := outcome(k.Resolve(q)); got != "small s unavailable model selected large" {
+		t.Errorf("without a worker in its tier: %s", got)
+	}
+	q.Available = only("small", "large")
+	if v, err := k.Resolve(q); !errors.Is(err, ErrTooLong) || v.Target != "large" {
+		t.Errorf("with a worker in its tier: %+v, %v", v, err)
+	}
 }
