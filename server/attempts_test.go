@@ -14,14 +14,16 @@ import (
 )
 
 // waitUntil waits for a condition that other goroutines bring about.
-// waitUntil lets virtual time pass until a condition holds.
+// waitUntil lets virtual time pass until a condition holds. It looks less and less often, at last every 50 ms.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	synctest.Wait()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	step := time.Millisecond
+	for end := time.Now().Add(time.Minute); !holds(); step = min(2*step, 50*time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("timeout while waiting for %s", what)
 		}
+		time.Sleep(step)
 	}
 }
 

@@ -21,16 +21,14 @@ func slow(tier string, i int) http.Handler {
 		Prefill: 20_000, PerToken: 12 * time.Millisecond, Slots: 6})
 }
 
-// TestRecordsExplainWhatWasServedUnderLoad: 500 requests are sent at 100 per second under changing
-// loads. Each is explained from its record: same worker, tier, reasons and scores as in its answer. A
-// replay selects the same tiers.
+// TestRecordsExplainWhatWasServedUnderLoad: 300 requests are sent at 100 per second under changing
+// loads. For the first second a tier is full, so its requests wait. Each is explained from its record:
+// same worker, tier, reasons and scores as in its answer. A replay selects the same tiers.
 func TestRecordsExplainWhatWasServedUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests, every = 500, 10 * time.Millisecond
-		r := newDriftRig(t, "", slow)
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		d := newDriftWorld(seed)
+		const requests, every = 300, 10 * time.Millisecond
+		r, d := newDriftRig(t, "", slow), newDriftWorld(1)
+		time.AfterFunc(time.Second, r.fill("two").releaseAll)
 		var answers sync.Map
 		var went, flying atomic.Int64
 		var all sync.WaitGroup
@@ -40,6 +38,10 @@ func TestRecordsExplainWhatWasServedUnderLoad(t *testing.T) {
 			for went.Load()+flying.Load() < requests {
 				<-tick.C
 				w := d.drawRequest()
+				if flying.Load()+went.Load() == 0 {
+					w.tenant = "acme"
+					w.header.Set("X-Model-Tier", "two")
+				}
 				flying.Add(1)
 				all.Go(func() {
 					if got := r.sent(w); got.header.Get("X-Routed-To") != "" {
