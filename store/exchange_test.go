@@ -59,6 +59,7 @@ func entriesOf(texts ...string) (all []ReceivedJournal) {
 // TestExchangeReturnsWhatOthersPublished: their loads, and their entries since the last exchange in the order of the
 // log; never the gateway's own. A gateway that starts gets the entries of before. This holds on a cluster too.
 func TestExchangeReturnsWhatOthersPublished(t *testing.T) {
+	t.Parallel() // a cluster takes two seconds to be ready
 	for name, url := range map[string]func(testing.TB) string{
 		"one server": func(t testing.TB) string { return backends.Redis(t).URL },
 		"cluster": func(t testing.TB) string {

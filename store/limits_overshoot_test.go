@@ -6,21 +6,23 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/e2e/backends"
 	"tierway/tenants"
 )
 
-// fleet is four gateways on one Redis with their background work. The journals log what a gateway
+// fleet is four gateways on the Redis of c with their background work. The journals log what a gateway
 // decides alone.
-func fleet(t testing.TB, url string) (limits []*Limits, journals []*journal, stop func()) {
+func fleet(t testing.TB, c RedisConfig) (limits []*Limits, journals []*journal, stop func()) {
 	t.Helper()
 	var runs []func(context.Context)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		// The result must not depend on the load of the machine: with this timeout no gateway
 		// decides alone.
-		r, err := OpenRedis(RedisConfig{URL: url, Timeout: patient, Gateway: id})
+		c.Timeout, c.Gateway = patient, id
+		r, err := OpenRedis(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,47 +40,51 @@ type count struct {
 	asked, byRate, held, most, granted, spent atomic.Int64
 }
 
-// Four gateways under load from one tenant admit as many requests as one gateway would.
+// Four gateways under load from one tenant admit as many requests as one gateway would. Answers take 50 ms, so that the
+// requests of all gateways are under way together.
 func TestFourGatewaysAdmitNoMoreThanOne(t *testing.T) {
-	server := backends.Redis(t)
-	limits, journals, stop := fleet(t, server.URL)
-	defer stop()
-	var n count
-	began := time.Now()
-	var wg sync.WaitGroup
-	for _, l := range limits {
-		for range 8 {
-			wg.Go(func() { n.ask(t, l, began.Add(3*time.Second)) })
+	synctest.Test(t, func(t *testing.T) {
+		redis := newLine(t)
+		redis.slow(50 * time.Millisecond)
+		limits, journals, stop := fleet(t, RedisConfig{URL: "redis://" + lineAddress, Dial: redis.dial})
+		defer stop()
+		var n count
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, l := range limits {
+			for range 8 {
+				wg.Go(func() { n.ask(t, l, began.Add(3*time.Second)) })
+			}
 		}
-	}
-	wg.Wait()
-	took := time.Since(began)
-	allowed := 10 + took.Minutes()*60
-	t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", n.byRate.Load(), n.asked.Load(),
-		took.Round(time.Millisecond), allowed)
-	t.Logf("concurrent 8: at most %d at once, %d admitted", n.most.Load(), n.granted.Load())
-	t.Logf("day_tokens 1000: %d spent, at most 8 requests of 10 under way", n.spent.Load())
-	for _, j := range journals {
-		if j.lines() > 0 {
-			t.Errorf("a gateway decided alone: %.300s", j)
+		wg.Wait()
+		took := time.Since(began)
+		allowed := 10 + took.Minutes()*60
+		t.Logf("rpm 60: %d of %d requests admitted in %v, %.1f allowed", n.byRate.Load(), n.asked.Load(),
+			took.Round(time.Millisecond), allowed)
+		t.Logf("concurrent 8: at most %d at once, %d admitted", n.most.Load(), n.granted.Load())
+		t.Logf("day_tokens 1000: %d spent, at most 8 requests of 10 under way", n.spent.Load())
+		for _, j := range journals {
+			if j.lines() > 0 {
+				t.Errorf("a gateway decided alone: %.300s", j)
+			}
 		}
-	}
-	if a := float64(n.byRate.Load()); a > allowed+1 || a < allowed-2 {
-		t.Errorf("%v are admitted, %.1f allowed", a, allowed)
-	}
-	if n.most.Load() > 8 || n.most.Load() < 4 || n.granted.Load() < 100 {
-		t.Errorf("%d are under way at once, of %d", n.most.Load(), n.granted.Load())
-	}
-	if spent := n.spent.Load(); spent < 1000 || spent >= 1000+8*10 {
-		t.Errorf("%d tokens are spent", spent)
-	}
-	waitForAll(t, limits)
-	for i := range 9 { // all slots are free
-		_, v, err := limits[i%4].TakeCharge(t.Context(), &tenants.Charge{Caller: slots(), At: time.Now()})
-		if err != nil || (v.Refused == "") != (i < 8) {
-			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
+		if a := float64(n.byRate.Load()); a > allowed+1 || a < allowed-2 {
+			t.Errorf("%v are admitted, %.1f allowed", a, allowed)
 		}
-	}
+		if n.most.Load() > 8 || n.most.Load() < 4 || n.granted.Load() < 100 {
+			t.Errorf("%d are under way at once, of %d", n.most.Load(), n.granted.Load())
+		}
+		if spent := n.spent.Load(); spent < 1000 || spent >= 1000+8*10 {
+			t.Errorf("%d tokens are spent", spent)
+		}
+		waitForAll(t, limits)
+		for i := range 9 { // all slots are free
+			_, v, err := limits[i%4].TakeCharge(t.Context(), &tenants.Charge{Caller: slots(), At: time.Now()})
+			if err != nil || (v.Refused == "") != (i < 8) {
+				t.Errorf("afterwards request %d is %+v, %v", i, v, err)
+			}
+		}
+	})
 }
 
 // slots returns a caller with eight slots.
@@ -145,36 +151,37 @@ func waitForAll(t testing.TB, limits []*Limits) {
 
 // RL-05: clients that leave during admission leave no slot behind.
 func TestCancelledRequestsFreeTheirSlots(t *testing.T) {
-	server := backends.Redis(t)
-	limits, _, stop := fleet(t, server.URL)
-	defer stop()
-	c := callerWith(tenants.Limits{Concurrent: 2}, tenants.Limits{Concurrent: 2})
-	var wg sync.WaitGroup
-	for i := range 1000 {
-		wg.Go(func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			if i%3 == 0 {
-				cancel()
-			} else {
-				go cancel()
+	synctest.Test(t, func(t *testing.T) {
+		limits, _, stop := fleet(t, RedisConfig{URL: "redis://" + lineAddress, Dial: newLine(t).dial})
+		defer stop()
+		c := callerWith(tenants.Limits{Concurrent: 2}, tenants.Limits{Concurrent: 2})
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%3 == 0 {
+					cancel()
+				} else {
+					go cancel()
+				}
+				if g, _, err := limits[i%4].TakeCharge(ctx, &tenants.Charge{Caller: c, At: time.Now()}); err == nil && g != nil {
+					g.Settle(tenants.Used{Refund: i%2 == 0})
+					g.Settle(tenants.Used{})
+				}
+			})
+			if i%20 == 19 {
+				wg.Wait()
 			}
-			if g, _, err := limits[i%4].TakeCharge(ctx, &tenants.Charge{Caller: c, At: time.Now()}); err == nil && g != nil {
-				g.Settle(tenants.Used{Refund: i%2 == 0})
-				g.Settle(tenants.Used{})
+		}
+		wg.Wait()
+		waitForAll(t, limits)
+		for i := range 3 {
+			_, v, err := limits[0].TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
+			if err != nil || (v.Refused == "") != (i < 2) {
+				t.Errorf("afterwards request %d is %+v, %v", i, v, err)
 			}
-		})
-		if i%20 == 19 {
-			wg.Wait()
 		}
-	}
-	wg.Wait()
-	waitForAll(t, limits)
-	for i := range 3 {
-		_, v, err := limits[0].TakeCharge(t.Context(), &tenants.Charge{Caller: c, At: time.Now()})
-		if err != nil || (v.Refused == "") != (i < 2) {
-			t.Errorf("afterwards request %d is %+v, %v", i, v, err)
-		}
-	}
+	})
 }
 
 // heavy returns a caller with every limit, none of which is reached.
@@ -204,14 +211,14 @@ func BenchmarkTakeAndSettle(b *testing.B) {
 	for name, c := range map[string]*tenants.Caller{"every limit": heavy(),
 		"rpm": callerWith(tenants.Limits{RPM: 1 << 40}, tenants.Limits{})} {
 		b.Run("in Redis, "+name, func(b *testing.B) {
-			limits, _, stop := fleet(b, backends.Redis(b).URL)
+			limits, _, stop := fleet(b, RedisConfig{URL: backends.Redis(b).URL})
 			defer stop()
 			benchmark(b, limits[0], c)
 		})
 	}
 	b.Run("while Redis is away", func(b *testing.B) {
 		server := backends.Redis(b)
-		limits, _, stop := fleet(b, server.URL)
+		limits, _, stop := fleet(b, RedisConfig{URL: server.URL})
 		defer stop()
 		server.Kill()
 		eventually(b, func() bool {

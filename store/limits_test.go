@@ -125,6 +125,7 @@ func TestLimitsAgreeInMemoryAndInRedis(t *testing.T) {
 
 // The gateway's clock stands still.
 func TestRatesRunOnRedisOwnClock(t *testing.T) {
+	t.Parallel() // it waits a second
 	server := backends.Redis(t)
 	g := newGateway(t, server.URL, "a", nil)
 	caller := callerWith(tenants.Limits{RPM: 60, Burst: 2}, tenants.Limits{})

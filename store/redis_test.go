@@ -297,6 +297,45 @@ func TestRedisOutageDelaysFewRequests(t *testing.T) {
 	}
 }
 
+// TestRealRedisOutageIsNoticedAndEnds: a real server is killed, and hangs.
+func TestRealRedisOutageIsNoticedAndEnds(t *testing.T) {
+	OnlyInSoak(t)
+	for name, c := range map[string]struct{ begin, end func(*backends.RedisServer) }{
+		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
+		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := backends.Redis(t)
+			w := &watched{}
+			r, err := OpenRedis(RedisConfig{URL: server.URL, Timeout: time.Second, Gateway: "gw",
+				Log: slog.New(slog.NewTextHandler(&w.log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Redis = r
+			defer r.Close()
+			l := w.limits(2)
+			defer start(w.Run, l.Run)()
+			o := &outage{t: t, redis: w, limits: l, caller: callerWith(
+				tenants.Limits{RPM: 60_000, Burst: 60_000, Concurrent: 1000, DayTokens: 1 << 40}, tenants.Limits{})}
+			o.ask()
+			eventually(t, func() bool { return l.queue.Stats().Waiting == 0 })
+			c.begin(server)
+			eventually(t, func() bool { o.ask(); return w.logged.Load() })
+			c.end(server)
+			eventually(t, w.Up)
+			o.ask()
+			if got := w.states(); len(got) != 2 || w.log.lines() != 2 {
+				t.Errorf("the log has:\n%s", w.log.String())
+			}
+			eventually(t, func() bool { // the spending of the outage is sent without help
+				got, err := w.client.HGet(t.Context(), fmt.Sprintf("tierway:{x}:d%d", tenants.Day(time.Now())), "tokens").Int64()
+				return err == nil && got == o.asked
+			})
+		})
+	}
+}
+
 // A Redis that is slow now and then stays in its state: in use, or away after an outage. Otherwise it flaps.
 func TestRedisThatIsSlowNowAndThenDoesNotFlap(t *testing.T) {
 	for _, nth := range []int{2, 3} {
@@ -532,6 +571,7 @@ func TestInvalidRedisContentsAreReplaced(t *testing.T) {
 
 // All keys of a script are on one node of a cluster.
 func TestScriptsRunInACluster(t *testing.T) {
+	t.Parallel() // a cluster takes two seconds to be ready
 	server := backends.RedisCluster(t)
 	if got := server.Do("CLUSTER ADDSLOTSRANGE 0 16383"); got != "+OK" {
 		t.Fatal(got)

@@ -251,6 +251,7 @@ func TestRedisHasNoIDsOrTenantsInClear(t *testing.T) {
 
 // TestResponsesWorkInACluster: each script uses the keys of one slot, and responses use several slots.
 func TestResponsesWorkInACluster(t *testing.T) {
+	t.Parallel() // a cluster takes two seconds to be ready
 	server := backends.RedisCluster(t)
 	if got := server.Do("CLUSTER ADDSLOTSRANGE 0 16383"); got != "+OK" {
 		t.Fatal(got)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 type SQLConfig struct {
 	URL string       // sqlite://FILE, sqlite://:memory: or postgres://USER:PASSWORD@HOST:PORT/DATABASE
 	Log *slog.Logger // nil: no log
+	// Dial opens the connections to PostgreSQL; nil: net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // SQL is a SQLite or PostgreSQL database for the data that must not be lost. It is safe for
@@ -51,7 +54,7 @@ type SQL struct {
 // must call Close.
 func OpenSQL(c SQLConfig) (*SQL, error) {
 	s := &SQL{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
-	if err := s.open(c.URL); err != nil {
+	if err := s.open(c); err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
 	return s, nil

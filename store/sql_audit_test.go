@@ -129,40 +129,47 @@ func TestTheAuditLogIsAppendOnly(t *testing.T) {
 }
 
 func TestVerifyAuditDetectsTampering(t *testing.T) {
+	cases := map[string]struct {
+		statement string
+		brokenAt  int64
+	}{
+		"nothing":       {"", 0},
+		"who":           {"UPDATE audit SET actor = 'mallory' WHERE id = 2", 2},
+		"what":          {"UPDATE audit SET after_json = '{}' WHERE id = 3", 3},
+		"when":          {"UPDATE audit SET at = at + 1 WHERE id = 1", 1},
+		"moved words":   {"UPDATE audit SET actor = actor || via, via = '' WHERE id = 4", 4},
+		"one taken out": {"DELETE FROM audit WHERE id = 3", 3},
+		"first ones":    {"DELETE FROM audit WHERE id < 3", 1},
+		"the last one":  {"DELETE FROM audit WHERE id = 5", 5},
+		"all":           {"DELETE FROM audit", 1},
+		"one put in": {"INSERT INTO audit SELECT 6, at, actor, role, via, ip, request_id, action, target, " +
+			"before_json, after_json, outcome, hash FROM audit WHERE id = 5", 6},
+	}
 	for _, d := range databases()[1:] {
 		t.Run(d.name, func(t *testing.T) {
-			for name, c := range map[string]struct {
-				statement string
-				brokenAt  int64
-			}{
-				"nothing":       {"", 0},
-				"who":           {"UPDATE audit SET actor = 'mallory' WHERE id = 2", 2},
-				"what":          {"UPDATE audit SET after_json = '{}' WHERE id = 3", 3},
-				"when":          {"UPDATE audit SET at = at + 1 WHERE id = 1", 1},
-				"moved words":   {"UPDATE audit SET actor = actor || via, via = '' WHERE id = 4", 4},
-				"one taken out": {"DELETE FROM audit WHERE id = 3", 3},
-				"first ones":    {"DELETE FROM audit WHERE id < 3", 1},
-				"the last one":  {"DELETE FROM audit WHERE id = 5", 5},
-				"all":           {"DELETE FROM audit", 1},
-				"one put in": {"INSERT INTO audit SELECT 6, at, actor, role, via, ip, request_id, action, target, " +
-					"before_json, after_json, outcome, hash FROM audit WHERE id = 5", 6},
-			} {
-				address := d.url(t)
-				s, db := open(t, address), raw(t, address)
-				migrate(t, s)
-				for i := range 5 {
-					createTenant(t, s, fmt.Sprintf("t%d", i))
-				}
-				drop := []string{"DROP TRIGGER audit_keeps_entries", "DROP TRIGGER audit_keeps_words"}
-				if d.name == "postgres" {
-					drop = []string{"DROP TRIGGER audit_keeps_entries ON audit"}
-				}
-				for _, statement := range append(drop, c.statement) {
+			address := d.url(t)
+			s, db := open(t, address), raw(t, address)
+			migrate(t, s)
+			for i := range 5 {
+				createTenant(t, s, fmt.Sprintf("t%d", i))
+			}
+			run := func(statements ...string) {
+				t.Helper()
+				for _, statement := range statements {
 					if _, err := db.ExecContext(t.Context(), statement); err != nil {
 						t.Fatal(err)
 					}
 				}
-				entries, broken, err := s.VerifyAudit(t.Context())
+			}
+			if d.name == "postgres" {
+				run("DROP TRIGGER audit_keeps_entries ON audit")
+			} else {
+				run("DROP TRIGGER audit_keeps_entries", "DROP TRIGGER audit_keeps_words")
+			}
+			run("CREATE TABLE untouched AS SELECT * FROM audit")
+			for name, c := range cases {
+				run("DELETE FROM audit", "INSERT INTO audit SELECT * FROM untouched", c.statement)
+				entries, broken, err := open(t, address).VerifyAudit(t.Context())
 				if err != nil || broken != c.brokenAt || broken == 0 && entries != 5 || broken > 0 && entries != broken-1 {
 					t.Errorf("%s: %d entries, broken at %d (%v), want %d", name, entries, broken, err, c.brokenAt)
 				}

@@ -47,14 +47,14 @@ const (
 )
 
 // open opens the connection pools of the URL.
-func (s *SQL) open(rawURL string) error {
-	scheme, rest, found := strings.Cut(rawURL, "://")
+func (s *SQL) open(c SQLConfig) error {
+	scheme, rest, found := strings.Cut(c.URL, "://")
 	switch {
 	case found && scheme == "sqlite":
 		s.hide = func(text string) string { return text }
 		return s.openSQLite(rest)
 	case found && (scheme == "postgres" || scheme == "postgresql"):
-		return s.openPostgres(rawURL)
+		return s.openPostgres(c)
 	}
 	// The error does not repeat the URL, which may hold a password.
 	return errors.New("unknown URL scheme; use sqlite://FILE or postgres://USER:PASSWORD@HOST:PORT/DATABASE")
@@ -202,12 +202,12 @@ func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
 }
 
 // openPostgres opens a pool for a postgres:// URL.
-func (s *SQL) openPostgres(rawURL string) error {
-	config, err := parsePostgres(rawURL)
+func (s *SQL) openPostgres(c SQLConfig) error {
+	config, err := parsePostgres(c.URL)
 	if err != nil {
 		return err
 	}
-	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(rawURL, config.Password)
+	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(c.URL, config.Password)
 	// Statements are sent in one round trip and leave nothing prepared on the server, so PgBouncer
 	// may be used. The exceptions are `tierway migrate up` and the first start: they hold a lock of
 	// their session and need a direct connection.
@@ -215,6 +215,9 @@ func (s *SQL) openPostgres(rawURL string) error {
 	config.ConnectTimeout = postgresConnect
 	// the kernel detects a dead peer within minutes
 	config.DialFunc = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	if c.Dial != nil {
+		config.DialFunc = c.Dial
+	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tierway"
 	}
