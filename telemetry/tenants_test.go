@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 )
 
@@ -29,7 +30,9 @@ func requestsOf(t interface {
 	Fatal(...any)
 }, m *Metrics) map[string]float64 {
 	t.Helper()
-	families, err := m.registry.Gather()
+	tenants := prometheus.NewRegistry() // the other metrics take 20 times as long
+	tenants.MustRegister(m.tenants)
+	families, err := tenants.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
