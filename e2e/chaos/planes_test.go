@@ -237,7 +237,7 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 	})
 }
 
-// TestCheckReportsAllProblems with line and column; serve does the same.
+// TestSmokeCheckReportsAllProblems with line and column; serve does the same. The repository's example has none.
 func TestSmokeCheckReportsAllProblems(t *testing.T) {
 	rig.Binary(t)
 	t.Parallel()
@@ -270,19 +270,13 @@ func TestSmokeCheckReportsAllProblems(t *testing.T) {
 	if status := gateway.StartCommand(t, nil, "check", "--no-such-flag").ExitStatus(); status != 2 {
 		t.Errorf("wrong usage: status %d, want 2", status)
 	}
-}
-
-// TestExampleConfigurationIsValid: the repository's config.yaml passes `tierway check`.
-func TestExampleConfigurationIsValid(t *testing.T) {
-	rig.Binary(t)
-	t.Parallel()
 	root, err := gateway.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := gateway.StartCommand(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c",
+	example := gateway.StartCommand(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c",
 		filepath.Join(root, "config.yaml"))
-	if status := p.ExitStatus(); status != 0 || !strings.Contains(p.Stdout(), ": ok (") || p.Log() != "" {
-		t.Errorf("the status is %d: %s%s", status, p.Stdout(), p.Log())
+	if status := example.ExitStatus(); status != 0 || !strings.Contains(example.Stdout(), ": ok (") || example.Log() != "" {
+		t.Errorf("the repository's example: status %d: %s%s", status, example.Stdout(), example.Log())
 	}
 }
