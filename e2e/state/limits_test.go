@@ -56,9 +56,7 @@ func (r *stateRig) offer(clients int, last time.Duration, bases []string) (admit
 	for i := range clients {
 		work.Go(func() {
 			for n := i; ctx.Err() == nil; n++ {
-				ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
-				got, err := r.post(ctx, bases[n%len(bases)], chatPath, rig.TenantKey, chatBody)
-				cancel()
+				got, err := r.askOnce(bases[n%len(bases)])
 				mu.Lock()
 				switch {
 				case err != nil:
@@ -77,6 +75,13 @@ func (r *stateRig) offer(clients int, last time.Duration, bases []string) (admit
 	}
 	work.Wait()
 	return admitted, refused, time.Since(begin)
+}
+
+// askOnce posts chatBody with rig.TenantKey, for at most [rig.Patience]. It may be called on any goroutine.
+func (r *stateRig) askOnce(base string) (rig.Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
+	defer cancel()
+	return r.post(ctx, base, chatPath, rig.TenantKey, chatBody)
 }
 
 // checkAdmitted checks that a fleet has admitted no more than a burst and a rate for some time, beside the requests

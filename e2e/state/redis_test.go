@@ -52,6 +52,12 @@ func loseRedis(t *testing.T, away, back func(*backends.RedisServer)) {
 	noticed := time.Since(gone)
 	waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
 	waitForDegraded(t, p, "redis")
+	rig.Eventually(t, func() error { // the outage is confirmed
+		if len(linesWith(p, "Redis unavailable; ")) == 0 {
+			return errorf("the log has no outage of Redis")
+		}
+		return nil
+	})
 	if status := p.GetStatus("/livez"); status != http.StatusOK {
 		t.Errorf("without Redis /livez is %d", status)
 	}
