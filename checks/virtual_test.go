@@ -16,14 +16,15 @@ import (
 //     reads. A method that no code names, such as one of an http.Handler, counts as referred to where its type
 //     is.
 //
-// Benchmarks count as such code, because they measure real time.
+// Benchmarks and tests of the binary count as such code.
 type virtualTime struct {
-	p        *testPackage
-	bubbles  map[string][]string
-	wrappers map[types.Object]bool
-	starts   map[types.Object]bool // declarations that start a bubble
-	owners   map[ast.Decl]types.Object
-	real     map[types.Object]bool // declarations that also run outside of a bubble
+	p          *testPackage
+	bubbles    map[string][]string
+	wrappers   map[types.Object]bool
+	starts     map[types.Object]bool // declarations that start a bubble
+	leavesGate map[types.Object]bool // functions that the gate does not run in real time
+	owners     map[ast.Decl]types.Object
+	real       map[types.Object]bool // declarations that also run outside of a bubble
 }
 
 // nodePath is the nodes from a file to one of its nodes, which is the last.
@@ -31,16 +32,17 @@ type nodePath []ast.Node
 
 // bubbles returns the functions of other packages that run a function in a bubble.
 func bubbles() map[string][]string {
-	return map[string][]string{"testing/synctest": {"Test"}, module + "/e2e/rig": {"Test"}}
+	return map[string][]string{"testing/synctest": {"Test"}, module + "/e2e/bubble": {"Test", "TestAlone", "Run"}}
 }
 
 func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
-	v := &virtualTime{p: p, bubbles: bubbles, wrappers: map[types.Object]bool{}, starts: map[types.Object]bool{},
+	v := &virtualTime{p: p, bubbles: bubbles, wrappers: map[types.Object]bool{}, starts: map[types.Object]bool{}, leavesGate: map[types.Object]bool{},
 		owners: map[ast.Decl]types.Object{}, real: map[types.Object]bool{}}
 	for _, file := range p.files {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
 				v.owners[d] = p.info.Defs[f.Name]
+				v.leavesGate[v.owners[d]] = leavesGate(p, f)
 			}
 		}
 	}
@@ -49,7 +51,7 @@ func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
 	}
 	references := v.references()
 	for owner, all := range references {
-		if len(all) == 0 && !strings.HasPrefix(owner.Name(), "Benchmark") {
+		if len(all) == 0 && !v.leavesGate[owner] {
 			v.real[owner] = true // the testing package calls it
 		}
 	}
@@ -64,6 +66,17 @@ func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
 		}
 	}
 	return v
+}
+
+// leavesGate reports whether make test does not run a function, or runs it with the binary: a benchmark, a smoke
+// test, and a test that rig.Binary skips.
+func leavesGate(p *testPackage, f *ast.FuncDecl) (leaves bool) {
+	leaves = strings.HasPrefix(f.Name.Name, "Benchmark") || strings.HasPrefix(f.Name.Name, "TestSmoke")
+	ast.Inspect(f, func(n ast.Node) bool {
+		leaves = leaves || n != nil && p.used(n, module+"/e2e/rig") == "Binary"
+		return !leaves
+	})
+	return leaves
 }
 
 // findWrappers adds functions that start bubbles, and reports whether it found a new one.

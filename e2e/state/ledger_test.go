@@ -199,13 +199,14 @@ func (r *stateRig) runMixed(m *mixed, p *gateway.Process, clients, questions int
 	}()
 	var last *rig.Worker // the last one that was killed, and when it was back
 	var back time.Time
+	dice := rand.New(rand.NewPCG(1, 5))
 	for {
 		select {
 		case <-done:
 			return deaths
-		case <-time.After(rand.N(300 * time.Millisecond)):
+		case <-time.After(time.Duration(dice.Int64N(int64(300 * time.Millisecond)))):
 		}
-		w := r.Workers[rand.IntN(len(r.Workers))]
+		w := r.Workers[dice.IntN(len(r.Workers))]
 		if !allHealthy(p, len(r.Workers)) || w != last && time.Since(back) < unreachable {
 			continue // a retry needs another healthy worker
 		}
