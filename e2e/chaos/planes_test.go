@@ -276,7 +276,8 @@ func TestSmokeCheckReportsAllProblems(t *testing.T) {
 	}
 	example := gateway.StartCommand(t, []string{"TIERWAY_KEY_SHA256=" + rig.Digest("key")}, "check", "-c",
 		filepath.Join(root, "config.yaml"))
-	if status := example.ExitStatus(); status != 0 || !strings.Contains(example.Stdout(), ": ok (") || example.Log() != "" {
+	if status := example.ExitStatus(); status != 0 || !strings.Contains(example.Stdout(), ": ok (") ||
+		example.Log() != "" {
 		t.Errorf("the repository's example: status %d: %s%s", status, example.Stdout(), example.Log())
 	}
 }
