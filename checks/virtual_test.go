@@ -36,8 +36,9 @@ func bubbles() map[string][]string {
 }
 
 func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
-	v := &virtualTime{p: p, bubbles: bubbles, wrappers: map[types.Object]bool{}, starts: map[types.Object]bool{}, leavesGate: map[types.Object]bool{},
-		owners: map[ast.Decl]types.Object{}, real: map[types.Object]bool{}}
+	v := &virtualTime{p: p, bubbles: bubbles, wrappers: map[types.Object]bool{}, starts: map[types.Object]bool{},
+		leavesGate: map[types.Object]bool{},
+		owners:     map[ast.Decl]types.Object{}, real: map[types.Object]bool{}}
 	for _, file := range p.files {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
