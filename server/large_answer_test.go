@@ -110,8 +110,7 @@ func TestATooLargeAnswerBlamesNoWorker(t *testing.T) {
 func TestIdleCountsFromTheLastByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, fmt.Sprintf(threeWorkersYAML, "timeouts: { idle: 200ms }"),
-			http.HandlerFunc(func(w http.ResponseWriter,
-				q *http.Request) {
+			http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				writeNow(t, w, contentEvent(1)+"data:")
 				for range 8 {
@@ -134,9 +133,8 @@ func TestASlowClientDoesNotTripIdle(t *testing.T) {
 			"/v1/audio/speech":     {"audio/mpeg", strings.Repeat("x", size)},
 			"/v1/chat/completions": {"text/event-stream", contentEvent(size) + chunkAndEnd},
 		} {
-			r := newRig(t, fmt.Sprintf(threeWorkersYAML, "timeouts: { idle: 100ms, client_stall: 20s }"), delayedAnswer(0,
-				c.kind,
-				c.sent))
+			r := newRig(t, fmt.Sprintf(threeWorkersYAML, "timeouts: { idle: 100ms, client_stall: 20s }"),
+				delayedAnswer(0, c.kind, c.sent))
 			resp := r.send(t.Context(), r.net.client, path, `{"stream":true,"input":"x","model":"small`+helloTo)
 			<-time.After(400 * time.Millisecond)
 			got, err := io.ReadAll(resp.Body)

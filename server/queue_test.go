@@ -174,8 +174,7 @@ func TestQueuedRequestsAreServedByPriority(t *testing.T) {
 			{"background", "", "key", "background"}, {"urgent", "", "key", ""},
 		} {
 			all = append(all, r.chat(context.Background(), c.word, c.more, "Authorization", "Bearer "+c.key,
-				"X-Request-Priority",
-				c.class))
+				"X-Request-Priority", c.class))
 			r.waitForQueued(i + 1)
 		}
 		h.release()

@@ -47,8 +47,8 @@ func TestRegionHeaderCountsFromTrustedProxiesOnly(t *testing.T) {
 func TestExplanationShowsRegions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := regionsRig(t, "192.0.2.1")
-		for header, want := range map[string][3]string{"": {"us-west", "w0", "w1"}, "eu-central": {"eu-central", "w1",
-			"w0"}} {
+		for header, want := range map[string][3]string{"": {"us-west", "w0", "w1"},
+			"eu-central": {"eu-central", "w1", "w0"}} {
 			e := decode[admin.RouteExplanation](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain",
 				`{"headers":{"X-Client-Region":"`+header+`"},"request":{"model":"small","messages":[{"role":"user","content":"hi"}]}}`))
 			others := e.Steps[len(e.Steps)-1].Worker.Others

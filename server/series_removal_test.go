@@ -22,8 +22,8 @@ tiers:
 // tier has none, including its queue and rules. Other series continue.
 func TestSeriesOfRemovedWorkersAndTiersDisappear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stays, moves, home := entryOf("stays", startServer(t, anyModel()), 1), entryOf("moves", startServer(t, anyModel()),
-			1),
+		stays, moves, home := entryOf("stays", startServer(t, anyModel()), 1),
+			entryOf("moves", startServer(t, anyModel()), 1),
 			entryOf("home", startServer(t, anyModel()), 1)
 		r, from := newReloadRig(t, fmt.Sprintf(twoTiersYAML, listOf(stays, moves), home)+"# %s")
 		sendChats := func(tier string) {

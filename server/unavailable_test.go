@@ -259,8 +259,8 @@ func TestRequestLeavesATierThatItsAttemptLost(t *testing.T) {
 			r := newSteppedRig(t, ", limits: { rpm: 60, burst: 10 }", "", "", fails)
 			got := r.postKey(chatBody("auto", "Hi", more))
 			r.check(name, got, "medium", "m0", "unavailable; default selected small")
-			if d := r.record(1); !lost.Load() || len(d.Attempts) != 2 || d.Attempts[0].Tier != "small" || remaining(t,
-				got) != 9 {
+			if d := r.record(1); !lost.Load() || len(d.Attempts) != 2 || d.Attempts[0].Tier != "small" ||
+				remaining(t, got) != 9 {
 				t.Errorf("%s: it is recorded as %+v", name, d)
 			}
 		}
