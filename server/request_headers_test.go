@@ -3,42 +3,9 @@ package server
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 )
-
-// TestHeadersThatSteerEnginesAreNotForwarded: with them a batch key could overtake interactive
-// requests, and any key could choose a rank or a host that the engine connects to.
-func TestHeadersThatSteerEnginesAreNotForwarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var got http.Header
-		engine := fakeEngine()
-		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			got = r.Header.Clone()
-			mu.Unlock()
-			engine.ServeHTTP(w, r)
-		}))
-		steers := []string{"X-Vllm-Priority", "x-vllm-anything", "X-data-parallel-rank", "X-Data-Parallel-Host-Port",
-			"X-DP-Rank", "X-SGLang-Session-Id",
-			"X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Gateway-Destination-Endpoint",
-			"endpoint-load-metrics-format"}
-		headers := []string{"X-Custom", "kept"}
-		for _, name := range steers {
-			headers = append(headers, name, "-100")
-		}
-		if a := r.post("/v1/chat/completions", hello, headers...); a.status != 200 || got.Get("X-Custom") != "kept" {
-			t.Fatalf("%d %s: %v", a.status, a.body, got)
-		}
-		for _, name := range steers {
-			if v := got.Get(name); v != "" {
-				t.Errorf("the engine gets %s: %s", name, v)
-			}
-		}
-	})
-}
 
 // TestARepeatedControlHeaderIsRejected: readers disagree about which value counts.
 func TestARepeatedControlHeaderIsRejected(t *testing.T) {

@@ -56,6 +56,20 @@ func TestCredentialsAndHopByHopHeadersDoNotReachAWorker(t *testing.T) {
 	}
 }
 
+// TestHeadersThatSteerEnginesDoNotReachAWorker: with them a batch key could overtake interactive
+// requests, and any key could choose a rank or a host that the engine connects to.
+func TestHeadersThatSteerEnginesDoNotReachAWorker(t *testing.T) {
+	from := http.Header{"X-Custom": {"kept"}}
+	for _, name := range []string{"X-Vllm-Priority", "x-vllm-anything", "X-data-parallel-rank",
+		"X-Data-Parallel-Host-Port", "X-DP-Rank", "X-SGLang-Session-Id", "X-Prefiller-Host-Port", "X-Prefiller-Url",
+		"X-Encoder-Hosts-Ports", "X-Gateway-Destination-Endpoint", "endpoint-load-metrics-format"} {
+		from.Set(name, "-100")
+	}
+	if got := headerLines(workerHeader(from, "not a UUID")); got != "X-Custom: kept\n" {
+		t.Errorf("the worker receives\n%s", got)
+	}
+}
+
 // headerLines returns the lines of a header, sorted by name, without Via.
 func headerLines(h http.Header) string {
 	var lines []string
