@@ -53,7 +53,8 @@ const shortest = 30 * time.Second
 // tests TestSmoke…, make soak all of them.
 func realTime() []string {
 	return []string{
-		"e2e/backends", "e2e/browser", "e2e/docs", "e2e/events", "e2e/gateway", "e2e/kvaware", "e2e/sdk", "e2e/state",
+		"e2e/backends", "e2e/browser", "e2e/docs", "e2e/events", "e2e/gateway", "e2e/kvaware", "e2e/loopback",
+		"e2e/sdk", "e2e/state",
 		"e2e/traces", "e2e/vllm", "e2e/watch",
 	}
 }

@@ -65,7 +65,7 @@ once() {
 
 tests=(go test -vet=off -v -timeout 60m)
 # Packages of real time run the binary with real servers. The gate runs their smoke tests only.
-real='/e2e/(backends|browser|docs|events|gateway|kvaware|sdk|state|traces|watch)$'
+real='/e2e/(backends|browser|docs|events|gateway|kvaware|loopback|sdk|state|traces|watch)$'
 # The package that takes longest begins first.
 mapfile -t virtual < <(echo tierway/server && go list ./... | grep -vE "$real|^tierway/server$")
 # Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.

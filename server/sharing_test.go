@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"tierway/e2e/backends"
 )
 
 // sharingShown is the part of /admin/status about sharing, with the rest of the answer for its field names.
@@ -49,7 +47,7 @@ func (r *adminRig) sharing() sharingShown {
 // TestStatusShowsWhatGatewaysShare: the other gateways with their pools and open breakers.
 func TestStatusShowsWhatGatewaysShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		url := backends.Redis(t).URL
+		url := newRedis(t).url
 		a, b := newSharingRig(t, url), newSharingRig(t, url)
 		if got := a.sharing().Sharing; got == nil || got.CaughtUp || got.SharedAt != nil || len(got.Gateways) != 0 {
 			t.Errorf("before the first exchange: %+v", got)
@@ -91,8 +89,8 @@ func TestStatusShowsWhatGatewaysShare(t *testing.T) {
 // is named.
 func TestReadinessNamesSharingUntilTheLogWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := backends.Redis(t)
-		r := newSharingRig(t, server.URL)
+		server := newRedis(t)
+		r := newSharingRig(t, server.url)
 		ready := func() string {
 			got := r.do(http.MethodGet, "/readyz", "")
 			if got.status != http.StatusOK {
@@ -109,8 +107,8 @@ func TestReadinessNamesSharingUntilTheLogWasRead(t *testing.T) {
 		if got := r.sharing().Sharing; !got.CaughtUp {
 			t.Errorf("%+v", got)
 		}
-		server.Kill()
-		away := newSharingRig(t, server.URL)
+		server.kill()
+		away := newSharingRig(t, server.url)
 		away.runControl()
 		waitUntil(t, "an outage", func() bool { return !away.control.Stores.Redis.Up() })
 		if got := away.do(http.MethodGet, "/readyz", "").body; strings.Contains(got, "sharing") ||
