@@ -69,7 +69,6 @@ func exceptions() map[string]string {
 	return map[string]string{
 		"bench/proxy/proxy_test.go":            "the load generator connects by address",
 		"cmd/tierway/network_test.go":          "commands connect by URL and open their own listeners",
-		"e2e/loopback/address_test.go":         "addresses of the kernel, shared by processes, are its subject",
 		"http1/fake_test.go":                   "the client looks into the kernel's socket for the end of a kept connection",
 		"routing/routingtest/laws_test.go":     "a law that a policy breaks fails its test, so it runs in its own process",
 		"server/control/rig_test.go":           "miniredis and health checks in real time",
