@@ -153,7 +153,8 @@ func (d *database) notifyGateways(ctx context.Context) {
 	const redisPatience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, redisPatience)
 	defer cancel()
-	r, err := store.OpenRedis(store.RedisConfig{URL: d.file.Store.Redis, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"})
+	c := store.RedisConfig{URL: d.file.Store.Redis, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"}
+	r, err := store.OpenRedis(c)
 	if err == nil {
 		err = errors.Join(r.PublishChange(ctx), r.Close())
 	}
