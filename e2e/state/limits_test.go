@@ -33,9 +33,7 @@ func (r *stateRig) fleet(n int, redis string, own rig.Settings) (bases []string)
 }
 
 // decidedAlone returns how many requests the rig's gateways decided without Redis, each by its part
-// of the limit. On a busy machine this also happens with a healthy Redis: a gateway waits at most
-// 50 ms for a reply, and five replies in a row after more than 25 ms make Redis unavailable for a
-// moment.
+// of the limit.
 func (r *stateRig) decidedAlone() (n int) {
 	for _, p := range r.gateways {
 		n += len(linesWith(p, "Redis did not decide about a limit"))

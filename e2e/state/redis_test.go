@@ -19,7 +19,7 @@ import (
 // RS-01, RS-02, RS-11.
 func TestSmokeAKilledRedisFailsNoRequest(t *testing.T) {
 	t.Parallel()
-	loseRedis(t, (*backends.RedisServer).Kill, (*backends.RedisServer).Restart)
+	loseRedis(t, stores, (*backends.RedisServer).Kill, (*backends.RedisServer).Restart)
 }
 
 // TestAHungRedisFailsNoRequest suspends Redis under a load and resumes it.
@@ -27,12 +27,12 @@ func TestSmokeAKilledRedisFailsNoRequest(t *testing.T) {
 // RS-01, RS-02, RS-11.
 func TestAHungRedisFailsNoRequest(t *testing.T) {
 	t.Parallel()
-	loseRedis(t, (*backends.RedisServer).Hang, (*backends.RedisServer).Resume)
+	loseRedis(t, hastyStores, (*backends.RedisServer).Hang, (*backends.RedisServer).Resume)
 }
 
 // loseRedis checks that a load survives what away does to Redis until back undoes it. The tests of store check in
 // virtual time how long requests wait for Redis meanwhile and when it is used again.
-func loseRedis(t *testing.T, away, back func(*backends.RedisServer)) {
+func loseRedis(t *testing.T, stores func(sql, redis string) string, away, back func(*backends.RedisServer)) {
 	t.Helper()
 	const clients, limit = 10, 64
 	r := newRig(t, 2, engines.Config{})

@@ -327,6 +327,7 @@ func TestStoredResponsesSurviveARedisOutage(t *testing.T) {
 			t.Parallel()
 			redis := backends.Redis(t)
 			k := newKeepers(t, redis)
+			k.own["store"] = hastyStores("", redis.URL)
 			a, b := k.serve(k.own), k.serve(k.own)
 			both := func(up float64) {
 				waitForMetric(t, a, "tierway_redis_up", up, rig.Patience)

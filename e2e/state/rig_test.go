@@ -88,8 +88,17 @@ func auth(tenant, limits string) string {
 	return "{ keys: [ { name: " + tenant + ", sha256: " + rig.Digest(rig.TenantKey) + limits + " } ] }"
 }
 
-// stores returns the setting store. An empty URL turns a store off.
-func stores(sql, redis string) string { return fmt.Sprintf("{ sql: %q, redis: %q }", sql, redis) }
+// stores returns the setting store. An empty URL turns a store off. Requests wait for Redis as long as a machine can be
+// busy, so that no gateway decides without a Redis that is up.
+func stores(sql, redis string) string {
+	if redis == "" {
+		return fmt.Sprintf("{ sql: %q }", sql)
+	}
+	return fmt.Sprintf("{ sql: %q, redis: %q, redis_timeout: 10s }", sql, redis)
+}
+
+// hastyStores is stores for tests of a Redis that hangs, whose gateways wait as short as by default.
+func hastyStores(sql, redis string) string { return fmt.Sprintf("{ sql: %q, redis: %q }", sql, redis) }
 
 // serve starts one more gateway and returns when it is ready. The test fails unless the gateway is
 // quiet at its end.

@@ -387,7 +387,8 @@ func TestGatewayStopsWhileRedisHangs(t *testing.T) {
 				redis.Hang()
 			}
 			// A stop that waits for Redis would last as long as a drain.
-			p := r.serve(rig.Settings{"store": stores("", redis.URL), "drain": `{ accept_grace: 100ms, timeout: 10m }`})
+			p := r.serve(rig.Settings{"store": hastyStores("", redis.URL),
+				"drain": `{ accept_grace: 100ms, timeout: 10m }`})
 			r.sendTurn(p, "session", chatOf("session", 1))
 			if !early {
 				redis.Hang()
