@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"time"
 
 	"tierway/e2e/bubble"
 	"tierway/e2e/gateway"
@@ -53,10 +54,14 @@ func rigOf(t *testing.T, p *gateway.Process) *chaosRig {
 }
 
 // withScript returns an engine's configuration with a script that answers answerText, unless it
-// has one.
+// has one. A token takes a millisecond, unless the configuration has another time: the gateway has
+// read an event before a fault that follows, which could destroy what is unread.
 func withScript(c engines.Config) engines.Config {
 	if c.Script == nil {
 		c.Script = func(string, []byte) engines.Script { return engines.Script{Text: answerText} }
+	}
+	if c.PerToken == 0 {
+		c.PerToken = time.Millisecond
 	}
 	return c
 }
