@@ -148,10 +148,16 @@ func (k *keepers) checkFound(when string, p *gateway.Process, id, engine string)
 // checkMissing checks that a gateway answers 404 for a key, and sends nothing to an engine.
 func (k *keepers) checkMissing(when string, p *gateway.Process, key, id string) {
 	k.T.Helper()
+	k.checkNotSent(when, p, key, id, func(got rig.Reply) bool { return got.Status == http.StatusNotFound })
+}
+
+// checkNotSent checks that a gateway answers as it should for a key, and sends nothing to an engine.
+func (k *keepers) checkNotSent(when string, p *gateway.Process, key, id string, right func(got rig.Reply) bool) {
+	k.T.Helper()
 	before := k.engines[0].received() + k.engines[1].received()
 	for _, q := range k.requestsAbout(id) {
 		got := k.do(p, key, q.method, q.path, q.body)
-		if got.Status != http.StatusNotFound {
+		if !right(got) {
 			k.T.Errorf("%s, %s %s %s: %d %s", when, q.method, q.path, q.body, got.Status, got.Body)
 		}
 	}
@@ -314,8 +320,9 @@ func TestContestedResponseIsFoundThroughNoGateway(t *testing.T) {
 	}
 }
 
-// TestStoredResponsesSurviveARedisOutage: without Redis, each gateway uses what it knows, and other requests
-// get 404. Afterwards all gateways know all responses, although Redis has lost everything.
+// TestStoredResponsesSurviveARedisOutage: without Redis, each gateway uses what it knows. Other requests get 503 with
+// Retry-After, because another gateway may know the response. Afterwards all gateways know all responses, although
+// Redis has lost everything.
 //
 // RS-01, RS-02.
 func TestStoredResponsesSurviveARedisOutage(t *testing.T) {
@@ -348,7 +355,9 @@ func TestStoredResponsesSurviveARedisOutage(t *testing.T) {
 				k.checkFound("without Redis", a, id, engine)
 				k.checkMissing("without Redis for another tenant", a, evilKey, id)
 			}
-			k.checkMissing("without Redis at the other gateway", b, rig.TenantKey, during)
+			k.checkNotSent("without Redis at the other gateway", b, rig.TenantKey, during, func(got rig.Reply) bool {
+				return got.CheckRefusal(http.StatusServiceUnavailable, "stored_response_unavailable") == nil
+			})
 
 			way.back(redis)
 			both(1)
