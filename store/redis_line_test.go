@@ -21,13 +21,15 @@ type line struct {
 	*miniredis.Miniredis
 	network *memnet.Network
 
-	mu       sync.Mutex
-	listener net.Listener
-	served   []net.Conn
-	hung     chan struct{} // closed when a hang ends; nil: no hang
-	delay    time.Duration // of each nth answer
-	nth      int
-	reads    int
+	listener  net.Listener // nil: killed; used by the test's goroutine
+	accepting sync.WaitGroup
+	served    []net.Conn // used by the goroutine that accepts, then by the test's
+
+	mu    sync.Mutex
+	hung  chan struct{} // closed when a hang ends; nil: no hang
+	delay time.Duration // of each nth answer
+	nth   int
+	reads int
 }
 
 const lineAddress = "127.0.0.1:6379"
@@ -86,40 +88,36 @@ func (l *line) dial(ctx context.Context, network, address string) (net.Conn, err
 
 // kill ends the Redis: its data is lost, its connections end and new ones are refused.
 func (l *line) kill() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.listener == nil {
 		return
 	}
 	_ = l.listener.Close()
+	l.accepting.Wait() // no connection is accepted later
+	l.listener = nil
 	for _, c := range l.served {
 		_ = c.Close()
 	}
-	l.listener, l.served = nil, nil
+	l.served = nil
 	l.FlushAll()
 }
 
 // restart starts the Redis again after kill.
 func (l *line) restart() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	listener, err := l.network.Listen("tcp", lineAddress)
 	if err != nil {
 		panic(err) // it was not killed
 	}
 	l.listener = listener
-	go func() {
+	l.accepting.Go(func() {
 		for {
 			c, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			l.mu.Lock()
 			l.served = append(l.served, c)
-			l.mu.Unlock()
 			l.Server().ServeConn(c)
 		}
-	}()
+	})
 }
 
 // hang makes Redis answer nothing. It still executes what it receives, as a stopped process does later.
