@@ -119,17 +119,22 @@ func (f *failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(*err)
 			return *err
 		}
-		err := next(ctx, cmd)
-		if time.Sleep(time.Duration(f.late.Load())); ctx.Err() != nil {
-			cmd.SetErr(ctx.Err())
-			return ctx.Err()
-		}
+		err := f.readLate(ctx, next(ctx, cmd))
+		cmd.SetErr(err)
 		return err
 	}
 }
 
 func (f *failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error { return f.readLate(ctx, next(ctx, cmds)) }
+}
+
+// readLate returns err, or the error of a timeout, after the time that this process takes.
+func (f *failing) readLate(ctx context.Context, err error) error {
+	if time.Sleep(time.Duration(f.late.Load())); ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // RS-07: the breaker sees the errors themselves. Once it has tripped, no command is sent.
@@ -369,6 +374,8 @@ func TestLackOfCPUIsNoFaultOfRedis(t *testing.T) {
 				o, hook := newOutage(t), &failing{}
 				o.redis.client.AddHook(hook)
 				hook.late.Store(int64(late))
+				var probes atomic.Int64
+				o.redis.afterFunc = func(d time.Duration, f func()) *time.Timer { probes.Add(1); return time.AfterFunc(d, f) }
 				for range 100 {
 					o.ask()
 					synctest.Wait() // a probe takes no time
@@ -376,8 +383,8 @@ func TestLackOfCPUIsNoFaultOfRedis(t *testing.T) {
 						t.Fatal("Redis counts as down")
 					}
 				}
-				if o.redis.log.lines() != 0 {
-					t.Errorf("the log has:\n%s", o.redis.log.String())
+				if n := probes.Load(); n < 100/tripAfter || o.redis.log.lines() != 0 {
+					t.Errorf("after %d probes the log has:\n%s", n, o.redis.log.String())
 				}
 			})
 		})
