@@ -32,19 +32,12 @@ func NewWorker(t *testing.T, name string, c engines.Config) *Worker {
 	if c.Slots == 0 {
 		c.Slots = 4096 // only the gateway's own bounds must take effect
 	}
-	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: workerAddress(t, name), t: t}
+	w := &Worker{Engine: engines.New(c), Name: c.Name, Addr: Address(t), t: t}
 	w.Recorder = chaos.Record(w.Engine)
 	w.Handler = chaos.New(w.Recorder)
 	t.Cleanup(w.Engine.Close)
 	t.Cleanup(w.Stop)
 	return w
-}
-
-// workerAddress returns a free address. w0, w1, … each have their own loopback address, because on
-// 127.0.0.1 a connection of another process could take the port of a stopped worker.
-func workerAddress(t *testing.T, name string) string {
-	t.Helper()
-	return WorldOf(t).freeAddress(t, fmt.Sprintf("127.0.0.%d", 2+name[len(name)-1]))
 }
 
 // Listen starts the worker on its address. It may be called again after Stop.

@@ -52,27 +52,19 @@ func Binary(t testing.TB) {
 // Soaking reports whether tests run against the binary in real time, because TIERWAY_SOAK is set.
 func Soaking() bool { return os.Getenv("TIERWAY_SOAK") != "" }
 
-// freeAddress returns an address of the loopback interface on which nothing listens.
-func (w *World) freeAddress(t testing.TB, host string) string {
+// Address returns an address of the loopback interface on which nothing listens. No other test takes it.
+func Address(t testing.TB) string {
 	t.Helper()
-	l, err := w.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		l, err = w.Listen("tcp", "127.0.0.1:0") // the machine may have no other loopback address
+	w := WorldOf(t)
+	if !w.Virtual {
+		return gateway.Address(t)
 	}
+	l, err := w.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// Address returns a free address for a gateway, as [gateway.Address] does.
-func Address(t testing.TB) string {
-	t.Helper()
-	if w := WorldOf(t); w.Virtual {
-		return w.freeAddress(t, "127.0.0.1")
-	}
-	return gateway.Address(t)
 }
 
 // Serve serves h on a free address until the end of the test.
