@@ -16,16 +16,29 @@ import (
 
 var _ = fixRapid()
 
+func isRandom() bool { return os.Getenv("TIERWAY_SEED") == "random" }
+
 // fixRapid sets the seed before the flags of the command line are parsed. A flag instead of this function
 // would have to be passed to each go test, and go test does not cache runs with unknown flags.
 func fixRapid() error {
-	if os.Getenv("TIERWAY_SEED") == "random" {
+	if isRandom() {
 		return nil
 	}
 	if err := flag.Set("rapid.seed", "1"); err != nil {
 		panic(err)
 	}
 	return nil
+}
+
+// Seeds returns the numbers 1 to n, and a random one more if TIERWAY_SEED is random. Name the sub-test after it.
+func Seeds(n int) (seeds []uint64) {
+	for i := range n {
+		seeds = append(seeds, uint64(i+1))
+	}
+	if isRandom() {
+		seeds = append(seeds, rand.Uint64())
+	}
+	return seeds
 }
 
 // Uint64 returns a source of random numbers that begins with the same number in each run. It may be called

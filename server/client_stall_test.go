@@ -64,21 +64,21 @@ pools:
 func TestASilentWorkerIsNotAStalledClient(t *testing.T) {
 	const stall, silence = 100 * time.Millisecond, 400 * time.Millisecond
 	const first = `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}` + "\n\n"
-	engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		kind, begin, end := "application/octet-stream", "begin", "end"
-		if strings.Contains(q.URL.Path, "chat") {
-			kind, begin, end = "text/event-stream", first, chunkAndEnd
-		}
-		w.Header().Set("Content-Type", kind)
-		writeNow(t, w, begin)
-		<-time.After(silence)
-		writeNow(t, w, end)
-	})
 	for _, http2 := range []bool{false, true} {
 		for path, want := range map[string]string{"/raw/x": "beginend", "/v1/audio/speech": "beginend",
 			"/v1/chat/completions": first + chunkAndEnd} {
 			t.Run(fmt.Sprintf("HTTP/2 %v %s", http2, path), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
+					engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+						kind, begin, end := "application/octet-stream", "begin", "end"
+						if strings.Contains(q.URL.Path, "chat") {
+							kind, begin, end = "text/event-stream", first, chunkAndEnd
+						}
+						w.Header().Set("Content-Type", kind)
+						writeNow(t, w, begin)
+						<-time.After(silence)
+						writeNow(t, w, end)
+					})
 					r := newRig(t, fmt.Sprintf(shortStallYAML, stall, startServer(t, engine), startServer(t, engine)))
 					resp := r.send(t.Context(), r.overTLS(http2), path,
 						`{"model":"small","stream":true,"input":"x","messages":[{"role":"user","content":"hi"}]}`)

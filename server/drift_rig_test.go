@@ -15,6 +15,7 @@ import (
 
 	"tierway/config"
 	"tierway/engines"
+	"tierway/fixedseed"
 	"tierway/routing"
 	"tierway/server/admin"
 	"tierway/telemetry"
@@ -24,8 +25,9 @@ import (
 // random numbers. Its admin plane is called without a socket.
 type driftRig struct {
 	*adminRig
-	chance  atomic.Uint64 // the next random number; 0: a real one
-	engines []string      // URLs, four of each tier and of the pool
+	chance  atomic.Uint64 // the next random number; 0: one of others
+	others  func() uint64
+	engines []string // URLs, four of each tier and of the pool
 }
 
 // random is the gateway's source of random numbers.
@@ -33,7 +35,7 @@ func (r *driftRig) random() uint64 {
 	if n := r.chance.Load(); n != 0 {
 		return n
 	}
-	return rand.Uint64()
+	return r.others()
 }
 
 // driftPolicies are the policies of the tiers, the least capable tier first.
@@ -99,7 +101,7 @@ func newDriftRig(t *testing.T, more string, engine func(tier string, i int) http
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &driftRig{}
+	d := &driftRig{others: fixedseed.Uint64()}
 	for _, s := range file.Specs() {
 		d.engines = append(d.engines, s.URL)
 	}

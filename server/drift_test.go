@@ -3,31 +3,20 @@ package server
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"tierway/decisions"
+	"tierway/fixedseed"
 	"tierway/routing"
 )
-
-// driftSeeds are the seeds of the tests with random requests. If TIERWAY_SOAK is set, one more is random; the
-// name of its sub-test shows it.
-func driftSeeds() []uint64 {
-	seeds := []uint64{1, 2, 3}
-	if os.Getenv("TIERWAY_SOAK") != "" {
-		seeds = append(seeds, rand.Uint64())
-	}
-	return seeds
-}
 
 // TestRequestsGoAsExplained: random requests are explained and then sent, under every policy, over changing
 // loads. Each request goes where its explanation says, for the same reasons, or is rejected as it says.
 func TestRequestsGoAsExplained(t *testing.T) {
-	for _, seed := range driftSeeds() {
+	for _, seed := range fixedseed.Seeds(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const requests = 100 // that go to a worker

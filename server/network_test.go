@@ -58,10 +58,3 @@ func newServer(t testing.TB, h http.Handler) *httptest.Server {
 	s.Start()
 	return s
 }
-
-// usesOperatingSystem marks a test that needs something of the operating system that neither a bubble nor a
-// network in memory has. Such a test must not depend on time.
-func usesOperatingSystem(t *testing.T, what string) {
-	t.Helper()
-	t.Logf("it needs %s", what)
-}

@@ -8,7 +8,6 @@ import (
 
 // TestReservedAddressRefusesConnectionsUntilItIsOpen, for each form of an address.
 func TestReservedAddressRefusesConnectionsUntilItIsOpen(t *testing.T) {
-	usesOperatingSystem(t, "sockets that are bound and do not listen")
 	for _, address := range []string{"127.0.0.1:0", "localhost:0", "[::1]:0", ":0", "0.0.0.0:0", "[::]:0"} {
 		probe, err := net.Listen("tcp", address)
 		if err != nil {
@@ -61,7 +60,6 @@ func TestReservedAddressRefusesConnectionsUntilItIsOpen(t *testing.T) {
 
 // TestTakenAddressCannotBeReserved: the error is that of net.Listen.
 func TestTakenAddressCannotBeReserved(t *testing.T) {
-	usesOperatingSystem(t, "sockets that are bound and do not listen")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +73,6 @@ func TestTakenAddressCannotBeReserved(t *testing.T) {
 
 // TestClosedReservationIsFree: Accept returns, the address can be taken, and it is not opened any more.
 func TestClosedReservationIsFree(t *testing.T) {
-	usesOperatingSystem(t, "sockets that are bound and do not listen")
 	var err error
 	for range 10 { // another process may take a free address
 		l, failed := reserve("127.0.0.1:0")
@@ -107,7 +104,6 @@ func TestClosedReservationIsFree(t *testing.T) {
 // TestAddressThatIsTakenMeanwhileIsAnError of open and of Accept: a listener takes the address that was
 // reserved.
 func TestAddressThatIsTakenMeanwhileIsAnError(t *testing.T) {
-	usesOperatingSystem(t, "sockets that are bound and do not listen")
 	l, err := reserve("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
