@@ -74,7 +74,7 @@ func exceptions() map[string]string {
 		"e2e/vllm/stopped_test.go":             "its clients have a deadline, as those of the report had",
 		"http1/fake_test.go":                   "the client looks into the kernel's socket for the end of a kept connection",
 		"routing/routingtest/laws_test.go":     "a law that a policy breaks fails its test, so it runs in its own process",
-		"server/control/rig_test.go":           "miniredis and health checks in real time",
+		"server/control/rig_test.go":           "one health check in real time",
 		"server/admin_doc_test.go":             "it runs the examples of the documents with curl",
 		"server/reserved_test.go":              "it reserves addresses of the kernel",
 		"telemetry/traces_test.go":             "OpenTelemetry's exporter connects by URL",

@@ -69,7 +69,7 @@ real='/e2e/(backends|browser|docs|events|gateway|kvaware|loopback|sdk|state|trac
 # The package that takes longest begins first.
 mapfile -t virtual < <(echo tierway/server && go list ./... | grep -vE "$real|^tierway/server$")
 # Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.
-raced=(./breaker ./http1 ./memnet ./queue ./spool ./workers/...)
+raced=(./breaker ./http1 ./memnet/... ./queue ./spool ./workers/...)
 mapfile -t smoke < <(go list ./... | grep -E "$real|/e2e/chaos$" | grep -vE '/e2e/(browser|sdk)$')
 
 if [ "${1:-}" = soak ]; then

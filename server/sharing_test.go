@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tierway/memnet/memredis"
 )
 
 // sharingShown is the part of /admin/status about sharing, with the rest of the answer for its field names.
@@ -47,7 +49,7 @@ func (r *adminRig) sharing() sharingShown {
 // TestStatusShowsWhatGatewaysShare: the other gateways with their pools and open breakers.
 func TestStatusShowsWhatGatewaysShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		url := newRedis(t).url
+		url := memredis.Start(t, networkOf(t).Network).URL
 		a, b := newSharingRig(t, url), newSharingRig(t, url)
 		if got := a.sharing().Sharing; got == nil || got.CaughtUp || got.SharedAt != nil || len(got.Gateways) != 0 {
 			t.Errorf("before the first exchange: %+v", got)
@@ -89,8 +91,8 @@ func TestStatusShowsWhatGatewaysShare(t *testing.T) {
 // is named.
 func TestReadinessNamesSharingUntilTheLogWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := newRedis(t)
-		r := newSharingRig(t, server.url)
+		server := memredis.Start(t, networkOf(t).Network)
+		r := newSharingRig(t, server.URL)
 		ready := func() string {
 			got := r.do(http.MethodGet, "/readyz", "")
 			if got.status != http.StatusOK {
@@ -107,8 +109,8 @@ func TestReadinessNamesSharingUntilTheLogWasRead(t *testing.T) {
 		if got := r.sharing().Sharing; !got.CaughtUp {
 			t.Errorf("%+v", got)
 		}
-		server.kill()
-		away := newSharingRig(t, server.url)
+		server.Kill()
+		away := newSharingRig(t, server.URL)
 		away.runControl()
 		waitUntil(t, "an outage", func() bool { return !away.control.Stores.Redis.Up() })
 		if got := away.do(http.MethodGet, "/readyz", "").body; strings.Contains(got, "sharing") ||

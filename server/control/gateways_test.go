@@ -6,10 +6,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
+	"tierway/memnet/memredis"
 	"tierway/routing"
 	"tierway/store"
 )
@@ -33,50 +33,52 @@ tiers:
 // TestBoundIsDividedAmongTheLiveGateways: Redis counts them, and the configuration has the minimum.
 // Booked requests stay booked.
 func TestBoundIsDividedAmongTheLiveGateways(t *testing.T) {
-	mini := miniredis.RunT(t)
-	url := "redis://" + mini.Addr()
 	for gateways, want := range map[int][2]int{1: {9, 5}, 2: {5, 5}, 3: {3, 3}} {
 		t.Run(fmt.Sprint(gateways), func(t *testing.T) {
-			c := newTestControl(t, fmt.Sprintf(bounded, url, gateways))
-			var owned sync.WaitGroup
-			ctx, stop := context.WithCancel(t.Context())
-			defer owned.Wait()
-			defer stop()
-			owned.Go(func() { c.Stores.Redis.Run(ctx) })
-			l, err := c.Snapshot().Pools[0].Routing.Acquire(&routing.Request{Now: time.Now()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := concurrencyLimit(c); got != want[0] {
-				t.Errorf("one gateway takes %d, want %d", got, want[0])
-			}
-			other, err := store.OpenRedis(store.RedisConfig{URL: url, Gateway: "other"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			owned.Go(func() { other.Run(ctx) })
-			until(t, "two live gateways", func() bool { return len(members(t, mini)) == 2 })
-			owned.Go(func() { c.Stores.Redis.Run(ctx) }) // a start counts the gateways at once
-			until(t, "this gateway counts both", func() bool { return c.Stores.Redis.Gateways() == 2 })
-			c.Pools.updateGatewayCount()
-			if got := concurrencyLimit(c); got != want[1] {
-				t.Errorf("one of two gateways takes %d, want %d", got, want[1])
-			}
-			if got := c.Pools.Gauges()[0].Inflight; got != 1 {
-				t.Errorf("%d are booked, want 1", got)
-			}
-			l.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
+			synctest.Test(t, func(t *testing.T) {
+				redis := newRedis(t)
+				c := newTestControlOn(t, redis.Network(), fmt.Sprintf(bounded, redis.URL, gateways))
+				var owned sync.WaitGroup
+				ctx, stop := context.WithCancel(t.Context())
+				defer owned.Wait()
+				defer stop()
+				owned.Go(func() { c.Stores.Redis.Run(ctx) })
+				l, err := c.Snapshot().Pools[0].Routing.Acquire(&routing.Request{Now: time.Now()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := concurrencyLimit(c); got != want[0] {
+					t.Errorf("one gateway takes %d, want %d", got, want[0])
+				}
+				other, err := store.OpenRedis(store.RedisConfig{URL: redis.URL, Gateway: "other",
+					Dial: redis.Network().Dial})
+				if err != nil {
+					t.Fatal(err)
+				}
+				owned.Go(func() { other.Run(ctx) })
+				until(t, "two live gateways", func() bool { return len(members(t, redis)) == 2 })
+				owned.Go(func() { c.Stores.Redis.Run(ctx) }) // a start counts the gateways at once
+				until(t, "this gateway counts both", func() bool { return c.Stores.Redis.Gateways() == 2 })
+				c.Pools.updateGatewayCount()
+				if got := concurrencyLimit(c); got != want[1] {
+					t.Errorf("one of two gateways takes %d, want %d", got, want[1])
+				}
+				if got := c.Pools.Gauges()[0].Inflight; got != 1 {
+					t.Errorf("%d are booked, want 1", got)
+				}
+				l.Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
+			})
 		})
 	}
 }
 
 // members returns the gateways that are registered in Redis.
-func members(t *testing.T, mini *miniredis.Miniredis) []string {
+func members(t *testing.T, redis *memredis.Server) []string {
 	t.Helper()
-	if !mini.Exists("tierway:gateways") {
+	if !redis.Exists("tierway:gateways") {
 		return nil
 	}
-	all, err := mini.ZMembers("tierway:gateways")
+	all, err := redis.ZMembers("tierway:gateways")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ health: { path: "off" }
 tiers: [ { name: small, model: m, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
 `
 
-// until waits until ok holds. Tests with a Redis or a check in real time need it, others call synctest.Wait.
+// until waits until ok holds, in a bubble in virtual time.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

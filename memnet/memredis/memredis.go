@@ -1,0 +1,91 @@
+// Package memredis serves a Redis in memory (miniredis) on a network in memory, for tests in virtual time.
+package memredis
+
+import (
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tierway/memnet"
+)
+
+// Server is a Redis at an address of a network.
+type Server struct {
+	*miniredis.Miniredis
+	URL string // redis://host:port
+
+	network  *memnet.Network
+	address  string
+	mu       sync.Mutex
+	listener net.Listener // nil: killed
+	accepted []net.Conn
+}
+
+// Start returns an empty Redis that ends with the test.
+func Start(t testing.TB, network *memnet.Network) *Server {
+	t.Helper()
+	s := &Server{Miniredis: miniredis.NewMiniRedis(), network: network, address: "127.0.0.1:0"}
+	first, err := s.Dial() // this starts it without a listener of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close()
+	s.Restart(t)
+	s.address = s.listener.Addr().String()
+	s.URL = "redis://" + s.address
+	t.Cleanup(func() {
+		s.Kill()
+		s.Close()
+	})
+	return s
+}
+
+// Network returns the network of the server.
+func (s *Server) Network() *memnet.Network { return s.network }
+
+// Kill ends all connections and refuses new ones. The data stays.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return
+	}
+	_ = s.listener.Close()
+	for _, c := range s.accepted {
+		_ = c.Close()
+	}
+	s.listener, s.accepted = nil, nil
+}
+
+// Restart accepts connections again after Kill.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	l, err := s.network.Listen("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listener = l
+	go s.serve(l)
+}
+
+func (s *Server) serve(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		killed := s.listener != l
+		s.accepted = append(s.accepted, c)
+		s.mu.Unlock()
+		if killed {
+			_ = c.Close()
+			continue
+		}
+		s.Server().ServeConn(c)
+	}
+}
