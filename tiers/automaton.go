@@ -26,8 +26,14 @@ type literal struct {
 	owner int32
 }
 
-// newAutomaton compiles literals.
-func newAutomaton(all []literal) *automaton {
+// newAutomaton returns the automaton of the literals that expressions need.
+func newAutomaton(expressions []expression) *automaton {
+	var all []literal
+	for i, e := range expressions {
+		for _, text := range e.needs {
+			all = append(all, literal{text: text, owner: int32(i)})
+		}
+	}
 	a := &automaton{width: 1} // class 0: all bytes that occur in no literal
 	for _, l := range all {
 		for i := range min(len(l.text), literalBytes) {

@@ -35,17 +35,23 @@ func (c *checker) checkExpressionCount(keywords []Keyword) bool {
 
 // checkSize reports whether an expression fits beside those before it. The first one that does
 // not fit is an error; that one and all later ones are not compiled.
-func (c *checker) checkSize(key string, re *syntax.Regexp, needs []string) bool {
+func (c *checker) checkSize(key string, size int) bool {
 	before := c.size
-	c.size += instructions(re)
-	for _, text := range needs {
-		c.size += min(len(text), literalBytes)
-	}
+	c.size += size
 	if before <= maxSize && c.size > maxSize {
 		c.addError(key, "too large: all expressions together have size %d, and the limit is %d: "+
 			"shorten repetitions such as {1,500}, or remove expressions", c.size, maxSize)
 	}
 	return c.size <= maxSize
+}
+
+// sizeOf returns the size of an expression that needs one of these literals.
+func sizeOf(re *syntax.Regexp, needs []string) int {
+	size := instructions(re)
+	for _, text := range needs {
+		size += min(len(text), literalBytes)
+	}
+	return size
 }
 
 // instructions estimates the number of instructions of a compiled expression.

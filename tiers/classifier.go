@@ -64,7 +64,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	}
 	if c.checkExpressionCount(rules.Keywords) {
 		for i, keyword := range rules.Keywords {
-			c.addGroup(keyAt("classifier.keywords", i), keyword)
+			c.addGroup(keyAt("classifier.keywords", i), keyword, c.addExpression)
 		}
 	}
 	preset := cmp.Or(rules.Preset, normal.Preset)
@@ -86,7 +86,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	if len(c.groups) > 0 {
 		k.least = slices.MinFunc(c.groups, func(a, b group) int { return cmp.Compare(a.weight, b.weight) }).weight
 	}
-	k.matcher, k.warnings = newMatcher(c.groups, c.expressions), c.warnings
+	k.matcher, k.warnings = newMatcher(c.groups, c.expressions, c.automaton(rules, preset)), c.warnings
 	return k, nil
 }
 

@@ -32,6 +32,7 @@ type expression struct {
 	match *regexp.Regexp
 	needs []string // each match contains one of these; empty: unknown
 	reach int      // bytes on each side of a literal that a match can need, or everywhere
+	size  int      // as maxSize counts it
 }
 
 // matcher finds the groups that match a text. The literals that the expressions require are
@@ -47,19 +48,15 @@ type matcher struct {
 	searches    sync.Pool
 }
 
-func newMatcher(groups []group, expressions []expression) *matcher {
-	m := &matcher{groups: groups, expressions: expressions}
-	var all []literal
+// newMatcher returns the matcher of groups and their expressions. The automaton is that of the expressions.
+func newMatcher(groups []group, expressions []expression, a *automaton) *matcher {
+	m := &matcher{groups: groups, expressions: expressions, automaton: a}
 	for i, e := range expressions {
 		m.in |= e.in
 		if len(e.needs) == 0 {
 			m.loose = append(m.loose, int32(i))
 		}
-		for _, text := range e.needs {
-			all = append(all, literal{text: text, owner: int32(i)})
-		}
 	}
-	m.automaton = newAutomaton(all)
 	m.searches.New = func() any {
 		return &search{m: m, matched: make([]bool, len(groups)), windows: make([]window, 2*len(expressions))}
 	}

@@ -18,12 +18,12 @@ func groupsOf(t testing.TB, patterns ...string) *matcher {
 	t.Helper()
 	c := &checker{tiers: []string{"t"}, names: map[string]string{}}
 	for i, pattern := range patterns {
-		c.addGroup(fmt.Sprint(i), Keyword{Tier: "t", Name: fmt.Sprint(i), Match: []string{pattern}})
+		c.addGroup(fmt.Sprint(i), Keyword{Tier: "t", Name: fmt.Sprint(i), Match: []string{pattern}}, c.addExpression)
 	}
 	if len(c.errs) > 0 {
 		t.Fatal(c.errs)
 	}
-	return newMatcher(c.groups, c.expressions)
+	return newMatcher(c.groups, c.expressions, newAutomaton(c.expressions))
 }
 
 func matched(m *matcher, text string) []string {

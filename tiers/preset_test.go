@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -353,6 +354,30 @@ func TestOneGroupRequestsTheSecondTierAndCodeTheLast(t *testing.T) {
 		c := k.Classify(&ClassifierInput{User: func() []byte { return []byte(prompt) }})
 		if got := fmt.Sprint(c.Tier, " ", c.Rule); got != want {
 			t.Errorf("%q: %s, want %s", prompt, got, want)
+		}
+	}
+}
+
+// TestCompiledPresetsFitEachConfiguration: a preset is compiled once, beside any groups and for any tiers.
+func TestCompiledPresetsFitEachConfiguration(t *testing.T) {
+	own := []Keyword{{Tier: "large", Name: "law", Match: []string{"court order"}}}
+	for _, preset := range []string{"groups", "lesson", "none"} {
+		for _, names := range [][]string{{"small", "medium", "large"}, {"small", "large"}, {"large"}} {
+			for _, rules := range []Rules{{Preset: preset}, {Preset: preset, Keywords: own}} {
+				k, err := NewClassifier(rules, names)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := k.matcher
+				if !reflect.DeepEqual(m.automaton, newAutomaton(m.expressions)) {
+					t.Errorf("%s with %d own groups: the automaton has other literals", preset, len(rules.Keywords))
+				}
+				for i, e := range m.expressions {
+					if m.groups[e.group].preset == (i < len(rules.Keywords)) || e.in != m.groups[e.group].in {
+						t.Errorf("%s: expression %d belongs to group %q", preset, i, m.groups[e.group].name)
+					}
+				}
+			}
 		}
 	}
 }

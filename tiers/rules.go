@@ -10,6 +10,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -139,8 +140,8 @@ func (c *checker) scoreThresholds(section, normal map[string]float64, floor int)
 	return all
 }
 
-// addGroup compiles one Keyword.
-func (c *checker) addGroup(key string, k Keyword) {
+// addGroup compiles one Keyword, and each of its expressions with add.
+func (c *checker) addGroup(key string, k Keyword, add func(key, pattern string, in source)) {
 	g := group{name: k.Name, rule: "keyword:" + k.Name, weight: cmp.Or(k.Weight, 1),
 		tier: c.tierIndex(key+".tier", k.Tier)}
 	if other, taken := c.names[k.Name]; taken {
@@ -155,7 +156,7 @@ func (c *checker) addGroup(key string, k Keyword) {
 	}
 	c.groups = append(c.groups, g)
 	for i, pattern := range k.Match {
-		c.addExpression(fmt.Sprintf("%s.match[%d]", key, i), pattern, g.in)
+		add(fmt.Sprintf("%s.match[%d]", key, i), pattern, g.in)
 	}
 }
 
@@ -178,7 +179,8 @@ func (c *checker) addExpression(key, pattern string, in source) {
 	}
 	known := required(parsed)
 	needs := known.needs()
-	if !c.checkSize(key, parsed, needs) {
+	size := sizeOf(parsed, needs)
+	if !c.checkSize(key, size) {
 		return
 	}
 	compiled := regexp.MustCompile("(?i)" + pattern) // parsed above
@@ -194,7 +196,41 @@ func (c *checker) addExpression(key, pattern string, in source) {
 			"give each alternative such a literal")
 	}
 	c.expressions = append(c.expressions, expression{group: len(c.groups) - 1, in: in, match: compiled,
-		needs: needs, reach: reach(parsed)})
+		needs: needs, reach: reach(parsed), size: size})
+}
+
+// compiled has the expressions of the presets, by pattern, and the automaton of each preset, by name. A preset
+// never changes, and it is nearly all of the work of a configuration that does not switch it off.
+var compiled struct{ expressions, automata sync.Map } //nolint:gochecknoglobals // a cache of constants
+
+// addPresetExpression is addExpression for an expression of a preset, which is compiled once.
+func (c *checker) addPresetExpression(key, pattern string, in source) {
+	if known, ok := compiled.expressions.Load(pattern); ok {
+		e := known.(expression)
+		if e.group, e.in = len(c.groups)-1, in; c.checkSize(key, e.size) {
+			c.expressions = append(c.expressions, e)
+		}
+		return
+	}
+	problems, before := len(c.errs)+len(c.warnings), len(c.expressions)
+	c.addExpression(key, pattern, in)
+	if len(c.errs)+len(c.warnings) == problems && len(c.expressions) > before {
+		compiled.expressions.Store(pattern, c.expressions[before])
+	}
+}
+
+// automaton returns the automaton of all expressions. It is compiled once for each preset without other
+// groups.
+func (c *checker) automaton(rules Rules, preset string) *automaton {
+	if len(rules.Keywords) > 0 || len(c.expressions) == 0 {
+		return newAutomaton(c.expressions)
+	}
+	if known, ok := compiled.automata.Load(preset); ok {
+		return known.(*automaton)
+	}
+	a := newAutomaton(c.expressions)
+	compiled.automata.Store(preset, a)
+	return a
 }
 
 // addPreset compiles the built-in groups. The strong ones are for the last tier, the others for
@@ -217,7 +253,7 @@ func (c *checker) addPreset(name string, lowest int) {
 				"use another name, or set preset to none", k.Name, name)
 			continue
 		}
-		c.addGroup(fmt.Sprintf("classifier.preset[%d]", i), k)
+		c.addGroup(fmt.Sprintf("classifier.preset[%d]", i), k, c.addPresetExpression)
 		c.groups[len(c.groups)-1].preset = true
 	}
 }
