@@ -68,10 +68,10 @@ func house(t testing.TB, c sim.Config) Setup {
 	return Setup{Catalog: catalog, Pools: []Pool{p}}
 }
 
-// chatting returns ten minutes of chats at four engines.
-func chatting(policy string, engines ...sim.Engine) sim.Config {
+// chatting returns chats at engines; the last one begins before until.
+func chatting(until time.Duration, policy string, engines ...sim.Engine) sim.Config {
 	return sim.Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy},
-		Loads: []sim.Load{sim.Sessions{Rate: 1.2, Until: 10 * time.Minute}}}
+		Loads: []sim.Load{sim.Sessions{Rate: 1.2, Until: until}}}
 }
 
 func four() []sim.Engine { return make([]sim.Engine, 4) }
@@ -80,7 +80,7 @@ func TestEqualDraftChangesNothingAndReproducesEachWorker(t *testing.T) {
 	uneven := []sim.Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {MaxTokensInflight: 8000}}
 	for _, policy := range routing.Names() {
 		for _, engines := range [][]sim.Engine{four(), uneven} {
-			c := chatting(policy, engines...)
+			c := chatting(2*time.Minute, policy, engines...)
 			ds, _ := recorded(t, c)
 			now := house(t, c)
 			got := replay(t, Config{Now: now, Draft: new(house(t, c))}, ds...)
@@ -103,7 +103,7 @@ const hitTolerance = 0.02
 func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 	for _, policy := range routing.Names() {
 		for name, e := range map[string]sim.Engine{"roomy": {}, "tight": {CacheTokens: 40_000}} {
-			c := chatting(policy, e, e, e, e)
+			c := chatting(4*time.Minute, policy, e, e, e, e)
 			ds, result := recorded(t, c)
 			got := replay(t, Config{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
 			stats := result.Stats((*sim.Record).Answered)
@@ -126,16 +126,23 @@ func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 const draftTolerance, draftFactor = 0.05, 2.0
 
 func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
+	type run struct {
+		setup Setup
+		ds    []*decisions.Decision
+		hits  float64
+	}
+	runs := map[string]run{}
+	for _, policy := range []string{"chwbl", "round_robin", "least_load", "random"} {
+		c := chatting(10*time.Minute, policy, four()...)
+		ds, result := recorded(t, c)
+		stats := result.Stats((*sim.Record).Answered)
+		runs[policy] = run{house(t, c), ds, stats.Hits()}
+	}
 	for _, pair := range [][2]string{{"chwbl", "round_robin"}, {"least_load", "chwbl"}, {"round_robin", "chwbl"},
 		{"chwbl", "least_load"}, {"random", "chwbl"}} {
-		c := chatting(pair[0], four()...)
-		ds, _ := recorded(t, c)
-		other := chatting(pair[1], four()...)
-		would, result := recorded(t, other)
-		world := replay(t, Config{Now: house(t, other)}, would...).Regret.Now
-		stats := result.Stats((*sim.Record).Answered)
-		real := stats.Hits()
-		got := replay(t, Config{Now: house(t, c), Draft: new(house(t, other))}, ds...)
+		now, other := runs[pair[0]], runs[pair[1]]
+		got := replay(t, Config{Now: now.setup, Draft: &other.setup}, now.ds...)
+		world, real := replay(t, Config{Now: other.setup}, other.ds...).Regret.Now, other.hits
 		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f "+
 			"ms (now %.0f ms)",
 			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean,
@@ -153,7 +160,7 @@ func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 // BenchmarkReplay measures one record of a pool of four that is decided again under another
 // policy.
 func BenchmarkReplay(b *testing.B) {
-	c, other := chatting("chwbl", four()...), chatting("least_load", four()...)
+	c, other := chatting(10*time.Minute, "chwbl", four()...), chatting(10*time.Minute, "least_load", four()...)
 	ds, _ := recorded(b, c)
 	r, err := New(Config{Now: house(b, c), Draft: new(house(b, other))})
 	if err != nil {

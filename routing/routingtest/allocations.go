@@ -55,7 +55,7 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 	}
 	tried := first.Worker()
 	first.Release(routing.Result{})
-	allocs := testing.AllocsPerRun(200, func() {
+	allocs := testing.AllocsPerRun(50, func() {
 		request.Rand += 0x9E3779B97F4A7C15
 		request.Now = request.Now.Add(time.Millisecond)
 		request.Blocks, other = other, request.Blocks
@@ -128,7 +128,7 @@ func roundAllocations(t *testing.T, policy routing.Policy, record func() *routin
 	for range 300 { // until a policy has learned the traffic
 		round()
 	}
-	allocs := testing.AllocsPerRun(200, round)
+	allocs := testing.AllocsPerRun(50, round)
 	if allocs != 0 {
 		t.Errorf("a round of 64 offers costs %v allocations", allocs)
 	}
