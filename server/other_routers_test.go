@@ -139,7 +139,7 @@ func TestExamplesOfOtherRouters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRigWith(t, otherRoutersHead+c.config, func(o *Options) { o.Rand = fixedseed.Uint64() }, fakeEngine(), fakeEngine())
+				r := newRigWith(t, otherRoutersHead+c.config, fixedRand, fakeEngine(), fakeEngine())
 				c.check(r)
 				r.until("nothing is in flight", func() bool { return r.Inflight() == 0 })
 			})
@@ -202,11 +202,13 @@ func ruled(r *rig) {
 	}
 }
 
+func fixedRand(o *Options) { o.Rand = fixedseed.Uint64() }
+
 // TestLoadPoliciesAvoidABusyWorker, by the names of each router.
 func TestLoadPoliciesAvoidABusyWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, policy := range []string{"least_load", "power_of_two", "least_conn", "kv_aware"} {
-			r := newRigWith(t, otherRoutersHead+"policy: { name: "+policy+" }\n", func(o *Options) { o.Rand = fixedseed.Uint64() },
+			r := newRigWith(t, otherRoutersHead+"policy: { name: "+policy+" }\n", fixedRand,
 				fakeEngine(), fakeEngine())
 			small := r.control.Snapshot().ByName["small"]
 			lease, err := small.Routing.Acquire(&routing.Request{Now: time.Now(), Only: small.Members["w0"], Stream: true,
