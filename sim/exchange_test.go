@@ -93,7 +93,7 @@ func occupy(t *testing.T, w *World, engines []*engineState) {
 // caches is within a twentieth of that of one. Without sharing it is not.
 func TestGatewaysThatShareAreNearlyAsFastAsOne(t *testing.T) {
 	mean := func(gateways int, every time.Duration, events bool) float64 {
-		const seeds = 6 // the means of two seeds differ by up to 5 % between numbers of gateways
+		const seeds = 4 // the means of two seeds differ by up to 5 % between numbers of gateways
 		sum := 0.0
 		for seed := range uint64(seeds) {
 			r := play(t, Config{Seed: seed, Gateways: gateways, ShareEvery: every, Events: events, Admission: Direct,

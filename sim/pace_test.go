@@ -160,7 +160,7 @@ func worlds(few, all uint64) uint64 {
 // slow.
 func TestBurstEjectsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for seed := range worlds(40, 400) {
+		for seed := range worlds(20, 400) {
 			if opened := ejections(t, burstWorld(seed)); len(opened) > 0 {
 				t.Errorf("world %d: ejected %v", seed, opened)
 			}
@@ -212,7 +212,7 @@ func soundWorld(seed uint64) Config {
 // factor by chance.
 func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, ejecting := worlds(30, 3000), uint64(0)
+		n, ejecting := worlds(15, 3000), uint64(0)
 		for seed := range n {
 			if opened := ejections(t, soundWorld(100+seed)); len(opened) > 0 {
 				t.Logf("world %d: ejected %v", 100+seed, opened)
