@@ -26,7 +26,7 @@ const module = "tierway"
 // lower layers only. Folders below bench and e2e are in the layer of these two.
 func layers() map[string]string {
 	return map[string]string{
-		"cmd/tierway": "5", "e2e": "5", "bench": "5",
+		".": "5", "cmd/tierway": "5", "e2e": "5", "bench": "5",
 		"server":       "4d",
 		"server/proxy": "4c", "server/admin": "4c",
 		"server/intake":  "4b",
