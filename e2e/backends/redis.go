@@ -62,7 +62,8 @@ func RedisCluster(t testing.TB) *RedisServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Redis(t, "--cluster-enabled", "yes", "--cluster-port", port)
+	// A single node does not know its address, and clients would connect to 127.0.0.1.
+	return Redis(t, "--cluster-enabled", "yes", "--cluster-port", port, "--cluster-announce-ip", loopback.Host())
 }
 
 func (s *RedisServer) must(err error) {
