@@ -67,6 +67,9 @@ func TestRealTimeIsReported(t *testing.T) {
 
 		"a short bound with real servers": {"e2e/state/a_test.go", "context testing time",
 			"func TestX(t *testing.T) { context.WithTimeout(t.Context(), 5*time.Second) }", "context.WithTimeout of 5s"},
+		"a test that a smoke test runs too": {"store/a_test.go", "testing time",
+			"func TestSmokeX(t *testing.T) { t.Run(\"y\", TestY) }\n\nfunc TestY(t *testing.T) { time.Sleep(1) }",
+			"time.Sleep in real time"},
 		"a short case with real servers": {"e2e/state/a_test.go", "testing time",
 			"func TestX(t *testing.T) { select { case <-time.After(time.Second): } }", "a case time.After of 1s"},
 		"a short deadline with real servers": {"e2e/state/a_test.go", "testing time",
@@ -114,6 +117,9 @@ func TestVirtualTimeIsAccepted(t *testing.T) {
 		"a smoke test": {"e2e/chaos/a_test.go", "testing time", "func TestSmokeX(t *testing.T) { time.Sleep(1) }"},
 		"a test of the binary": {"e2e/chaos/a_test.go", "testing tierway/e2e/rig time",
 			"func TestX(t *testing.T) { rig.Binary(t); time.Sleep(1) }"},
+		"a test that only make soak runs": {"store/a_test.go", "net testing tierway/e2e/backends time",
+			"func TestX(t *testing.T) { backends.InSoak(t); f() }\n\n" +
+				"func f() { time.Sleep(1); net.Listen(\"tcp\", \"127.0.0.1:0\") }"},
 		"a long case": {"server/a_test.go", "testing time",
 			"func TestX(t *testing.T) { select { case <-time.After(30 * time.Second): } }"},
 		"a long bound": {"server/a_test.go", "context testing time",

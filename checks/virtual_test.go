@@ -52,7 +52,9 @@ func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
 	}
 	references := v.references()
 	for owner, all := range references {
-		if len(all) == 0 && !v.leavesGate[owner] {
+		_, isFunction := owner.(*types.Func)
+		calls := len(all) == 0 || isFunction && isTestFunction(owner.Name())
+		if calls && !v.leavesGate[owner] {
 			v.real[owner] = true // the testing package calls it
 		}
 	}
@@ -69,12 +71,19 @@ func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
 	return v
 }
 
+// isTestFunction reports whether the testing package calls a function of this name, which other tests may call too.
+func isTestFunction(name string) bool {
+	rest, ok := strings.CutPrefix(name, "Test")
+	return ok && rest != "" && rest[0] >= 'A' && rest[0] <= 'Z'
+}
+
 // leavesGate reports whether make test does not run a function, or runs it with the binary: a benchmark, a smoke
-// test, and a test that rig.Binary skips.
+// test, and a test that rig.Binary or backends.InSoak skips.
 func leavesGate(p *testPackage, f *ast.FuncDecl) (leaves bool) {
 	leaves = strings.HasPrefix(f.Name.Name, "Benchmark") || strings.HasPrefix(f.Name.Name, "TestSmoke")
 	ast.Inspect(f, func(n ast.Node) bool {
-		leaves = leaves || n != nil && p.used(n, module+"/e2e/rig") == "Binary"
+		leaves = leaves || n != nil &&
+			(p.used(n, module+"/e2e/rig") == "Binary" || p.used(n, module+"/e2e/backends") == "InSoak")
 		return !leaves
 	})
 	return leaves

@@ -75,7 +75,7 @@ func TestRowsSurviveAnOutageOfTheDatabase(t *testing.T) {
 
 // TestRealRowsSurviveACrashOfTheDatabase is the same with a server that is killed, and one that hangs.
 func TestRealRowsSurviveACrashOfTheDatabase(t *testing.T) {
-	store.OnlyInSoak(t)
+	backends.InSoak(t)
 	server := backends.Postgres(t)
 	checkRowsSurvive(t, server.URL, &wire{}, [2]func(){server.Kill, server.Restart}, [2]func(){server.Hang, server.Resume})
 }

@@ -24,8 +24,7 @@ func used(tokens int64, money tenants.Money) *tenants.Used {
 	return &tenants.Used{Tokens: tokens, Money: money}
 }
 
-// cases define the meaning of limits in every store. Cases without advancing time have rates so low
-// that milliseconds do not matter.
+// cases define the meaning of limits in every store.
 func cases() map[string][]step {
 	meter := func(limit, remaining int64, reset time.Duration) tenants.Meter {
 		return tenants.Meter{Set: true, Limit: limit, Remaining: remaining, Reset: reset}
@@ -136,8 +135,8 @@ func cases() map[string][]step {
 	}
 }
 
-// run runs a case; near tolerates the time that passes on a real server's clock.
-func (g *gateway) run(steps []step, near time.Duration) {
+// run runs a case.
+func (g *gateway) run(steps []step) {
 	g.t.Helper()
 	var tenant, key tenants.Limits
 	for i, s := range steps {
@@ -159,19 +158,9 @@ func (g *gateway) run(steps []step, near time.Duration) {
 				}
 				continue
 			}
-			close := cmp.Comparer(func(a, b time.Duration) bool { return max(a-b, b-a) <= near })
-			if d := cmp.Diff(s.want, got, close); d != "" {
+			if d := cmp.Diff(s.want, got); d != "" {
 				g.t.Fatalf("step %d:\n%s", i, d)
 			}
 		}
 	}
-}
-
-func timed(steps []step) bool {
-	for _, s := range steps {
-		if s.advance != 0 {
-			return true
-		}
-	}
-	return false
 }

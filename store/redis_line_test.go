@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -25,11 +24,11 @@ type line struct {
 	accepting sync.WaitGroup
 	served    []net.Conn // used by the goroutine that accepts, then by the test's
 
-	mu    sync.Mutex
-	hung  chan struct{} // closed when a hang ends; nil: no hang
-	delay time.Duration // of each nth answer
-	nth   int
-	reads int
+	mu       sync.Mutex
+	hung     chan struct{} // closed when a hang ends; nil: no hang
+	delay    time.Duration // of each nth answer
+	nth      int
+	requests int
 }
 
 const lineAddress = "127.0.0.1:6379"
@@ -63,19 +62,7 @@ func newMini(t testing.TB) *line {
 func (l *line) open(t testing.TB, c RedisConfig) *watched {
 	t.Helper()
 	c.URL, c.Dial, c.Gateway = "redis://"+lineAddress, l.dial, cmp.Or(c.Gateway, "gw")
-	w := &watched{}
-	c.Log = slog.New(slog.NewTextHandler(&w.log, nil))
-	r, err := OpenRedis(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Redis = r
-	t.Cleanup(func() { // the bubble waits for the clients' goroutines
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
+	return openRedis(t, c)
 }
 
 func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -142,17 +129,24 @@ func (l *line) slow(d time.Duration) { l.slowEach(1, d) }
 func (l *line) slowEach(n int, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.nth, l.delay, l.reads = n, d, 0
+	l.nth, l.delay, l.requests = n, d, 0
 }
 
-// fault returns the channel that holds an answer back until it is closed, and its delay otherwise.
-func (l *line) fault() (hung chan struct{}, delay time.Duration) {
+// nextDelay returns the delay of the answer to the next request.
+func (l *line) nextDelay() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reads++; l.nth > 0 && l.reads%l.nth == 0 {
-		delay = l.delay
+	if l.requests++; l.nth > 0 && l.requests%l.nth == 0 {
+		return l.delay
 	}
-	return l.hung, delay
+	return 0
+}
+
+// hangs returns the channel that is closed when the present hang ends, or nil.
+func (l *line) hangs() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hung
 }
 
 // lineConn is a gateway's end of a connection.
@@ -164,33 +158,43 @@ type lineConn struct {
 
 	mu       sync.Mutex
 	deadline time.Time // of reads
+	ready    time.Time // of the answer
 }
 
-// Read returns the bytes of the server after the delay of the line. If the deadline is earlier, the bytes are lost:
-// the client closes the connection then.
+// Write sends a request.
+func (c *lineConn) Write(p []byte) (int, error) {
+	ready := time.Now().Add(c.line.nextDelay())
+	c.mu.Lock()
+	c.ready = ready
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// Read returns bytes of an answer when it is ready. An answer of several reads is late once. If the deadline is
+// earlier, the bytes are lost: the client closes the connection then.
 func (c *lineConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
 		return n, err
 	}
-	hung, delay := c.line.fault()
-	if hung == nil && delay == 0 {
+	c.mu.Lock()
+	ready, deadline := c.ready, c.deadline
+	c.mu.Unlock()
+	end, delay := c.line.hangs(), time.Until(ready)
+	if end == nil && delay <= 0 {
 		return n, nil
 	}
-	c.mu.Lock()
-	deadline := c.deadline
-	c.mu.Unlock()
-	var expired <-chan time.Time
+	var expired, arrived <-chan time.Time
 	if !deadline.IsZero() {
 		expired = time.After(time.Until(deadline))
 	}
-	if hung == nil {
-		ready := make(chan struct{})
-		defer time.AfterFunc(delay, func() { close(ready) }).Stop()
-		hung = ready
+	if end == nil {
+		arrived = time.After(delay)
 	}
 	select {
-	case <-hung:
+	case <-end:
+		return n, nil
+	case <-arrived:
 		return n, nil
 	case <-expired:
 		return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}

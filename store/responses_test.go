@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"tierway/e2e/backends"
 )
 
 // stored returns a response of a tenant at the worker w0.
@@ -23,9 +21,9 @@ func stored(tenant, id string) StoredResponse {
 }
 
 // openResponses returns the directory of a new gateway on a Redis.
-func openResponses(t testing.TB, url string) (*Responses, *watched) {
+func openResponses(t testing.TB, server *redisServer) (*Responses, *watched) {
 	t.Helper()
-	w := openRedis(t, url)
+	w := openRedis(t, server.config("gw"))
 	return NewResponses(ResponsesConfig{Redis: w.Redis}), w
 }
 
@@ -40,83 +38,86 @@ func get(t testing.TB, r *Responses, tenant, id string) (s StoredResponse, known
 }
 
 func TestResponseIsFoundByEveryGatewayForItsTenantOnly(t *testing.T) {
-	server := backends.Redis(t)
-	a, _ := openResponses(t, server.URL)
-	b, _ := openResponses(t, server.URL)
-	for id, at := range map[string]StoredResponse{
-		"resp_1": stored("acme", "resp_1"),
-		"conv_1": {ID: "conv_1", Tenant: "acme", Pool: `a "pool":1`, Worker: "w:0", Model: ""},
-	} {
-		if a.Put(t.Context(), at) {
-			t.Errorf("%s is contested at once", id)
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		a, _ := openResponses(t, server)
+		b, _ := openResponses(t, server)
+		for id, at := range map[string]StoredResponse{
+			"resp_1": stored("acme", "resp_1"),
+			"conv_1": {ID: "conv_1", Tenant: "acme", Pool: `a "pool":1`, Worker: "w:0", Model: ""},
+		} {
+			if a.Put(t.Context(), at) {
+				t.Errorf("%s is contested at once", id)
+			}
+			if got, known := get(t, b, "acme", id); !known || got != at {
+				t.Errorf("%s is %+v, %v", id, got, known)
+			}
+			if got, known := get(t, b, "evil", id); !known || !got.Foreign || got.Worker != "" {
+				t.Errorf("for another tenant %s is %+v, %v", id, got, known)
+			}
 		}
-		if got, known := get(t, b, "acme", id); !known || got != at {
-			t.Errorf("%s is %+v, %v", id, got, known)
+		if got, known := get(t, b, "acme", "resp_2"); known {
+			t.Errorf("an unknown response is %+v", got)
 		}
-		if got, known := get(t, b, "evil", id); !known || !got.Foreign || got.Worker != "" {
-			t.Errorf("for another tenant %s is %+v, %v", id, got, known)
+		again := stored("acme", "resp_1")
+		again.Worker = "w1"
+		if b.Put(t.Context(), again) {
+			t.Error("a repeated id of its tenant is contested")
 		}
-	}
-	if got, known := get(t, b, "acme", "resp_2"); known {
-		t.Errorf("an unknown response is %+v", got)
-	}
-	again := stored("acme", "resp_1")
-	again.Worker = "w1"
-	if b.Put(t.Context(), again) {
-		t.Error("a repeated id of its tenant is contested")
-	}
-	if got, _ := get(t, a, "acme", "resp_1"); got != again {
-		t.Errorf("after a repetition it is %+v", got)
-	}
+		if got, _ := get(t, a, "acme", "resp_1"); got != again {
+			t.Errorf("after a repetition it is %+v", got)
+		}
+	})
 }
 
 // TestNeitherTenantMayUseAContestedResponse: which of the two responses the worker has is unknown.
 func TestNeitherTenantMayUseAContestedResponse(t *testing.T) {
-	server := backends.Redis(t)
-	r, _ := openResponses(t, server.URL)
-	for i, tenant := range []string{"acme", "evil", "acme", "evil", "third"} {
-		if contested := r.Put(t.Context(), stored(tenant, "resp_1")); contested != (i > 0) {
-			t.Errorf("%d. Put by %s: contested is %v", i+1, tenant, contested)
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		for i, tenant := range []string{"acme", "evil", "acme", "evil", "third"} {
+			if contested := r.Put(t.Context(), stored(tenant, "resp_1")); contested != (i > 0) {
+				t.Errorf("%d. Put by %s: contested is %v", i+1, tenant, contested)
+			}
 		}
-	}
-	r.Forget(t.Context(), "acme", "resp_1")
-	for _, tenant := range []string{"acme", "evil", "third"} {
-		if got, known := get(t, r, tenant, "resp_1"); !known || !got.Foreign {
-			t.Errorf("for %s it is %+v, %v", tenant, got, known)
+		r.Forget(t.Context(), "acme", "resp_1")
+		for _, tenant := range []string{"acme", "evil", "third"} {
+			if got, known := get(t, r, tenant, "resp_1"); !known || !got.Foreign {
+				t.Errorf("for %s it is %+v, %v", tenant, got, known)
+			}
 		}
-	}
+	})
 }
 
 // TestDeletedResponseIsNotFoundUntilItsIDIsUsedAgain: the gateway that created it must not use its own
 // memory.
 func TestDeletedResponseIsNotFoundUntilItsIDIsUsedAgain(t *testing.T) {
-	server := backends.Redis(t)
-	r, _ := openResponses(t, server.URL)
-	r.Put(t.Context(), stored("acme", "resp_1"))
-	r.Forget(t.Context(), "evil", "resp_1")
-	if got, _ := get(t, r, "acme", "resp_1"); got.Foreign {
-		t.Error("another tenant deletes it")
-	}
-	r.Forget(t.Context(), "acme", "resp_1")
-	if got, known := get(t, r, "acme", "resp_1"); !known || !got.Foreign {
-		t.Errorf("after its deletion it is %+v, %v", got, known)
-	}
-	if life := server.Do("PTTL " + keyOf("resp_1")); life < ":2" {
-		t.Errorf("the mark expires in %s", life)
-	}
-	if r.Put(t.Context(), stored("evil", "resp_1")) {
-		t.Error("the id of a deleted response is contested")
-	}
-	if got, known := get(t, r, "evil", "resp_1"); !known || got.Foreign {
-		t.Errorf("for its next tenant it is %+v, %v", got, known)
-	}
-	if got := server.Do("ZCARD " + indexOf("acme", "resp_1")); got != ":0" {
-		t.Errorf("the index of its former tenant has %s", got)
-	}
-	r.Forget(t.Context(), "acme", "resp_2") // nothing there
-	if got := server.Do("EXISTS " + keyOf("resp_2")); got != ":0" {
-		t.Error("an unknown response leaves a key")
-	}
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		r.Put(t.Context(), stored("acme", "resp_1"))
+		r.Forget(t.Context(), "evil", "resp_1")
+		if got, _ := get(t, r, "acme", "resp_1"); got.Foreign {
+			t.Error("another tenant deletes it")
+		}
+		r.Forget(t.Context(), "acme", "resp_1")
+		if got, known := get(t, r, "acme", "resp_1"); !known || !got.Foreign {
+			t.Errorf("after its deletion it is %+v, %v", got, known)
+		}
+		if life := server.Do("PTTL " + keyOf("resp_1")); life < ":2" {
+			t.Errorf("the mark expires in %s", life)
+		}
+		if r.Put(t.Context(), stored("evil", "resp_1")) {
+			t.Error("the id of a deleted response is contested")
+		}
+		if got, known := get(t, r, "evil", "resp_1"); !known || got.Foreign {
+			t.Errorf("for its next tenant it is %+v, %v", got, known)
+		}
+		if got := server.Do("ZCARD " + indexOf("acme", "resp_1")); got != ":0" {
+			t.Errorf("the index of its former tenant has %s", got)
+		}
+		r.Forget(t.Context(), "acme", "resp_2") // nothing there
+		if got := server.Do("EXISTS " + keyOf("resp_2")); got != ":0" {
+			t.Error("an unknown response leaves a key")
+		}
+	})
 }
 
 func keyOf(id string) string           { key, _ := responseKeys("", id); return key }
@@ -135,169 +136,146 @@ func allKeys(t *testing.T, r *Responses) []string {
 // TestEachTenantHasABoundedNumberOfResponses: the oldest go first, deleted ones count, and no tenant
 // displaces another tenant's.
 func TestEachTenantHasABoundedNumberOfResponses(t *testing.T) {
-	server := backends.Redis(t)
-	r, _ := openResponses(t, server.URL)
-	r.perShard = 8
-	const limit, many = 8 * responseShards, 1000
-	r.Put(t.Context(), stored("small", "resp_small"))
-	for i := range many {
-		id := fmt.Sprint("resp_", i)
-		r.Put(t.Context(), stored("busy", id))
-		if i%3 == 0 {
-			r.Forget(t.Context(), "busy", id)
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		r.perShard = 8
+		const limit, many = 8 * responseShards, 1000
+		r.Put(t.Context(), stored("small", "resp_small"))
+		for i := range many {
+			id := fmt.Sprint("resp_", i)
+			r.Put(t.Context(), stored("busy", id))
+			time.Sleep(time.Microsecond) // the order is that of Redis's clock
+			if i%3 == 0 {
+				r.Forget(t.Context(), "busy", id)
+			}
 		}
-	}
-	entries, indexes := 0, 0
-	for _, key := range allKeys(t, r) {
-		life, err := r.redis.client.PTTL(t.Context(), key).Result()
-		if err != nil || life <= responseLife-time.Hour || life > responseLife {
-			t.Errorf("%s expires in %v, %v", key, life, err)
+		entries, indexes := 0, 0
+		for _, key := range allKeys(t, r) {
+			life, err := r.redis.client.PTTL(t.Context(), key).Result()
+			if err != nil || life <= responseLife-time.Hour || life > responseLife {
+				t.Errorf("%s expires in %v, %v", key, life, err)
+			}
+			if strings.Contains(key, ":id:") {
+				entries++
+			} else {
+				indexes++
+			}
 		}
-		if strings.Contains(key, ":id:") {
-			entries++
-		} else {
-			indexes++
+		if entries > limit+1 || entries < limit*9/10 || indexes > responseShards+1 {
+			t.Errorf("%d responses and %d indexes are kept; the limit is %d", entries, indexes, limit)
 		}
-	}
-	if entries > limit+1 || entries < limit*9/10 || indexes > responseShards+1 {
-		t.Errorf("%d responses and %d indexes are kept; the limit is %d", entries, indexes, limit)
-	}
-	if got, known := get(t, r, "small", "resp_small"); !known || got.Foreign {
-		t.Error("a busy tenant displaces another tenant's response")
-	}
-	for i := many - limit/4; i < many; i++ { // the hash distributes them unevenly
-		if got, known := get(t, r, "busy", fmt.Sprint("resp_", i)); !known || got.Foreign != (i%3 == 0) {
-			t.Errorf("one of the newest is lost: %d is %+v, %v", i, got, known)
+		if got, known := get(t, r, "small", "resp_small"); !known || got.Foreign {
+			t.Error("a busy tenant displaces another tenant's response")
 		}
-	}
-	if got, known := get(t, r, "busy", "resp_1"); known {
-		t.Errorf("the oldest is still %+v", got)
-	}
+		for i := many - limit/4; i < many; i++ { // the hash distributes them unevenly
+			if got, known := get(t, r, "busy", fmt.Sprint("resp_", i)); !known || got.Foreign != (i%3 == 0) {
+				t.Errorf("one of the newest is lost: %d is %+v, %v", i, got, known)
+			}
+		}
+		if got, known := get(t, r, "busy", "resp_1"); known {
+			t.Errorf("the oldest is still %+v", got)
+		}
+	})
 }
 
 // TestExpiredResponsesLeaveTheIndex: an index that is in use does not expire itself.
 func TestExpiredResponsesLeaveTheIndex(t *testing.T) {
-	server := backends.Redis(t)
-	r, _ := openResponses(t, server.URL)
-	index := indexOf("acme", "resp_1")
-	server.Do(fmt.Sprintf("ZADD %s %d %s", index, time.Now().Add(-responseLife-time.Minute).UnixMicro(), hashed("x")))
-	r.Put(t.Context(), stored("acme", "resp_1"))
-	if got := server.Do("ZCARD " + index); got != ":1" {
-		t.Errorf("the index has %s", got)
-	}
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		index := indexOf("acme", "resp_1")
+		server.Do(fmt.Sprintf("ZADD %s %d %s", index, time.Now().Add(-responseLife-time.Minute).UnixMicro(), hashed("x")))
+		r.Put(t.Context(), stored("acme", "resp_1"))
+		if got := server.Do("ZCARD " + index); got != ":1" {
+			t.Errorf("the index has %s", got)
+		}
+	})
 }
 
 // TestOtherFormatsOfAResponseAreMisses: another version of the program may use them. Put replaces them.
 func TestOtherFormatsOfAResponseAreMisses(t *testing.T) {
-	server := backends.Redis(t)
-	r, w := openResponses(t, server.URL)
-	key, index := keyOf("resp_1"), indexOf("acme", "resp_1")
-	tenant := hashed("acme")
-	for _, spoil := range []string{
-		"SET " + key + " 2:o:" + tenant + `:[]`, "SET " + key + " 10:o:" + tenant + `:[]`, "SET " + key + ` ""`,
-		"SET " + key + " x", "SET " + key + " 1:o:" + tenant, "SET " + key + " 1:o:" + tenant + ":",
-		"SET " + key + " 1:o:" + tenant + `:["a"]`, "SET " + key + " 1:o:" + tenant + ":{}",
-		"RPUSH " + key + " x", "HSET " + key + " a b", "SADD " + key + " x", "SET " + index + " x", "RPUSH " + index + " x",
-	} {
-		server.Do("FLUSHALL")
-		server.Do(spoil)
-		for range 2 * tripAfter {
-			if got, known := get(t, r, "acme", "resp_1"); known {
-				t.Errorf("after %s it is %+v", spoil, got)
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, w := openResponses(t, server)
+		key, index := keyOf("resp_1"), indexOf("acme", "resp_1")
+		tenant := hashed("acme")
+		for _, spoil := range []string{
+			"SET " + key + " 2:o:" + tenant + `:[]`, "SET " + key + " 10:o:" + tenant + `:[]`, "SET " + key + ` ""`,
+			"SET " + key + " x", "SET " + key + " 1:o:" + tenant, "SET " + key + " 1:o:" + tenant + ":",
+			"SET " + key + " 1:o:" + tenant + `:["a"]`, "SET " + key + " 1:o:" + tenant + ":{}",
+			"RPUSH " + key + " x", "HSET " + key + " a b", "SADD " + key + " x", "SET " + index + " x", "RPUSH " + index + " x",
+		} {
+			server.Do("FLUSHALL")
+			server.Do(spoil)
+			for range 2 * tripAfter {
+				if got, known := get(t, r, "acme", "resp_1"); known {
+					t.Errorf("after %s it is %+v", spoil, got)
+				}
+				r.Forget(t.Context(), "evil", "resp_1")
 			}
-			r.Forget(t.Context(), "evil", "resp_1")
+			if r.Put(t.Context(), stored("acme", "resp_1")) {
+				t.Errorf("after %s it is contested", spoil)
+			}
+			if got, known := get(t, r, "acme", "resp_1"); !known || got != stored("acme", "resp_1") {
+				t.Errorf("after %s and Put it is %+v, %v", spoil, got, known)
+			}
+			if w.failures.Load() != 0 || !w.Up() {
+				t.Fatalf("%s counts as a failure of Redis", spoil)
+			}
 		}
-		if r.Put(t.Context(), stored("acme", "resp_1")) {
-			t.Errorf("after %s it is contested", spoil)
-		}
-		if got, known := get(t, r, "acme", "resp_1"); !known || got != stored("acme", "resp_1") {
-			t.Errorf("after %s and Put it is %+v, %v", spoil, got, known)
-		}
-		if w.failures.Load() != 0 || !w.Up() {
-			t.Fatalf("%s counts as a failure of Redis", spoil)
-		}
-	}
-}
-
-// TestRedisHasNoIDsOrTenantsInClear reads all keys and the serialized values.
-func TestRedisHasNoIDsOrTenantsInClear(t *testing.T) {
-	server := backends.Redis(t, "--rdbcompression", "no")
-	r, _ := openResponses(t, server.URL)
-	const id, tenant = "resp_canary_of_this_test", "tenant-canary-of-this-test"
-	r.Put(t.Context(), stored(tenant, id))
-	r.Put(t.Context(), stored(tenant, id+"2"))
-	r.Put(t.Context(), stored("evil", id+"2"))
-	r.Put(t.Context(), stored(tenant, id+"3"))
-	r.Forget(t.Context(), tenant, id+"3")
-	keys, err := r.redis.client.Keys(t.Context(), "*").Result()
-	if err != nil || len(keys) < 4 {
-		t.Fatal(keys, err)
-	}
-	for _, key := range keys {
-		value, err := r.redis.client.Dump(t.Context(), key).Result()
-		if err != nil || strings.Contains(key+value, "canary") || strings.Contains(key+value, "evil") {
-			t.Errorf("%s has %q, %v", key, value, err)
-		}
-		if !strings.HasPrefix(key, "tierway:v1:") {
-			t.Errorf("the key %s has no version", key)
-		}
-	}
-	whole := sha256.Sum256([]byte(id))
-	key := keyOf(id)
-	if got := server.Do("EXISTS " + key); got != ":1" || !strings.HasSuffix(key, hex.EncodeToString(whole[:16])) {
-		t.Errorf("%s exists: %s", key, got)
-	}
-}
-
-// TestResponsesWorkInACluster: each script uses the keys of one slot, and responses use several slots.
-func TestResponsesWorkInACluster(t *testing.T) {
-	t.Parallel() // a cluster takes two seconds to be ready
-	server := backends.RedisCluster(t)
-	if got := server.Do("CLUSTER ADDSLOTSRANGE 0 16383"); got != "+OK" {
-		t.Fatal(got)
-	}
-	eventually(t, func() bool { return server.Do("SET probe x") == "+OK" })
-	r, w := openResponses(t, "redis+cluster://"+server.Addr)
-	eventually(t, func() bool { // the client's first command learns the nodes
-		r.Put(t.Context(), stored("acme", "resp_0"))
-		_, known := get(t, r, "acme", "resp_0")
-		return known
 	})
-	r.perShard = 1
-	for i := range 100 {
-		r.Put(t.Context(), stored("acme", fmt.Sprint("resp_", i)))
-	}
-	if !r.Put(t.Context(), stored("evil", "resp_99")) {
-		t.Error("an id of two tenants is not contested")
-	}
-	r.Forget(t.Context(), "acme", "resp_98")
-	slots := map[string]bool{}
-	for _, key := range allKeys(t, r) {
-		slots[server.Do("CLUSTER KEYSLOT "+key)] = true
-	}
-	if w.failures.Load() != 0 || len(slots) != responseShards {
-		t.Errorf("%d failures; %d slots are used", w.failures.Load(), len(slots))
-	}
-	if n := len(allKeys(t, r)); n > 2*responseShards {
-		t.Errorf("%d keys are kept", n)
-	}
+}
+
+// TestRedisHasNoIDsOrTenantsInClear reads all keys and values.
+func TestRedisHasNoIDsOrTenantsInClear(t *testing.T) {
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		const id, tenant = "resp_canary_of_this_test", "tenant-canary-of-this-test"
+		r.Put(t.Context(), stored(tenant, id))
+		r.Put(t.Context(), stored(tenant, id+"2"))
+		r.Put(t.Context(), stored("evil", id+"2"))
+		r.Put(t.Context(), stored(tenant, id+"3"))
+		r.Forget(t.Context(), tenant, id+"3")
+		keys, err := r.redis.client.Keys(t.Context(), "*").Result()
+		if err != nil || len(keys) < 4 {
+			t.Fatal(keys, err)
+		}
+		for _, key := range keys {
+			value, err := r.redis.client.Get(t.Context(), key).Result()
+			if !strings.Contains(key, ":id:") { // an index
+				var members []string
+				members, err = r.redis.client.ZRange(t.Context(), key, 0, -1).Result()
+				value = strings.Join(members, " ")
+			}
+			if err != nil || strings.Contains(key+value, "canary") || strings.Contains(key+value, "evil") {
+				t.Errorf("%s has %q, %v", key, value, err)
+			}
+			if !strings.HasPrefix(key, "tierway:v1:") {
+				t.Errorf("the key %s has no version", key)
+			}
+		}
+		whole := sha256.Sum256([]byte(id))
+		key := keyOf(id)
+		if got := server.Do("EXISTS " + key); got != ":1" || !strings.HasSuffix(key, hex.EncodeToString(whole[:16])) {
+			t.Errorf("%s exists: %s", key, got)
+		}
+	})
 }
 
 // TestLostScriptsOfResponsesAreLoadedAgain: a restarted Redis has no scripts.
 func TestLostScriptsOfResponsesAreLoadedAgain(t *testing.T) {
-	server := backends.Redis(t)
-	r, w := openResponses(t, server.URL)
-	for i := range 3 {
-		server.Do("SCRIPT FLUSH")
-		r.Put(t.Context(), stored("acme", "resp_1"))
-		_, known := get(t, r, "acme", "resp_1")
-		server.Do("SCRIPT FLUSH")
-		r.Forget(t.Context(), "acme", "resp_1")
-		got, _ := get(t, r, "acme", "resp_1")
-		if !known || !got.Foreign || w.failures.Load() != 0 {
-			t.Errorf("round %d: known %v, then %+v, %d failures", i, known, got, w.failures.Load())
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, w := openResponses(t, server)
+		for i := range 3 {
+			server.Do("SCRIPT FLUSH")
+			r.Put(t.Context(), stored("acme", "resp_1"))
+			_, known := get(t, r, "acme", "resp_1")
+			server.Do("SCRIPT FLUSH")
+			r.Forget(t.Context(), "acme", "resp_1")
+			got, _ := get(t, r, "acme", "resp_1")
+			if !known || !got.Foreign || w.failures.Load() != 0 {
+				t.Errorf("round %d: known %v, then %+v, %d failures", i, known, got, w.failures.Load())
+			}
 		}
-	}
+	})
 }
 
 // RS-01, RS-02: during an outage each method takes at most the timeout, and a look-up fails, which is no miss.
@@ -354,96 +332,93 @@ func TestResponsesReachRedisAfterAnOutage(t *testing.T) {
 
 // TestSentResponseDoesNotReplaceAKnownOne: the entry in Redis may have a newer worker.
 func TestSentResponseDoesNotReplaceAKnownOne(t *testing.T) {
-	server := backends.Redis(t)
-	r, _ := openResponses(t, server.URL)
-	newer := stored("acme", "resp_1")
-	newer.Worker = "w1"
-	r.Put(t.Context(), newer)
-	server.Do("SET " + keyOf("resp_2") + " 2:x")
-	both := stored("acme", "resp_3")
-	r.Put(t.Context(), both)
-	both.Foreign = true // another tenant got the id during the outage
-	r.OnBack(func() []StoredResponse {
-		return []StoredResponse{stored("acme", "resp_1"), stored("acme", "resp_2"), both}
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		newer := stored("acme", "resp_1")
+		newer.Worker = "w1"
+		r.Put(t.Context(), newer)
+		server.Do("SET " + keyOf("resp_2") + " 2:x")
+		both := stored("acme", "resp_3")
+		r.Put(t.Context(), both)
+		both.Foreign = true // another tenant got the id during the outage
+		r.OnBack(func() []StoredResponse {
+			return []StoredResponse{stored("acme", "resp_1"), stored("acme", "resp_2"), both}
+		})
+		r.sendKnown(t.Context())
+		if got, _ := get(t, r, "acme", "resp_1"); got != newer {
+			t.Errorf("it is %+v", got)
+		}
+		if got := server.Do("STRLEN " + keyOf("resp_2")); got != ":3" {
+			t.Errorf("a value of a newer program is replaced: %s", got)
+		}
+		if got, known := get(t, r, "acme", "resp_3"); !known || !got.Foreign {
+			t.Errorf("an id that the gateway knows to be contested is %+v, %v", got, known)
+		}
 	})
-	r.sendKnown(t.Context())
-	if got, _ := get(t, r, "acme", "resp_1"); got != newer {
-		t.Errorf("it is %+v", got)
-	}
-	if got := server.Do("STRLEN " + keyOf("resp_2")); got != ":3" {
-		t.Errorf("a value of a newer program is replaced: %s", got)
-	}
-	if got, known := get(t, r, "acme", "resp_3"); !known || !got.Foreign {
-		t.Errorf("an id that the gateway knows to be contested is %+v, %v", got, known)
-	}
 }
 
 // TestResponsesOfManyGatewaysRaceSafely: two tenants that get one id at the same time never both use it.
 func TestResponsesOfManyGatewaysRaceSafely(t *testing.T) {
-	server := backends.Redis(t)
-	tenants := []string{"acme", "evil"}
-	var all [2]*Responses
-	for i := range all {
-		all[i], _ = openResponses(t, server.URL)
-	}
-	for i := range 50 {
-		id := fmt.Sprint("resp_", i)
-		var wg sync.WaitGroup
-		for j, r := range all {
-			wg.Go(func() { r.Put(t.Context(), stored(tenants[j], id)) })
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		tenants := []string{"acme", "evil"}
+		var all [2]*Responses
+		for i := range all {
+			all[i], _ = openResponses(t, server)
 		}
-		wg.Wait()
-		for j, r := range all {
-			if got, known := get(t, r, tenants[j], id); !known || !got.Foreign {
-				t.Fatalf("%s of %s is %+v, %v", id, tenants[j], got, known)
+		for i := range 50 {
+			id := fmt.Sprint("resp_", i)
+			var wg sync.WaitGroup
+			for j, r := range all {
+				wg.Go(func() { r.Put(t.Context(), stored(tenants[j], id)) })
+			}
+			wg.Wait()
+			for j, r := range all {
+				if got, known := get(t, r, tenants[j], id); !known || !got.Foreign {
+					t.Fatalf("%s of %s is %+v, %v", id, tenants[j], got, known)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestInvalidIDsAreNotStored: longer ids are not an engine's.
 func TestInvalidIDsAreNotStored(t *testing.T) {
-	server := backends.Redis(t)
-	r, _ := openResponses(t, server.URL)
-	for _, id := range []string{"", strings.Repeat("x", maxStoredID+1)} {
-		r.Put(t.Context(), stored("acme", id))
-		if got, known := get(t, r, "acme", id); known {
-			t.Errorf("%d bytes: %+v", len(id), got)
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, _ := openResponses(t, server)
+		for _, id := range []string{"", strings.Repeat("x", maxStoredID+1)} {
+			r.Put(t.Context(), stored("acme", id))
+			if got, known := get(t, r, "acme", id); known {
+				t.Errorf("%d bytes: %+v", len(id), got)
+			}
 		}
-	}
-	if keys := allKeys(t, r); len(keys) != 0 {
-		t.Errorf("Redis has %q", keys)
-	}
+		if keys := allKeys(t, r); len(keys) != 0 {
+			t.Errorf("Redis has %q", keys)
+		}
+	})
 }
 
-// RS-05: errors of Redis fail no request. A Redis that is out of memory stores nothing, not even a part.
+// RS-05: errors of Redis fail no request.
 func TestRedisErrorsAreNoMisses(t *testing.T) {
-	server := backends.Redis(t)
-	r, w := openResponses(t, server.URL)
-	server.Do("CONFIG SET maxmemory 1")
-	r.Put(t.Context(), stored("acme", "resp_1"))
-	if got := server.Do("DBSIZE"); got != ":0" || w.failures.Load() != 1 {
-		t.Errorf("%s keys, %d failures", got, w.failures.Load())
-	}
-	server.Do("CONFIG SET maxmemory 0")
-	hook := &failing{}
-	w.client.AddHook(hook)
-	for _, err := range []error{redis.Nil, errors.New("LOADING Redis is loading the dataset in memory"),
-		context.DeadlineExceeded} {
-		hook.err.Store(&err)
-		r.Put(t.Context(), stored("acme", "resp_1"))
-		got, known, failed := r.Get(t.Context(), "acme", "resp_1")
-		if known || (failed != nil) != !errors.Is(err, redis.Nil) {
-			t.Errorf("with %v it is %+v, %v", err, got, failed)
+	onRedis(t, func(t *testing.T, server *redisServer) {
+		r, w := openResponses(t, server)
+		hook := &failing{}
+		w.client.AddHook(hook)
+		for _, err := range []error{redis.Nil, errors.New("LOADING Redis is loading the dataset in memory"),
+			context.DeadlineExceeded} {
+			hook.err.Store(&err)
+			r.Put(t.Context(), stored("acme", "resp_1"))
+			got, known, failed := r.Get(t.Context(), "acme", "resp_1")
+			if known || (failed != nil) != !errors.Is(err, redis.Nil) {
+				t.Errorf("with %v it is %+v, %v", err, got, failed)
+			}
+			r.Forget(t.Context(), "acme", "resp_1")
 		}
-		r.Forget(t.Context(), "acme", "resp_1")
-	}
+	})
 }
 
 // BenchmarkStoredResponses measures the time that a response adds to its request, and that a look-up does.
 func BenchmarkStoredResponses(b *testing.B) {
-	server := backends.Redis(b)
-	r, w := openResponses(b, server.URL)
+	r, w := openResponses(b, realServer(b))
 	ids := make([]string, 50_000)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("resp_%036d", i)

@@ -92,3 +92,11 @@ func runClient(server *url.URL, name string, args ...string) error {
 	}
 	return nil
 }
+
+// InSoak skips a test that needs servers of its own unless TIERWAY_SOAK is set.
+func InSoak(t testing.TB) {
+	t.Helper()
+	if os.Getenv("TIERWAY_SOAK") == "" {
+		t.Skip("needs the binary: make soak")
+	}
+}
