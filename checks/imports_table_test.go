@@ -31,7 +31,7 @@ func TestGuardReportsEachViolation(t *testing.T) {
 		"an import in no layer": {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)},
 			"imports attic, which is in no layer"},
 		"an import of the root": {map[string]string{"server/a.go": file("server", `import _ "tierway"`)},
-			"imports . upward"},
+			"imports ., which is in no layer"},
 		"benches of each other": {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)},
 			"bench/a imports bench/b sideways"},
 		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)},
@@ -48,7 +48,7 @@ func TestGuardReportsEachViolation(t *testing.T) {
 
 		"a folder without a layer": {map[string]string{"attic/a.go": file("attic", "")},
 			"attic: the folder has Go files and is in no layer"},
-		"code at the root": {map[string]string{"a.go": file("tierway", "")}, ".: the folder has Go files"},
+		"code at the root": {map[string]string{"a.go": file("tierway", "const a = 1")}, ".: the folder has Go files"},
 		"a folder below another": {map[string]string{"server/gin/a.go": file("gin", "")},
 			"server/gin: the folder has Go files"},
 
