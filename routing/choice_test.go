@@ -14,7 +14,7 @@ import (
 // TestRecordOfALargePoolIsIncomplete: it has the chosen worker and the runner-up at any position,
 // and cannot be decided again.
 func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
-	for _, n := range []int{MaxCandidates, MaxCandidates + 1, 2 * MaxCandidates} {
+	for n, requests := range map[int]int{MaxCandidates: 20, MaxCandidates + 1: 20, 2 * MaxCandidates: 4 * MaxCandidates} {
 		var members []Member
 		for i := range n {
 			members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
@@ -24,10 +24,14 @@ func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, judge := poolOf(members...), policy
+			judge, err := New(Config{Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := poolOf(members...)
 			p.Configure(policy, members)
 			beyond := 0
-			for i := range 3 * n {
+			for i := range requests {
 				r := ask()
 				r.Rand, r.Blocks, r.Record = Mix(uint64(i)), prompt(i, 0, 3), &Choice{}
 				l, err := p.Acquire(r)
@@ -50,7 +54,7 @@ func TestRecordOfALargePoolIsIncomplete(t *testing.T) {
 				}
 			}
 			if n == 2*MaxCandidates && beyond < n/2 {
-				t.Errorf("%s: only %d of %d requests went beyond the first %d workers", name, beyond, 3*n, MaxCandidates)
+				t.Errorf("%s: only %d of %d requests went beyond the first %d workers", name, beyond, requests, MaxCandidates)
 			}
 		}
 	}

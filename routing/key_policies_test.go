@@ -73,7 +73,7 @@ func TestKeysAreSharedByWeight(t *testing.T) {
 // coefficient of variation of the sessions per worker, over 1,000 pools. The figures of docs/policies.md are
 // its output with -v.
 func TestDistributionOfSessions(t *testing.T) {
-	const pools, sessions, workers = 1000, 512, 3
+	const pools, sessions, workers = 300, 512, 3
 	variation := func(c Config) float64 {
 		sum := 0.0
 		for pool := range uint64(pools) {

@@ -168,18 +168,16 @@ func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
 			}
 		}
 		for fact, blank := range blanks() {
-			others := 0
-			for i := range picks {
+			decides := false // once is enough
+			for i := 0; i < len(picks) && !decides; i++ {
 				without := picks[i].record
 				without.Candidates = slices.Clone(without.Candidates)
 				blank(&without)
-				if worker, reason := picks[i].redecide(t, judge, &without); worker != picks[i].chosen || reason != picks[i].reason {
-					others++
-				}
+				worker, reason := picks[i].redecide(t, judge, &without)
+				decides = worker != picks[i].chosen || reason != picks[i].reason
 			}
-			if uses := slices.Contains(used()[name], fact); uses != (others > 0) {
-				t.Errorf("%s: without %q %d of %d picks are others, and that it is used is %v", name, fact, others, len(picks),
-					uses)
+			if uses := slices.Contains(used()[name], fact); uses != decides {
+				t.Errorf("%s: that a pick without %q is another one is %v, and that it is used is %v", name, fact, decides, uses)
 			}
 		}
 	}
@@ -195,7 +193,7 @@ func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 		checked := 0
-		for _, k := range pastPicks(t, policy, 3000) {
+		for _, k := range pastPicks(t, policy, 1000) {
 			c := k.record
 			if slices.ContainsFunc(c.Candidates, func(v Candidate) bool { return v.Full }) || c.Seen < 2 {
 				continue
@@ -212,7 +210,7 @@ func TestRunnerUpIsPickedWithoutTheChosenWorker(t *testing.T) {
 			}
 			checked++
 		}
-		if checked < 1000 {
+		if checked < 300 {
 			t.Errorf("%s: %d picks were checked", name, checked)
 		}
 	}

@@ -230,7 +230,7 @@ func (s *schedule) finish() {
 // TestBoundsHoldUnderAnySchedule: in a million random steps no worker exceeds its bound after a request
 // was booked, and everything is given back.
 func TestBoundsHoldUnderAnySchedule(t *testing.T) {
-	schedules, length := 500, 2000
+	schedules, length := 200, 2000
 	if testing.Short() {
 		schedules = 50
 	}

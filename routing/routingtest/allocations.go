@@ -55,7 +55,7 @@ func allocations(t *testing.T, policy routing.Policy, record func() *routing.Cho
 	}
 	tried := first.Worker()
 	first.Release(routing.Result{})
-	allocs := testing.AllocsPerRun(50, func() {
+	allocs := testing.AllocsPerRun(200, func() {
 		request.Rand += 0x9E3779B97F4A7C15
 		request.Now = request.Now.Add(time.Millisecond)
 		request.Blocks, other = other, request.Blocks
