@@ -28,9 +28,6 @@ func TestTestsDependOnNoClock(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, p := range packages {
-		if slices.Contains(unfinished(), p.folder) {
-			continue
-		}
 		for _, v := range p.violations() {
 			if _, ok := exceptions()[v.file]; ok {
 				used[v.file] = true
@@ -57,11 +54,6 @@ func realTime() []string {
 		"e2e/sdk", "e2e/state",
 		"e2e/traces", "e2e/vllm", "e2e/watch",
 	}
-}
-
-// unfinished are packages that do not keep the rules yet.
-func unfinished() []string {
-	return []string{"store"}
 }
 
 // exceptions maps a file to the reason why it cannot keep the rules.

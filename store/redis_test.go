@@ -497,17 +497,17 @@ func TestInvalidRedisContentsAreReplaced(t *testing.T) {
 	day, month := fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())),
 		fmt.Sprintf("tierway:{x}:m%d", tenants.Month(noon()))
 	spoilt := map[string][]string{"nothing": nil}
-	for _, key := range []string{"tierway:{x}:rates", "tierway:{x}:under", day, month, gatewaysKey} {
+	sums := []string{"tokens", "money", "tokens:a", "money:a"}
+	for key, fields := range map[string][]string{"tierway:{x}:rates": {"r", "ra", "s", "sa", "t", "ta"},
+		"tierway:{x}:under": {"a", "b"}, day: sums, month: sums, gatewaysKey: {"a"}} {
 		spoilt["a string at "+key] = []string{"SET " + key + " x"}
 		spoilt["a list at "+key] = []string{"RPUSH " + key + " x"}
-		var words []string
-		for _, field := range []string{"r", "ra", "s", "sa", "t", "ta", "tokens", "money", "tokens:a", "money:a", "a", "b"} {
+		for _, field := range fields {
 			for _, value := range []string{"x", "nan", "-5", "1e999", "0x10", "99999999999999999999999999", "-nan", `"1 2"`,
 				`"9 9 9 99999999999999999999"`} {
-				words = append(words, fmt.Sprintf("HSET %s %s %s", key, field, value))
+				name := "fields at " + key + " " + field
+				spoilt[name] = append(spoilt[name], fmt.Sprintf("HSET %s %s %s", key, field, value))
 			}
-			spoilt["fields at "+key+" "+field] = words
-			words = nil
 		}
 	}
 	for name, commands := range spoilt {

@@ -195,51 +195,49 @@ func dump(t *testing.T, db *sql.DB) string {
 // AD-11: the database holds only a key's digest and hint; the audit log and errors do not hold the
 // digest either. A SQLite file is accessible to its owner only.
 func TestTheDatabaseHoldsOnlyDigestAndHint(t *testing.T) {
-	for _, d := range databases()[1:] {
-		t.Run(d.name, func(t *testing.T) {
-			ctx, address := t.Context(), d.url(t)
-			s := open(t, address)
-			migrate(t, s)
-			createTenant(t, s, "acme")
-			secret, k := mint(t, "acme")
-			k = must(s.CreateKey(ctx, actor, k))(t)
-			next, rotated := mint(t, "acme")
-			if _, _, err := s.RotateKey(ctx, actor, k.ID, rotated, time.Hour, noon); err != nil {
-				t.Fatal(err)
-			}
-			admin := tenants.Digest("tw-adm-…")
-			must(s.CreateAdmin(ctx, actor, store.Admin{ID: "1", Name: "root", Role: store.RoleAdmin, Digest: admin}))(t)
-			_, err := s.CreateKey(ctx, actor, rotated) // its digest is taken
-			wants(t, err, store.ErrExists)
-			text := dump(t, raw(t, address))
-			for _, key := range []string{secret, next} {
-				for _, part := range []string{key, key[10:30]} {
-					if strings.Contains(text, part) {
-						t.Errorf("%q of a key is in the database", part)
-					}
+	onDatabases(t, sharedDatabases(), func(t *testing.T, d database) {
+		ctx, address := t.Context(), d.url(t)
+		s := open(t, address)
+		migrate(t, s)
+		createTenant(t, s, "acme")
+		secret, k := mint(t, "acme")
+		k = must(s.CreateKey(ctx, actor, k))(t)
+		next, rotated := mint(t, "acme")
+		if _, _, err := s.RotateKey(ctx, actor, k.ID, rotated, time.Hour, noon); err != nil {
+			t.Fatal(err)
+		}
+		admin := tenants.Digest("tw-adm-…")
+		must(s.CreateAdmin(ctx, actor, store.Admin{ID: "1", Name: "root", Role: store.RoleAdmin, Digest: admin}))(t)
+		_, err := s.CreateKey(ctx, actor, rotated) // its digest is taken
+		wants(t, err, store.ErrExists)
+		text := dump(t, raw(t, address))
+		for _, key := range []string{secret, next} {
+			for _, part := range []string{key, key[10:30]} {
+				if strings.Contains(text, part) {
+					t.Errorf("%q of a key is in the database", part)
 				}
 			}
-			if !strings.Contains(text, k.Hint) {
-				t.Error("the hint is not there")
+		}
+		if !strings.Contains(text, k.Hint) {
+			t.Error("the hint is not there")
+		}
+		for _, digest := range [][32]byte{k.Digest, rotated.Digest, admin} {
+			written := hex.EncodeToString(digest[:])
+			if n := strings.Count(text, written); n != 1 {
+				t.Errorf("a digest is %d times in the database", n)
 			}
-			for _, digest := range [][32]byte{k.Digest, rotated.Digest, admin} {
-				written := hex.EncodeToString(digest[:])
-				if n := strings.Count(text, written); n != 1 {
-					t.Errorf("a digest is %d times in the database", n)
-				}
-				if strings.Contains(err.Error(), written) {
-					t.Errorf("a digest is in %v", err)
+			if strings.Contains(err.Error(), written) {
+				t.Errorf("a digest is in %v", err)
+			}
+		}
+		if file, ok := strings.CutPrefix(address, "sqlite://"); ok {
+			for _, name := range []string{file, file + "-wal"} {
+				if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+					t.Errorf("the file %s: %v, %v", name, info, err)
 				}
 			}
-			if file, ok := strings.CutPrefix(address, "sqlite://"); ok {
-				for _, name := range []string{file, file + "-wal"} {
-					if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-						t.Errorf("the file %s: %v, %v", name, info, err)
-					}
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // AD-17: the last admin stays.
@@ -253,7 +251,7 @@ func TestTheLastAdminCannotBeDeleted(t *testing.T) {
 		}
 		first := admin("1", "root", store.RoleAdmin, time.Time{})
 		admin("2", "eve", store.RoleViewer, time.Time{})
-		admin("3", "old", store.RoleAdmin, noon.AddDate(-10, 0, 0))
+		admin("3", "old", store.RoleAdmin, time.Now().Add(-time.Hour))
 		wants(t, s.DeleteAdmin(ctx, actor, "1", false), store.ErrLastAdmin)
 		_, err := s.CreateAdmin(ctx, actor,
 			store.Admin{ID: "4", Name: "root", Role: store.RoleAdmin, Digest: tenants.Digest("4")})
@@ -334,28 +332,26 @@ func TestOverrideReplacesTheEarlierOne(t *testing.T) {
 }
 
 func TestContentsAreReadAtOneMoment(t *testing.T) {
-	for _, d := range databases() {
-		t.Run(d.name, func(t *testing.T) {
-			s := open(t, d.url(t))
-			migrate(t, s)
-			ctx, cancel := context.WithCancel(t.Context())
-			var writer sync.WaitGroup
-			writer.Go(func() {
-				for i := 0; ctx.Err() == nil; i++ { // at an odd revision there is one tenant, at an even one none
-					name := fmt.Sprintf("t%d", i)
-					if _, err := s.CreateTenant(ctx, actor, tenants.Tenant{Name: name}); err == nil {
-						_ = s.DeleteTenant(ctx, actor, name, 0)
-					}
-				}
-			})
-			for range 50 {
-				c := contents(t, s)
-				if want := int(c.Revision % 2); len(c.Tenants) != want {
-					t.Errorf("at revision %d there are %d tenants", c.Revision, len(c.Tenants))
+	onDatabases(t, databases(), func(t *testing.T, d database) {
+		s := open(t, d.url(t))
+		migrate(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ { // at an odd revision there is one tenant, at an even one none
+				name := fmt.Sprintf("t%d", i)
+				if _, err := s.CreateTenant(ctx, actor, tenants.Tenant{Name: name}); err == nil {
+					_ = s.DeleteTenant(ctx, actor, name, 0)
 				}
 			}
-			cancel()
-			writer.Wait()
 		})
-	}
+		for range 50 {
+			c := contents(t, s)
+			if want := int(c.Revision % 2); len(c.Tenants) != want {
+				t.Errorf("at revision %d there are %d tenants", c.Revision, len(c.Tenants))
+			}
+		}
+		cancel()
+		writer.Wait()
+	})
 }

@@ -15,69 +15,65 @@ import (
 )
 
 func TestConcurrentMigrationsRunOnce(t *testing.T) {
-	for _, d := range databases()[1:] {
-		t.Run(d.name, func(t *testing.T) {
-			address := d.url(t)
-			var all sync.WaitGroup
-			results := make([]store.Migrated, 6)
-			for i := range results {
-				s := open(t, address)
-				all.Go(func() {
-					var err error
-					if results[i], err = s.Migrate(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
-			_, latest, err := open(t, address).Schema(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range results {
-				if m.To != latest {
-					t.Errorf("one came to version %d", m.To)
+	onDatabases(t, sharedDatabases(), func(t *testing.T, d database) {
+		address := d.url(t)
+		var all sync.WaitGroup
+		results := make([]store.Migrated, 6)
+		for i := range results {
+			s := open(t, address)
+			all.Go(func() {
+				var err error
+				if results[i], err = s.Migrate(t.Context()); err != nil {
+					t.Error(err)
 				}
+			})
+		}
+		all.Wait()
+		_, latest, err := open(t, address).Schema(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range results {
+			if m.To != latest {
+				t.Errorf("one came to version %d", m.To)
 			}
-			var times int64
-			if err := raw(t, address).QueryRowContext(t.Context(),
-				"SELECT COUNT(*) FROM goose_db_version WHERE version_id = 1").Scan(&times); err != nil || times != 1 {
-				t.Errorf("the first migration ran %d times, %v", times, err)
-			}
-		})
-	}
+		}
+		var times int64
+		if err := raw(t, address).QueryRowContext(t.Context(),
+			"SELECT COUNT(*) FROM goose_db_version WHERE version_id = 1").Scan(&times); err != nil || times != 1 {
+			t.Errorf("the first migration ran %d times, %v", times, err)
+		}
+	})
 }
 
 func TestOlderProgramReportsANewerSchema(t *testing.T) {
-	for _, d := range databases()[1:] {
-		t.Run(d.name, func(t *testing.T) {
-			address := d.url(t)
-			s := open(t, address)
-			if applied, latest, err := s.Schema(t.Context()); applied != 0 || latest < 1 || err != nil {
-				t.Errorf("an empty database is at %d of %d, %v", applied, latest, err)
+	onDatabases(t, sharedDatabases(), func(t *testing.T, d database) {
+		address := d.url(t)
+		s := open(t, address)
+		if applied, latest, err := s.Schema(t.Context()); applied != 0 || latest < 1 || err != nil {
+			t.Errorf("an empty database is at %d of %d, %v", applied, latest, err)
+		}
+		migrate(t, s)
+		if m := must(s.Migrate(t.Context()))(t); m.From != m.To || m.To < 1 {
+			t.Errorf("migrating again went from %d to %d", m.From, m.To)
+		}
+		if _, err := raw(t, address).ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) "+
+			"VALUES (99, true)"); err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.Migrate(t.Context())
+		wants(t, err, store.ErrNewer)
+		_, latest, _ := s.Schema(t.Context())
+		for _, word := range []string{"version 99", "up to " + string(rune('0'+latest)), "later one"} {
+			if err != nil && !strings.Contains(err.Error(), word) {
+				t.Errorf("%q is not in: %v", word, err)
 			}
-			migrate(t, s)
-			if m := must(s.Migrate(t.Context()))(t); m.From != m.To || m.To < 1 {
-				t.Errorf("migrating again went from %d to %d", m.From, m.To)
-			}
-			if _, err := raw(t, address).ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) "+
-				"VALUES (99, true)"); err != nil {
-				t.Fatal(err)
-			}
-			m, err := s.Migrate(t.Context())
-			wants(t, err, store.ErrNewer)
-			_, latest, _ := s.Schema(t.Context())
-			for _, word := range []string{"version 99", "up to " + string(rune('0'+latest)), "later one"} {
-				if err != nil && !strings.Contains(err.Error(), word) {
-					t.Errorf("%q is not in: %v", word, err)
-				}
-			}
-			if m.From != 99 || store.Unreachable(err) {
-				t.Errorf("from %d, unreachable %v", m.From, store.Unreachable(err))
-			}
-			createTenant(t, s, "acme") // migrations only add: it works on
-		})
-	}
+		}
+		if m.From != 99 || store.Unreachable(err) {
+			t.Errorf("from %d, unreachable %v", m.From, store.Unreachable(err))
+		}
+		createTenant(t, s, "acme") // migrations only add: it works on
+	})
 }
 
 // releaseBefore reverts the schema to that of the release before this one, and adds a tenant without a
@@ -100,7 +96,7 @@ func releaseBefore(t *testing.T, address string, back bool) {
 // The release before this one continues to work while both share the database. This release serves its
 // tenants with the weight 1.
 func TestAdjacentReleasesShareADatabase(t *testing.T) {
-	for _, d := range databases()[1:] {
+	for _, d := range sharedDatabases() {
 		for name, back := range map[string]bool{"before it is migrated": true, "after": false} {
 			t.Run(d.name+" "+name, func(t *testing.T) {
 				address := d.url(t)

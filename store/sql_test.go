@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,19 +25,33 @@ type database struct {
 	url  func(t testing.TB) string
 }
 
+// realPostgres is the environment variable with the URL of a PostgreSQL server.
+const realPostgres = "TIERWAY_TEST_POSTGRES"
+
+// databases returns both kinds of SQLite databases, or the PostgreSQL of TestSmokePostgres.
 func databases() []database {
-	return []database{
-		{"memory", func(testing.TB) string { return "sqlite://:memory:" }},
-		{"file", func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "tierway 100%.db") }},
-		{"postgres", schema},
+	if os.Getenv(realPostgres) != "" {
+		return sharedDatabases()
 	}
+	return append([]database{{"memory", func(testing.TB) string { return "sqlite://:memory:" }}}, sharedDatabases()...)
 }
 
-// schema returns the URL of a new, empty schema of the tests' PostgreSQL. A schema takes a tenth of the time of a
-// database, and a connection to it sees no other.
+// sharedDatabases returns the databases that several clients can use.
+func sharedDatabases() []database {
+	if os.Getenv(realPostgres) != "" {
+		return []database{{"postgres", schema}}
+	}
+	return []database{{"file", file}}
+}
+
+// file returns the URL of a new SQLite file.
+func file(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "tierway 100%.db") }
+
+// schema returns the URL of a new, empty schema of the PostgreSQL of TestSmokePostgres. A schema takes a tenth of the
+// time of a database, and a connection to it sees no other.
 func schema(t testing.TB) string {
 	t.Helper()
-	u, err := url.Parse(os.Getenv("TIERWAY_POSTGRES")) // TestMain sets it
+	u, err := url.Parse(os.Getenv(realPostgres))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +80,24 @@ func execOnce(t testing.TB, url, statement string) {
 // onEach runs a test on each kind of database, with an empty schema.
 func onEach(t *testing.T, test func(t *testing.T, s *store.SQL)) {
 	t.Helper()
-	for _, d := range databases() {
+	onDatabases(t, databases(), func(t *testing.T, d database) {
+		s := open(t, d.url(t))
+		migrate(t, s)
+		test(t, s)
+	})
+}
+
+// onDatabases runs a test on some databases. Those of SQLite are used in a bubble, where no call has a timeout that a
+// slow machine misses.
+func onDatabases(t *testing.T, all []database, test func(t *testing.T, d database)) {
+	t.Helper()
+	for _, d := range all {
 		t.Run(d.name, func(t *testing.T) {
-			s := open(t, d.url(t))
-			migrate(t, s)
-			test(t, s)
+			if os.Getenv(realPostgres) != "" {
+				test(t, d)
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { test(t, d) })
 		})
 	}
 }
