@@ -143,16 +143,12 @@ func (d *database) explain(err error) error {
 	return fmt.Errorf("%s: %w", d.name(), err)
 }
 
-// notifyGateways notifies the gateways of a change. Without Redis, they detect it when they poll the
-// database.
+// notifyGateways notifies the gateways of a change, for at most store.redis_timeout. Without Redis, they detect it when
+// they poll the database.
 func (d *database) notifyGateways(ctx context.Context) {
 	if d.file.Store.Redis == "" {
 		return
 	}
-	// The time limit for an unavailable Redis.
-	const redisPatience = 2 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, redisPatience)
-	defer cancel()
 	c := store.RedisConfig{URL: d.file.Store.Redis, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"}
 	r, err := store.OpenRedis(c)
 	if err == nil {
