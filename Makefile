@@ -12,12 +12,12 @@ BENCH ?=
 PKG ?=
 SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 
-# One variant of every build, so that tests reuse what the binary compiled, and clones what other clones compiled.
+# One variant of every build, so that tests reuse the packages of the binary, and clones those of other clones.
 # Without msgpack, which is not used, gin is 6 MiB smaller.
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(GOFLAGS) -trimpath -tags=nomsgpack
 
-# What the tests and checks need, by the hash of what pins it. Clones share it.
+# Dependencies of tests and checks, in folders named after the hash of what pins them. Clones share them.
 export TIERWAY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tierway
 hash = $(shell (cat $(1); $(2)) 2>/dev/null | sha256sum | cut -c 1-16)
 TOOLS := $(TIERWAY_CACHE)/tools-$(call hash,tools/go.mod tools/go.sum,go env GOVERSION)
@@ -44,16 +44,16 @@ build: ## Build the static binary bin/tierway
 	@go build -ldflags "-s -w" -o bin/.tierway ./cmd/tierway
 	@cmp -s bin/.tierway bin/tierway || cp -p bin/.tierway bin/tierway # the test cache notices a new file
 
-test: deps build ## Run the tests of the gate: units in virtual time, the race detector, the binary with real servers and SDKs
+test: deps build ## Run the tests of the gate: virtual time, the race detector, the binary with real servers and SDKs
 	@scripts/test.sh
 
 check: linters npm ## Check format, linters, types and the built admin UI
 	@scripts/check.sh
 
-soak: deps govulncheck build ## Run every test in its long form for TIERWAY_SOAK (60s): random seeds, all under the race detector, the binary
+soak: deps govulncheck build ## Run all tests with random seeds, under the race detector, and against the binary for TIERWAY_SOAK (60s)
 	@TIERWAY_SOAK=$(TIERWAY_SOAK) scripts/test.sh soak
 
-stress: deps build ## Run the gate 3 times on one processor and 3 times beside busy ones (PKG="./server ./store": 20 times each)
+stress: deps build ## Run the gate 3 times on one processor and 3 times beside busy processes (PKG="./server ./store": 20 times each)
 	@scripts/stress.sh $(PKG)
 
 e2e-vllm: build ## Route before two real vLLM engines on the CPU (downloads 6 GB; about 5 minutes)

@@ -112,12 +112,12 @@ func TestImportRulesHold(t *testing.T) {
 	}
 }
 
-// sources reads the module's Go files but its tests.
+// sources reads the module's Go files except tests.
 func sources(root string) (map[string]string, error) {
 	return goFiles(root, func(name string) bool { return !isTest(name) })
 }
 
-// goFiles reads those of the module's Go files that want selects. Other modules, hidden folders, vendored
+// goFiles reads the module's Go files for which want returns true. Other modules, hidden folders, vendored
 // and test data are not part of it.
 func goFiles(root string, want func(name string) bool) (map[string]string, error) {
 	files := map[string]string{}

@@ -13,7 +13,7 @@ import (
 func unraced() map[string]string {
 	const builds, runs = "building it with its libraries takes longer than all raced packages", "its tests take minutes"
 	return map[string]string{
-		"bench/proxy": "it measures", "cmd/tierway": builds, "engines": runs,
+		"bench/proxy": "it measures time, which the race detector changes", "cmd/tierway": builds, "engines": runs,
 		"routing/routingtest": runs, "server": runs, "server/admin": builds, "server/control": builds,
 		"sim/comparison": runs, "store": builds, "telemetry": builds,
 	}

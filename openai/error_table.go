@@ -118,8 +118,8 @@ var table = []Row{
 		"Wait for Retry-After. Operator: check Redis, or turn off `fail_closed` so that each gateway enforces the limits " +
 			"on its own."},
 	{CodeStoredUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
-		"The worker of the stored response or conversation cannot be found because Redis is unavailable, and this gateway " +
-			"has not relayed its creation.",
+		"The worker of the stored response or conversation cannot be looked up because Redis is unavailable, and this gateway " +
+			"does not know it.",
 		"Wait for Retry-After. Operator: check Redis."},
 	{CodeWorkerTimeout, 504, "server_error", "timeout_error", RetryDefault,
 		"The worker did not answer in time.",

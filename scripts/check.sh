@@ -4,7 +4,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
 
-# once NAME COMMAND… -- PATH…: runs the command, unless it was green before with the present content of the paths.
+# once NAME COMMAND… -- PATH…: runs the command, unless it has passed with the same content of the paths.
 once() {
 	local name=$1 command=() mark
 	shift

@@ -46,7 +46,7 @@ step() {
 	echo "done: $name (${wall}s, ${used}s of CPU)"
 }
 
-# once NAME COMMAND… -- PATH…: a step that is left out if it was green before with the present content of the paths.
+# once NAME COMMAND… -- PATH…: runs the step, unless it has passed with the same content of the paths.
 once() {
 	local name=$1 command=() mark
 	shift
@@ -85,12 +85,12 @@ if [ "${1:-}" = soak ]; then
 	# One package at a time: the measurements would disturb each other on two cores.
 	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tierway" "${tests[@]}" -p 1 ./store ./e2e/...
 else
-	# A soak of the environment would change what the tests do.
+	# These variables of the caller would change the tests.
 	unset TIERWAY_SOAK TIERWAY_BIN
 	step virtual "${tests[@]}" -skip '^TestSmoke' "${virtual[@]}"
 	step race env CGO_ENABLED=1 "${tests[@]}" -race "${raced[@]}"
 	export TIERWAY_BIN=$PWD/bin/tierway
-	# They mostly wait, so more of them run than there are processors.
+	# Smoke tests mostly wait, so more of them run than there are processors.
 	step smoke "${tests[@]}" -p 2 -parallel 4 -run '^TestSmoke' "${smoke[@]}" ./store
 	program=(go.mod '*.go' ':!*_test.go' ':!e2e' ':!bench' '*.sql' '*.lua' web/dist)
 	once sdk "${tests[@]}" -run '^TestSmoke' ./e2e/sdk -- "${program[@]}" e2e

@@ -72,14 +72,15 @@ var (
 )
 
 const (
-	// tripAfter is the number of failures in a row after which Redis is suspected. A failover causes fewer, and each
-	// costs a request the timeout.
+	// tripAfter is the number of failures in a row after which Redis is suspected. Fewer would
+	// react to single lost connections; each failure costs a request at most the timeout.
 	tripAfter = 5
 	// confirmations is the number of probes in a row that must agree before Redis counts as too slow, or as up again
 	// after an outage. With fewer, a Redis that is slow now and then would flap.
 	confirmations = 3
 	// probeTimeout is the shortest timeout of a probe. No request waits for it, so it allows for a process that lacks
-	// CPU. One second is the time in which an outage is logged and its end is found.
+	// CPU. It bounds the time until an outage is logged, and until the end of a hang
+	// is found.
 	probeTimeout = time.Second
 	// probeEvery is the time between rounds of probes while Redis is down. Two per second find it within the two
 	// seconds in which it must be used again.
@@ -272,7 +273,7 @@ func (r *Redis) logOutage(probe error) {
 	}
 	if k := causeKind(probe); !r.causes[k] && len(r.causes) < maxCauses {
 		r.causes[k] = true
-		r.log.Warn("Redis still unavailable, for another reason", "cause", probe)
+		r.log.Warn("Redis still unavailable, with another cause", "cause", probe)
 	}
 }
 
@@ -373,11 +374,11 @@ func (r *Redis) beat(ctx context.Context) error {
 }
 
 // confirm renews the lease and returns the number of live gateways. While no request uses Redis, it returns errSlow
-// if Redis answers too slowly. That takes late answers in a row if Redis is only suspected, and one of them during an
-// outage, which ends after punctual answers in a row.
+// if Redis answers too slowly. A suspected Redis is too slow after three slow answers in a row. During an outage one slow
+// answer suffices, and three in time end it.
 func (r *Redis) confirm(ctx context.Context) (n int64, err error) {
 	n, late, err := r.probe(ctx)
-	if connectionLost(err) { // a kept one, perhaps with an earlier process of Redis
+	if connectionLost(err) { // an idle connection may belong to a Redis process that has ended
 		n, late, err = r.probe(ctx)
 	}
 	if err != nil || !r.away.Load() {

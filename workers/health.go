@@ -56,7 +56,7 @@ type checker struct {
 	asleep, paused bool       // as the engine last reported
 	noPausedPath   bool       // the engine does not report whether it is paused
 
-	causes          map[string]bool // kinds of causes that were logged since the worker is down
+	causes          map[string]bool // kinds of causes that were logged in this outage
 	suspected       bool            // the next health check was requested by Worker.Suspect
 	askedForSources bool            // the engine has answered where it publishes KV events
 }
@@ -227,7 +227,7 @@ func (c *checker) recordResult(err error) (cameUp bool) {
 func (c *checker) logOtherCause(err error) {
 	if kind := causeKind(err.Error()); !c.causes[kind] && len(c.causes) < maxCauses {
 		c.causes[kind] = true
-		c.logWorkers(slog.LevelWarn, "worker is still down, for another reason",
+		c.logWorkers(slog.LevelWarn, "worker is still down, with another cause",
 			slog.Int("failed_checks", c.tally.failures), slog.String("cause", err.Error()))
 	}
 }

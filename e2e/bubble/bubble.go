@@ -35,7 +35,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Test runs f with a test of its own: in a bubble, or, with TIERWAY_SOAK, in parallel with others against the binary.
+// Test runs f in a bubble. With TIERWAY_SOAK it runs f against the binary, in parallel with other tests.
 func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if rig.Soaking() {

@@ -57,15 +57,15 @@ func (it *Intake) StoredCount() int { return it.stored.Count() }
 
 // LocateResponse finds the worker that has a stored response or conversation, and its pool. foreign reports
 // that the caller may not access it. Otherwise a nil member means that the worker is unknown: neither Redis
-// nor this gateway knows the id, or the worker is no longer configured. The only error means that Redis did not
-// answer and this gateway does not know the id; it is the client's.
+// nor this gateway knows the id, or the worker is no longer configured. The only error is for the client:
+// openai.CodeStoredUnavailable, because Redis did not answer and this gateway does not know the id.
 func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool,
 	err error) {
 	at, known, err := it.lookUpResponse(in, c.Tenant, id)
 	if err != nil {
 		return nil, nil, false, &openai.Error{Code: openai.CodeStoredUnavailable, RetryAfter: time.Second, Cause: err,
-			Message: "The worker that has " + openai.Quoted(id) + " cannot be found because Redis is unavailable. Try again " +
-				"later."}
+			Message: "The worker of the stored response or conversation " + openai.Quoted(id) +
+				" cannot be looked up because Redis is unavailable. Retry after Retry-After."}
 	}
 	if !known {
 		return nil, nil, false, nil

@@ -7,11 +7,11 @@
 //
 // # Sockets
 //
-// A PUB socket either binds its address or dials the subscriber's. [Dial] serves the first case
-// and [Listen] the second; both give a [Conn] for each publisher. After [Conn.Subscribe] the
+// A PUB socket either binds its address or dials the subscriber's. [Network.Dial] serves the first case
+// and [Network.Listen] the second; both give a [Conn] for each publisher. After [Conn.Subscribe] the
 // messages of a publisher are read one by one:
 //
-//	c, err := zmtp.Network{}.Dial(ctx, "tcp://10.0.0.7:5557", zmtp.Sub)
+//	c, err := zmtp.Network{}.Dial(ctx, "tcp://10.0.0.7:5557", zmtp.Sub, zmtp.Limits{})
 //	…
 //	err = c.Subscribe("")
 //	for err == nil {
