@@ -42,7 +42,7 @@ run: build ## Build and start the gateway in front of simulated engines, without
 build: ## Build the static binary bin/tierway
 	@[ -e bin/tierway ] || echo "building bin/tierway: the first time takes a few minutes"
 	@go build -ldflags "-s -w" -o bin/.tierway ./cmd/tierway
-	@cmp -s bin/.tierway bin/tierway || cp -p bin/.tierway bin/tierway # the test cache notices a new file
+	@cmp -s bin/.tierway bin/tierway || cp -pf bin/.tierway bin/tierway # the test cache notices a new file
 
 test: deps build ## Run the tests of the gate: virtual time, the race detector, the binary with real servers and SDKs
 	@scripts/test.sh

@@ -32,7 +32,8 @@ GOLANGCI_LINT_CACHE=$TIERWAY_CACHE/golangci-lint scripts/quiet.sh "linters" \
 	"$GOLANGCI_LINT" run --allow-parallel-runners ./... || status=1
 ui=(web/ui scripts/npm.sh)
 once "types of the admin UI" npm --prefix web/ui run check -- "${ui[@]}"
-once "tests of the admin UI" npm --prefix web/ui run --silent test -- "${ui[@]}"
+# They read constants of the Go sources.
+once "tests of the admin UI" npm --prefix web/ui run --silent test -- "${ui[@]}" '*.go'
 once "web/dist is fresh" scripts/ui.sh -- "${ui[@]}" web/dist scripts/ui.sh
 once "types of the browser tests" npm --prefix e2e/browser run check -- "${ui[@]}" e2e/browser
 exit "$status"

@@ -23,7 +23,10 @@ need haproxy haproxy
 # Debian installs PostgreSQL's server in a folder for each version, which is not on PATH.
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need postgres postgresql
 [ ${#missing[@]} -gt 0 ] || exit 0
-[ "$(id -u)" -eq 0 ] || { echo "install these packages first: ${missing[*]}"; exit 1; }
+if [ "$(id -u)" -ne 0 ]; then
+	sudo -n true 2>/dev/null || { echo "install these packages first: ${missing[*]}"; exit 1; }
+	exec sudo -n env PATH="$PATH" HOME="$HOME" "$0" "$@"
+fi
 made=()
 trap 'rm -f "${made[@]}"' EXIT
 # Debian starts a service when it installs its package, unless this file forbids it.

@@ -6,13 +6,14 @@ cd "$(dirname "$0")/.."
 failed=0
 busy=()
 unset TIERWAY_BIN TIERWAY_SOAK
-trap '[ ${#busy[@]} -eq 0 ] || kill "${busy[@]}"' EXIT
+fresh=$(mktemp -d)
+trap '[ ${#busy[@]} -eq 0 ] || kill "${busy[@]}"; rm -rf "$fresh"' EXIT
 
 # run NAME COMMAND…: runs the command, and prints its failures and how it ended.
 run() {
 	local name=$1 begin=$SECONDS status=0
 	shift
-	"$@" || status=$?
+	TIERWAY_LOGS=.cache/logs/${name// /-} "$@" || status=$?
 	[ "$status" -eq 0 ] || failed=$((failed + 1))
 	echo "$name: exit status $status after $((SECONDS - begin))s"
 }
@@ -20,10 +21,11 @@ run() {
 if [ $# -eq 0 ]; then
 	runs=3
 	# No result of an earlier run counts.
-	TIERWAY_CACHE=$(mktemp -d)
-	tests=(env GOFLAGS="$GOFLAGS -count=1" scripts/test.sh)
+	export TIERWAY_CACHE=$fresh GOFLAGS="$GOFLAGS -count=1"
+	tests=(scripts/test.sh)
 else
 	runs=1
+	export TIERWAY_BIN=$PWD/bin/tierway
 	tests=(go test -vet=off -count=20 -timeout 600m "$@")
 fi
 for i in $(seq "$runs"); do run "one processor, run $i" env GOMAXPROCS=1 "${tests[@]}"; done

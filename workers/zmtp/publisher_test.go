@@ -60,13 +60,14 @@ func TestPublisherSendsToSubscribersOfATopic(t *testing.T) {
 }
 
 func TestReplierAnswersEachPeer(t *testing.T) {
-	r, err := Network{}.Reply(context.Background(), "tcp://127.0.0.1:0", func(request [][]byte, reply func(...[]byte) error) {
+	answer := func(request [][]byte, reply func(...[]byte) error) {
 		for range 3 {
 			if err := reply(request...); err != nil {
 				t.Error(err)
 			}
 		}
-	})
+	}
+	r, err := Network{}.Reply(context.Background(), "tcp://127.0.0.1:0", answer)
 	if err != nil {
 		t.Fatal(err)
 	}
