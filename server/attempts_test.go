@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -100,22 +99,6 @@ func TestAStreamEndsAtItsDoneEvent(t *testing.T) {
 		if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) ||
 			!strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
 			t.Error("the stream does not count as complete")
-		}
-	})
-}
-
-func TestAFollowUpGoesToTheWorkerThatHoldsTheResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, strings.Replace(plain, "auth:", "policy: { name: round_robin }\nauth:", 1), fakeEngine(), fakeEngine(),
-			fakeEngine())
-		made := r.post("/v1/responses", `{"model":"small","input":"hi","max_output_tokens":1}`)
-		home, id := made.header.Get("X-Routed-To"), idPattern.FindString(made.body)
-		for range 5 {
-			a := r.post("/v1/responses",
-				fmt.Sprintf(`{"model":"small","input":"go on","max_output_tokens":1,"previous_response_id":%q}`, id))
-			if a.status != 200 || a.header.Get("X-Routed-To") != home {
-				t.Errorf("%d on %s, the response is on %s", a.status, a.header.Get("X-Routed-To"), home)
-			}
 		}
 	})
 }

@@ -24,14 +24,19 @@ const (
 func TestAFailureInAResponsesStreamIsAFailedResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, end := range map[string]string{
-			"a cut": "",
+			"a cut":   "",
+			"a reset": "reset",
 			"an engine's error": "event: error\ndata: {\"type\":\"error\",\"sequence_number\":3,\"message\":\"CUDA " +
 				"error\",\"code\":null}\n\n",
 			"half an event": "data: {\"type\":\n\n",
 		} {
 			r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
-				writeNow(t, w, createdEvent+fmt.Sprintf(deltaEvent, 1)+fmt.Sprintf(deltaEvent, 2)+end)
+				writeNow(t, w, createdEvent+fmt.Sprintf(deltaEvent, 1)+fmt.Sprintf(deltaEvent, 2))
+				if end == "reset" {
+					panic(http.ErrAbortHandler)
+				}
+				writeNow(t, w, end)
 			}))
 			a := r.post("/v1/responses", `{"model":"small","input":"hi","stream":true}`)
 			rest, ok := strings.CutPrefix(a.body, createdEvent+fmt.Sprintf(deltaEvent, 1)+fmt.Sprintf(deltaEvent, 2))

@@ -51,11 +51,12 @@ func (s *streamingEngine) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 // TestAStreamedResponseCanBeUsedFromItsFirstEvent: it can be read, resumed and cancelled while it is
-// generated, and after its client has left.
+// generated, and after its client has left, by its own tenant only.
 func TestAStreamedResponseCanBeUsedFromItsFirstEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newStreamingEngine(t)
-		keys := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s } ] }", digestOfKey)
+		keys := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s }, { name: few, sha256: %s } ] }", digestOfKey,
+			digestOfLittle)
 		r := newRig(t, strings.Replace(plain, "auth: { required: false }", keys, 1), engine)
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
@@ -86,6 +87,9 @@ func TestAStreamedResponseCanBeUsedFromItsFirstEvent(t *testing.T) {
 				}
 				if strings.Contains(c.path, "stream") && a.body != fmt.Sprintf(deltaEvent, 1)+completedEvent {
 					t.Errorf("%s, resumed: %q", when, a.body)
+				}
+				if a := r.do(c.method, c.path, "", "Authorization", fewKey); a.status != http.StatusNotFound {
+					t.Errorf("%s, another tenant's %s %s: %d %s", when, c.method, c.path, a.status, a.body)
 				}
 			}
 		}

@@ -94,6 +94,17 @@ func TestAnotherTenantsResponseIsNotFoundOnAnyPath(t *testing.T) {
 						requestCount(stores)-before+n)
 				}
 			}
+			continued := fmt.Sprintf(followUp, "resp_b1")
+			if a := r.post("/v1/responses", continued, "Authorization", fewKey); a.status != http.StatusNotFound ||
+				!strings.Contains(a.body, `"previous_response_not_found"`) || requestCount(stores) != before {
+				t.Errorf("required %v, a follow-up: %d %s", required, a.status, a.body)
+			}
+			for range 2 { // round_robin would use both workers
+				a := r.post("/v1/responses", continued, "Authorization", allKey)
+				if a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w1" {
+					t.Errorf("required %v, its own tenant's follow-up: %d from %q", required, a.status, a.header.Get("X-Routed-To"))
+				}
+			}
 			for _, request := range responsePaths {
 				if request.method == "DELETE" {
 					continue
