@@ -42,7 +42,7 @@ func (r *rig) occupyWorkers() (free func()) {
 func TestAQueueErrorHasTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlockingEngine(engines.Config{})
-		r := narrowRig(t, h, ", max_wait: { interactive: 100ms }", "auto")
+		r := narrowRig(t, h, ", max_wait: { interactive: 100ms }")
 		free := r.occupyWorkers()
 		a := <-r.chat(context.Background(), "hi", "")
 		if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusServiceUnavailable ||
@@ -60,7 +60,7 @@ func TestAQueueErrorHasTheWait(t *testing.T) {
 func TestACancelledWaitIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlockingEngine(engines.Config{})
-		r := narrowRig(t, h, "", "auto")
+		r := narrowRig(t, h, "")
 		free := r.occupyWorkers()
 		defer free()
 		ctx, leave := context.WithCancel(context.Background())
@@ -101,7 +101,7 @@ func TestAWaitIsMeasuredOncePerRequest(t *testing.T) {
 		h := newBlockingEngine(engines.Config{})
 		broken := startServer(t,
 			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
-		r := narrowRig(t, h, ", max_wait: { background: 20ms }", "auto",
+		r := narrowRig(t, h, ", max_wait: { background: 20ms }",
 			fmt.Sprintf(", { name: w1, url: %q, max_inflight: 1 }", broken))
 		free := r.occupyWorkers()
 		shed, retried := r.chat(context.Background(), "hi", "", "X-Request-Priority", "background"),
@@ -134,7 +134,7 @@ func TestAWaitIsMeasuredOncePerRequest(t *testing.T) {
 func TestACappedClassIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlockingEngine(engines.Config{})
-		r := narrowRig(t, h, "", "auto")
+		r := narrowRig(t, h, "")
 		if a := <-r.chat(context.Background(), "hi", "", "Authorization", "Bearer low", "X-Request-Priority",
 			"interactive"); a.status != http.StatusOK {
 			t.Errorf("%d %s", a.status, a.body)
@@ -191,7 +191,7 @@ func TestExplainReportsTheQueuesDecision(t *testing.T) {
 			{", max_bytes: 10", "the queue would reject the request (bytes)", http.StatusServiceUnavailable},
 			{"", "the request would wait in the queue; 0 requests wait now", 0},
 		} {
-			r := narrowRig(t, newBlockingEngine(engines.Config{}), c.queue, "auto")
+			r := narrowRig(t, newBlockingEngine(engines.Config{}), c.queue)
 			free := r.occupyWorkers()
 			e := r.explained("/v1/chat/completions", body, "Authorization", "Bearer key")
 			if e.Status != c.status || !strings.Contains(strings.Join(e.Notes, "\n"), c.note) {
@@ -220,7 +220,7 @@ func TestExplainConsidersBackoffAndEngineWait(t *testing.T) {
 			{", engine_wait: 5s", "no worker is up: the request would wait", 0, 0},
 			{"", "", 0, http.StatusServiceUnavailable},
 		} {
-			r := narrowRig(t, newBlockingEngine(engines.Config{}), c.queue, "auto")
+			r := narrowRig(t, newBlockingEngine(engines.Config{}), c.queue)
 			r.stopControl() // a check would report the worker as up again
 			p := r.control.Snapshot().Pools[0].Routing
 			w := p.Snapshot(time.Now())[0]

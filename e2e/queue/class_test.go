@@ -90,7 +90,8 @@ func (r *queueRig) checkClasses(priorities bool) {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), rig.Patience)
 	defer cancel()
-	wanted := map[string]string{} // classes by request
+	wanted := map[string]string{}                            // classes by request
+	numbers := map[string]int{"background": 10, "batch": 20} // interactive is sent without a priority
 	for _, a := range classRequests() {
 		for tenant, want := range map[string]string{"all": a.all, "night": a.night, "side": a.side} {
 			got := r.Send(r.request(ctx, a.path, a.body, append(bearer(tenant), a.headers...)...))
@@ -99,7 +100,7 @@ func (r *queueRig) checkClasses(priorities bool) {
 			}
 			wanted[got.ID] = want
 			priority, there := r.vllmPriority(got.ID)
-			if below := priorities && want != "interactive"; there != below || below && priority < 1 {
+			if of, below := numbers[want]; there != (priorities && below) || there && priority != of {
 				r.T.Errorf("%s by %s: the engine got priority %d (%v) for class %s", a.name, tenant, priority, there, want)
 			}
 		}
@@ -109,25 +110,4 @@ func (r *queueRig) checkClasses(priorities bool) {
 			r.T.Errorf("the access log has the class %v, want %s: %v", line["class"], want, line)
 		}
 	}
-}
-
-// TestVLLMPriorityOrdersClasses: batch has a higher number than background, so that vLLM's own
-// queue serves it later.
-func TestVLLMPriorityOrdersClasses(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, engines.Config{})
-		r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 4", "engine: vllm")})
-		var last int
-		for _, class := range []string{"background", "batch"} {
-			a := r.mustSend(plain, "X-Request-Priority", class)
-			if err := a.CheckOK(); err != nil {
-				t.Fatal(err)
-			}
-			priority, there := r.vllmPriority(a.ID)
-			if !there || priority <= last {
-				t.Errorf("%s has priority %d (%v), the class above %d", class, priority, there, last)
-			}
-			last = priority
-		}
-	})
 }

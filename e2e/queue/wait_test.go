@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -53,7 +54,8 @@ func (r *queueRig) checkAfterwards(waiting []*pending, refused ...rig.Reply) {
 }
 
 // TestRequestExpiresAfterMaxWait: after max_wait, a waiting request is rejected with 503 and
-// Retry-After, and no engine receives it.
+// Retry-After, and no engine receives it. A request that may wait longer is served when the slot is
+// free, and reports its wait.
 //
 // QU-02: queued longer than max_wait.
 func TestRequestExpiresAfterMaxWait(t *testing.T) {
@@ -74,7 +76,12 @@ func TestRequestExpiresAfterMaxWait(t *testing.T) {
 			t.Errorf("the access log has %v", line)
 		}
 		r.waitForQueued(1) // batch may wait longer
-		r.checkAfterwards([]*pending{holder, patient}, a)
+		r.ReleaseHeld()
+		first, second := r.reply(holder), r.reply(patient)
+		if err := errors.Join(first.CheckOK(), second.CheckOK()); err != nil || queued(first) != 0 || queued(second) < most {
+			t.Errorf("the first request reports a wait of %v, the second of %v (%v)", queued(first), queued(second), err)
+		}
+		r.checkAfterwards(nil, a)
 	})
 }
 
@@ -98,6 +105,9 @@ func TestFullQueueRejectsAtOnce(t *testing.T) {
 			a := r.mustSend(plain)
 			if err := a.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 				t.Error(err)
+			}
+			if retry := a.Header.Get("X-Should-Retry"); retry != "" { // a rejected request should be retried
+				t.Errorf("X-Should-Retry is %q", retry)
 			}
 			times[a.Header.Get("Retry-After-Ms")] = true
 			refused = append(refused, a)
