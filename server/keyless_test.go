@@ -115,7 +115,8 @@ func TestKeylessGatewayNeedsAContentType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		front := newServer(t, newRig(t, keylessYAML, fakeEngine()).planes.dataHandler())
 		for kind, status := range map[string]int{"": 415, "text/plain": 415, "application/x-www-form-urlencoded": 415,
-			"application/json": 200, "application/json; charset=utf-8": 200} {
+			"multipart/form-data; boundary=x": 415, "application/xml": 415, "nonsense": 415,
+			"application/json": 200, "application/json; charset=utf-8": 200, "Application/JSON": 200} {
 			if got := requestHost(t, front, "POST", "/v1/chat/completions", "localhost", hello, "Content-Type",
 				kind); got.status !=
 				status {

@@ -250,18 +250,3 @@ func TestAmbiguousPathsAreRejected(t *testing.T) {
 		}
 	})
 }
-
-// TestRedirectsOfAPIEndpointsAreFailures: only pass-through paths forward redirects to the client.
-func TestRedirectsOfAPIEndpointsAreFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			w.Header().Set("Location", "http://"+q.Host+"/v1/chat/completions/")
-			w.WriteHeader(http.StatusTemporaryRedirect)
-		}))
-		a := r.post("/v1/chat/completions", hello)
-		if _, code, _ := errorOf(t, a); a.status != http.StatusBadGateway || code != "worker_protocol" ||
-			a.header.Get("Location") != "" {
-			t.Errorf("%d %s, Location %q", a.status, a.body, a.header.Get("Location"))
-		}
-	})
-}

@@ -116,21 +116,6 @@ func TestWorkersSeeTheGatewaysHeadersOnly(t *testing.T) {
 	})
 }
 
-// TestDuplicateControlHeaderIsRejected, because a proxy, the gateway and an engine could each use
-// a different one of the two values.
-func TestDuplicateControlHeaderIsRejected(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		for _, twice := range []string{"X-Model-Tier: small\r\nx-model-tier: large\r\n",
-			"X-Request-Priority: batch\r\nX-Request-Priority: batch\r\n", "content-type: text/plain\r\n"} {
-			c := r.dial()
-			c.send(head + twice + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(chat.body)) + chat.body)
-			checkError(t, twice, c.answer(), http.StatusBadRequest, "invalid_value")
-		}
-		r.checkNoHits()
-	})
-}
-
 // TestPathsAreNotNormalized: routing and permissions use the same path, the gateway redirects
 // nothing, and any other path is 404.
 func TestPathsAreNotNormalized(t *testing.T) {
@@ -272,21 +257,5 @@ func TestEveryBadKeyGetsTheSameResponse(t *testing.T) {
 				t.Errorf("%s: the status is %d", header, got.Status)
 			}
 		}
-	})
-}
-
-// TestWebSocketsGet426, the only status after which Codex falls back to HTTP at once.
-func TestWebSocketsGet426(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		for _, request := range []string{"GET /v1/responses", "GET /responses", "GET /v1/realtime?model=sim",
-			"GET /v1/chat/completions", "POST /v1/responses"} {
-			c := r.dial()
-			c.send(request + " HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade, close\r\nUpgrade: " +
-				"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
-			got := c.answer()
-			checkError(t, request, got, http.StatusUpgradeRequired, "websocket_not_supported")
-		}
-		r.checkNoHits()
 	})
 }

@@ -109,23 +109,6 @@ func TestCompressedBodies(t *testing.T) {
 	})
 }
 
-func TestContentTypes(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
-			"application/xml", "nonsense", ""} {
-			checkError(t, kind, r.post(chat.path, chat.body, "Content-Type", kind), http.StatusUnsupportedMediaType,
-				"unsupported_media_type")
-		}
-		r.checkNoHits()
-		for _, kind := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON"} {
-			if got := r.post(chat.path, chat.body, "Content-Type", kind); got.Status != http.StatusOK {
-				t.Errorf("%q: the status is %d: %s", kind, got.Status, got.Body)
-			}
-		}
-	})
-}
-
 // TestAmbiguousRequestsAreRejected: a request that servers could parse differently never reaches
 // a worker.
 func TestAmbiguousRequestsAreRejected(t *testing.T) {
@@ -276,37 +259,5 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 				t.Errorf("the answer to %s is %d of %s", id, got.Status, got.Header.Get("X-Request-Id"))
 			}
 		}
-	})
-}
-
-// TestAmbiguousBodiesAreRefused: every JSON parser must read the fields that decide the routing in
-// the same way.
-func TestAmbiguousBodiesAreRefused(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		const rest = `"messages":[{"role":"user","content":"hello"}]`
-		for body, code := range map[string]string{
-			`{"model":"sim","model":"other",` + rest + `}`:              "ambiguous_json",
-			`{"model":"sim","Model":"other",` + rest + `}`:              "ambiguous_json",
-			`{"MODEL":"sim",` + rest + `}`:                              "ambiguous_json",
-			`{"model":"sim","\u017ftream":true,` + rest + `}`:           "ambiguous_json",
-			`{"model":"sim","stream":true,"stream":false,` + rest + `}`: "ambiguous_json",
-			`{"model":"sim",` + rest + `} {"model":"other"}`:            "invalid_json",
-			`{"model":"sim",` + rest + `,}`:                             "invalid_json",
-			`[{"model":"sim"}]`:                                         "invalid_json",
-			"":                                                          "invalid_json",
-			"{\"model\":\"s\xffm\"," + rest + "}":                       "invalid_json",
-			`{"model":"sim",` + rest + `,"tools":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) +
-				`}`: "json_too_deep",
-			`{"model":7,` + rest + `}`:                        "invalid_value",
-			`{"model":"sim","stream":"yes",` + rest + `}`:     "invalid_value",
-			`{"model":"sim","max_tokens":-1,` + rest + `}`:    "invalid_value",
-			`{"model":"sim","max_tokens":1e400,` + rest + `}`: "invalid_value",
-			`{` + rest + `}`: "missing_field",
-		} {
-			checkError(t, body[:min(len(body), 60)], r.post(chat.path, body), http.StatusBadRequest, code)
-		}
-		checkError(t, "an unknown model", r.post(chat.path, `{"model":"none",`+rest+`}`), http.StatusNotFound, "model_not_found")
-		r.checkNoHits()
 	})
 }
