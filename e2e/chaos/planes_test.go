@@ -42,39 +42,6 @@ func keys(admin bool) rig.Settings {
 	return s
 }
 
-// TestAdminPlaneRequiresAnAdminKey: unknown and tenants' keys are rejected, and all keys if no
-// admin key is configured.
-func TestAdminPlaneRequiresAnAdminKey(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		for _, has := range []bool{false, true} {
-			r := newRig(t, 1, keys(has), engines.Config{})
-			for key, open := range map[string]bool{"": false, "tenant": false, "operator": has, "wrong": false} {
-				resp := get(t, "http://"+r.AdminAddr+"/admin/workers", "Authorization", "Bearer "+key)
-				if (resp.StatusCode == http.StatusOK) != open || !open && resp.StatusCode != http.StatusUnauthorized &&
-					resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusNotFound {
-					t.Errorf("with an admin key %v, the key %q gets %d", has, key, resp.StatusCode)
-				}
-			}
-			for _, path := range []string{"/admin/workers", "/admin/", "/admin", "/metrics", "/debug/pprof/", "/debug/vars"} {
-				if resp := get(t, "http://"+r.DataAddr+path, "Authorization", "Bearer tenant"); resp.StatusCode !=
-					http.StatusNotFound {
-					t.Errorf("%s on the data plane is %d", path, resp.StatusCode)
-				}
-			}
-			if resp := get(t, "http://"+r.AdminAddr+"/debug/pprof/"); resp.StatusCode != http.StatusNotFound &&
-				resp.StatusCode != http.StatusUnauthorized {
-				t.Errorf("/debug/pprof/ on the admin plane is %d", resp.StatusCode)
-			}
-			if got := r.post(chat.path, chat.body, "Authorization", "Bearer operator"); got.Status != http.StatusUnauthorized {
-				t.Errorf("an operator's key gets %d on the data plane", got.Status)
-			}
-			if resp := get(t, "http://"+r.AdminAddr+chat.path); resp.StatusCode != http.StatusNotFound {
-				t.Errorf("a chat on the admin plane is %d", resp.StatusCode)
-			}
-		}
-	})
-}
-
 // TestPlanesOnOneAddress keep their own rules.
 func TestPlanesOnOneAddress(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -98,6 +65,11 @@ func TestPlanesOnOneAddress(t *testing.T) {
 			http.StatusOK {
 			t.Errorf("the operator gets %d", resp.StatusCode)
 		}
+		for path, key := range map[string]string{"/v1/models": "operator", "/admin/workers": "tenant"} {
+			if resp := get(t, "http://"+at+path, "Authorization", "Bearer "+key); resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("the %s gets %d for %s", key, resp.StatusCode, path)
+			}
+		}
 		if resp := get(t, "http://"+at+"/v1/models", "Authorization", "Bearer tenant"); resp.StatusCode != http.StatusOK {
 			t.Errorf("the tenant gets %d", resp.StatusCode)
 		}
@@ -117,7 +89,7 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 			t.Errorf("the metrics are %v (%v)", m, err)
 		}
 		for _, url := range []string{"http://" + r.AdminAddr + "/metrics", "http://" + r.DataAddr + "/metrics",
-			"http://" + at + "/admin/workers", "http://" + at + chat.path} {
+			"http://" + at + "/admin/workers", "http://" + at + chat.path, "http://" + r.AdminAddr + chat.path} {
 			if resp := get(t, url); resp.StatusCode != http.StatusNotFound {
 				t.Errorf("%s is %d", url, resp.StatusCode)
 			}
@@ -150,21 +122,6 @@ func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 				t.Errorf("%+v is %d", c, resp.StatusCode)
 			}
 		}
-		for _, kind := range []string{"", "text/plain"} { // what a page may send without a preflight
-			req, err := http.NewRequest(http.MethodPost, "http://"+data+chat.path, strings.NewReader(chat.body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Content-Type", kind)
-			resp, err := rig.NewClient(t).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusUnsupportedMediaType {
-				t.Errorf("a body of type %q is %d", kind, resp.StatusCode)
-			}
-		}
 	})
 }
 
@@ -182,8 +139,8 @@ func TestCORS(t *testing.T) {
 		got := preflight("https://app.example")
 		if got.Status != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
 			!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") ||
-			!strings.Contains(strings.ToLower(got.Header.Get("Access-Control-Allow-Headers")), "x-stainless-os") ||
-			got.Header.Get("Access-Control-Max-Age") == "" {
+			got.Header.Get("Access-Control-Allow-Headers") != "authorization, content-type, x-stainless-os" ||
+			got.Header.Get("Access-Control-Max-Age") != "600" || got.Header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("the preflight is %d %v", got.Status, got.Header)
 		}
 		for _, origin := range []string{"https://evil.example", "https://app.example.evil", "http://app.example", "null"} {
@@ -197,8 +154,10 @@ func TestCORS(t *testing.T) {
 		}
 		for key, status := range map[string]int{"tenant": 200, "wrong": 401} {
 			got := r.post(chat.path, chat.body, "Origin", "https://app.example", "Authorization", "Bearer "+key)
+			exposed := got.Header.Get("Access-Control-Expose-Headers")
 			if got.Status != status || got.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
-				!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "X-Request-ID") ||
+				!strings.Contains(exposed, "X-Request-ID") || !strings.Contains(exposed, "X-Routed-To") ||
+				!strings.Contains(strings.ToLower(exposed), "x-ratelimit-remaining-tokens") ||
 				got.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s: the answer is %d %v", key, got.Status, got.Header)
 			}
