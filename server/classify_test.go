@@ -210,28 +210,6 @@ func TestAPromptAboveEveryContextIsRejected(t *testing.T) {
 	})
 }
 
-// TestExplainHasTheErrorOfARejection and no text of the prompt.
-func TestExplainHasTheErrorOfARejection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTieredRig(t, "")
-		if e := r.explained("/v1/chat/completions", chatBody("unknown", "Hi", "")); e.Status != http.StatusNotFound ||
-			!strings.Contains(e.Error, "model_not_found") {
-			t.Errorf("explained as %+v", e)
-		}
-		e := r.explained("/v1/chat/completions", chatBody("auto", "the secret canary implements a function", ""))
-		text, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), "canary") {
-			t.Errorf("the explanation repeats the prompt: %s", text)
-		}
-		if e.Classified == nil || len(e.Classified.Signals) < 3 {
-			t.Errorf("the signals are missing: %s", text)
-		}
-	})
-}
-
 // TestAPromptNearAThresholdIsCounted: the estimate by characters alone would be below the threshold.
 func TestAPromptNearAThresholdIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
