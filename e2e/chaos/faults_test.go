@@ -263,28 +263,6 @@ func TestSilentWorkerTimesOut(t *testing.T) {
 	})
 }
 
-// TestWholeAnswersMayTakeTheirTotalTime: first_byte does not bound answers that are not streams,
-// because their first byte comes only after the last token.
-func TestWholeAnswersMayTakeTheirTotalTime(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, rig.Settings{"timeouts": `{ first_byte: 100ms, idle: 10s }`}, engines.Config{})
-		for _, w := range r.Workers {
-			if err := w.Set(chaos.Fault{Kind: chaos.Slow, Delay: 400 * time.Millisecond}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, d := range []dialect{chat, completions, responses, messages} {
-			got := r.post(d.path, d.body)
-			if got.Status != http.StatusOK {
-				t.Errorf("%s: %d %s", d.name, got.Status, got.Body)
-			}
-		}
-		if n := r.hits(); n != 4 {
-			t.Errorf("the workers saw %d requests for 4 answers", n)
-		}
-	})
-}
-
 // TestUnreachableWorkerIsReplaced: another worker serves the request; without one, the response
 // is 502.
 func TestUnreachableWorkerIsReplaced(t *testing.T) {

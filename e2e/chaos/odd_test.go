@@ -68,21 +68,6 @@ func TestPingEventsPass(t *testing.T) {
 	})
 }
 
-// TestLargeEventsPass: an event of 5 MiB is an image, not an attack.
-func TestLargeEventsPass(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.Huge, After: 3, Size: 5 << 20}); err != nil {
-			t.Fatal(err)
-		}
-		got := r.post(chat.path, chat.stream)
-		h := transcriptOfStream(got.Body)
-		if want := len(answerText) + 5<<20; len(h.text) != want || !chat.complete(h) || strings.Count(h.text, "h") < 5<<20 {
-			t.Errorf("%d bytes of text arrived, want %d; proven %v", len(h.text), want, chat.complete(h))
-		}
-	})
-}
-
 // TestAMissingDoneIsAdded: after a finish_reason, the answer is complete.
 func TestAMissingDoneIsAdded(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
@@ -109,34 +94,6 @@ func TestUnusualAnswersArriveComplete(t *testing.T) {
 			r.check(t, chat, false, r.post(chat.path, chat.body), fine)
 		})
 	}
-}
-
-// TestUsageIsShownOnlyOnRequest: the gateway always requests usage from the engine, but shows it
-// only to clients that requested it.
-func TestUsageIsShownOnlyOnRequest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		for body, shown := range map[string]bool{
-			chat.stream: false,
-			`{"model":"sim","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hello"}]}`:                               true,
-			`{"model":"sim","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"hello"}]}`:                              false,
-			`{"model":"sim","stream":true,"stream_options":{},"messages":[{"role":"user","content":"hello"}]}`:                                                   false,
-			`{"model":"sim","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true},"messages":[{"role":"user","content":"hello"}]}`: true,
-		} {
-			got := r.post(chat.path, body)
-			if h := transcriptOfStream(got.Body); h.usage != shown || h.text != answerText || !chat.complete(h) {
-				t.Errorf("%s: usage is shown: %v, want %v: %s", body, h.usage, shown, got.Body)
-			}
-			if line := r.AccessLine(got.ID); line["prompt_tokens"] == nil || line["output_tokens"] == nil {
-				t.Errorf("%s: the log has no usage: %v", body, line)
-			}
-		}
-		for _, sent := range r.Workers[0].Recorder.Requests() {
-			if !strings.Contains(string(sent.Body), `"include_usage":true`) {
-				t.Errorf("the gateway did not request usage: %s", sent.Body)
-			}
-		}
-	})
 }
 
 // TestRejectedAdditionIsOmittedAfterwards: an engine that does not support include_usage costs one
