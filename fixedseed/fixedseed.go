@@ -1,42 +1,51 @@
 // Package fixedseed makes random tests draw the same values in each run.
 //
-// A test package that uses rapid imports it, without a name. Its properties are then checked with seed 1.
-// The flag -rapid.seed still selects another seed, and TIERWAY_SEED=random a new one for each run; rapid
-// prints the seed of a failure.
+// A test package that uses rapid imports it, without a name. Its properties are then checked with seed 1, or with the
+// number in TIERWAY_SEED, which make soak sets and prints. The flag -rapid.seed of the command line takes precedence.
 package fixedseed
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 
 	_ "pgregory.net/rapid" // defines the flag
 )
 
-var _ = fixRapid()
+// usual is the seed without TIERWAY_SEED.
+const usual = 1
 
-func isRandom() bool { return os.Getenv("TIERWAY_SEED") == "random" }
+var seed = setSeed()
 
-// fixRapid sets the seed before the flags of the command line are parsed. A flag instead of this function
-// would have to be passed to each go test, and go test does not cache runs with unknown flags.
-func fixRapid() error {
-	if isRandom() {
-		return nil
+// setSeed returns the seed and sets that of rapid before the flags of the command line are parsed. A flag instead of
+// this function would have to be passed to each go test, and go test does not cache runs with unknown flags.
+func setSeed() uint64 {
+	n := uint64(usual)
+	if text := os.Getenv("TIERWAY_SEED"); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			panic(fmt.Sprintf("TIERWAY_SEED is %q: write a number", text))
+		}
 	}
-	if err := flag.Set("rapid.seed", "1"); err != nil {
+	if err := flag.Set("rapid.seed", strconv.FormatUint(n, 10)); err != nil {
 		panic(err)
 	}
-	return nil
+	return n
 }
 
-// Seeds returns the numbers 1 to n, and a random one more if TIERWAY_SEED is random. Name the sub-test after it.
+// IsUsual reports whether TIERWAY_SEED has no other seed, as in the gate.
+func IsUsual() bool { return seed == usual }
+
+// Seeds returns the numbers 1 to n, and one more that TIERWAY_SEED has. Name the sub-test after it.
 func Seeds(n int) (seeds []uint64) {
 	for i := range n {
 		seeds = append(seeds, uint64(i+1))
 	}
-	if isRandom() {
-		seeds = append(seeds, rand.Uint64())
+	if !IsUsual() {
+		seeds = append(seeds, seed)
 	}
 	return seeds
 }
@@ -49,7 +58,7 @@ func Uint64() func() uint64 { return concurrent(random().Uint64) }
 // may be called concurrently.
 func Float64() func() float64 { return concurrent(random().Float64) }
 
-func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+func random() *rand.Rand { return rand.New(rand.NewPCG(seed, 2)) }
 
 // concurrent returns f behind a mutex.
 func concurrent[T any](f func() T) func() T {

@@ -80,7 +80,8 @@ raced=(./breaker ./http1 ./memnet/... ./queue ./spool ./workers/...)
 mapfile -t smoked < <(go list ./... | grep -E "$real|/e2e/chaos$" | grep -vE '/e2e/(browser|sdk)$')
 
 if [ "${1:-}" = soak ]; then
-	export TIERWAY_SEED=random
+	export TIERWAY_SEED=${TIERWAY_SEED:-$((RANDOM * 32768 + RANDOM + 2))}
+	echo "seed: TIERWAY_SEED=$TIERWAY_SEED"
 	tests=(go test -vet=off -v -timeout 90m -count=1)
 	step tidy bash -ec 'for module in . tools e2e/openaigo; do go -C "$module" mod tidy -diff; done'
 	step vulnerabilities "$GOVULNCHECK" ./...

@@ -13,6 +13,7 @@ import (
 
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
+	"tierway/fixedseed"
 	"tierway/memnet"
 )
 
@@ -29,7 +30,9 @@ func Main(m *testing.M) int {
 	gin.SetMode(gin.ReleaseMode) // as the program does
 	// In a bubble little runs at the same time, and a second processor costs more than it gains. Tests leave little
 	// behind, so rare garbage collections save time, within the memory that a small machine has.
-	runtime.GOMAXPROCS(1)
+	if fixedseed.IsUsual() { // make soak runs all interleavings under the race detector
+		runtime.GOMAXPROCS(1)
+	}
 	debug.SetGCPercent(800)
 	debug.SetMemoryLimit(512 << 20)
 	return m.Run()
