@@ -374,8 +374,8 @@ func (r *Redis) beat(ctx context.Context) error {
 }
 
 // confirm renews the lease and returns the number of live gateways. While no request uses Redis, it returns errSlow
-// if Redis answers too slowly. A suspected Redis is too slow after three slow answers in a row. During an outage one slow
-// answer suffices, and three in time end it.
+// if Redis answers too slowly. A suspected Redis is too slow after three slow answers in a row. During an outage one
+// slow answer suffices, and three in time end it.
 func (r *Redis) confirm(ctx context.Context) (n int64, err error) {
 	n, late, err := r.probe(ctx)
 	if connectionLost(err) { // an idle connection may belong to a Redis process that has ended
