@@ -142,33 +142,6 @@ func TestUnreadableFileIsNamed(t *testing.T) {
 	})
 }
 
-// CF-07: concurrent reloads run one after the other. Afterwards the last written file is in force.
-func TestConcurrentReloadsRunOneAfterTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, write := fileRig(t)
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				write(fmt.Sprintf("model-%d", i))
-				if got := r.callAdmin("ops", http.MethodPost, "/admin/reload", ""); got.status != http.StatusOK {
-					t.Errorf("%d: %s", got.status, got.body)
-				}
-			})
-		}
-		all.Wait()
-		if got := r.control.Snapshot().Generation; got < 2 || got > 9 { // a reload without a change makes no generation
-			t.Errorf("generation %d after 8 reloads", got)
-		}
-		want, err := r.source()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.control.Snapshot().Base.Hash() != want.Hash() {
-			t.Error("the last file written is not in force")
-		}
-	})
-}
-
 func TestValidateDoesNotApplyTheText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newAdminRig(t)

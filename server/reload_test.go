@@ -239,7 +239,8 @@ func TestARemovedWorkerFinishesItsStreams(t *testing.T) {
 	})
 }
 
-// CF-07: reloads run one after the other, and an unexpected file is rejected.
+// CF-07: reloads run one after the other, afterwards the last written file is in force, and an unexpected file is
+// rejected.
 func TestConcurrentReloadsAreSerialized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		url := startServer(t, fakeEngine())
@@ -257,6 +258,10 @@ func TestConcurrentReloadsAreSerialized(t *testing.T) {
 			})
 		}
 		all.Wait()
+		last, err := from.read()
+		if err != nil || r.control.Snapshot().Base.Hash() != last.Hash() {
+			t.Errorf("the last file written is not in force (%v)", err)
+		}
 		from.write(text(50))
 		preview, err := r.Reload(t.Context(), control.ReloadRequest{DryRun: true})
 		if err != nil || len(preview.Changes) != 1 || r.control.Snapshot().File.Hash() == preview.ToHash {

@@ -13,7 +13,6 @@ import (
 	"tierway/e2e/bubble"
 	"tierway/e2e/rig"
 	"tierway/engines"
-	"tierway/engines/chaos"
 )
 
 // restarting is an engine that ends its streams like vLLM on SIGTERM: with [DONE] and the
@@ -186,41 +185,4 @@ func TestRollingRestartCutsOnlyStreamsWithContent(t *testing.T) {
 			t.Errorf("%d streams are whole and %d end with an error", whole, cut)
 		}
 	})
-}
-
-// TestFailingRequestsOfOneTenantOpenNoBreaker, with and without successful requests of another
-// tenant in between.
-func TestFailingRequestsOfOneTenantOpenNoBreaker(t *testing.T) {
-	for name, fault := range map[string]chaos.Fault{
-		"500": {Kind: chaos.Reject, Status: 500, Field: "poison"},
-		"503": {Kind: chaos.Reject, Status: 503, Field: "poison"},
-	} {
-		bubble.Run(t, name, func(t *testing.T) {
-			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker, "retry": "{ attempts: 2, budget: 1 }",
-				"auth": fmt.Sprintf("{ keys: [ { name: one, sha256: %s }, { name: two, sha256: %s } ] }", rig.Digest("one"),
-					rig.Digest("two"))}, engines.Config{})
-			for _, w := range r.Workers {
-				if err := w.Set(fault); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, others := range []bool{false, true} {
-				for n := range 30 {
-					poison := strings.Replace(chat.requestBody(n%4 == 0), `{"model"`, `{"poison":1,"model"`, 1)
-					if got := r.post(chat.path, poison, "Authorization", "Bearer one"); got.Status != http.StatusBadGateway {
-						t.Fatalf("poison is answered %d: %s", got.Status, got.Body)
-					}
-					if !others {
-						continue
-					}
-					if got := r.post(chat.path, chat.body, "Authorization", "Bearer two"); got.Status != http.StatusOK {
-						t.Fatalf("another tenant's request is %d: %s", got.Status, got.Body)
-					}
-				}
-				if n := r.breakerOpenings(""); n != 0 {
-					t.Errorf("breakers opened %v times, with other traffic: %v", n, others)
-				}
-			}
-		})
-	}
 }

@@ -149,37 +149,3 @@ func TestSmokeEveryWayToReload(t *testing.T) {
 		t.Errorf("a tenant's reload on the data plane is %d (%v): %s", got.Status, err, got.Body)
 	}
 }
-
-// TestLoweredLimitKeepsItsUsage: a limit that a reload lowers is enforced at once, and usage under the
-// old limit still counts.
-//
-// RL-13.
-func TestLoweredLimitKeepsItsUsage(t *testing.T) {
-	for name, redis := range map[string]func() string{"in process": func() string { return "" },
-		"in Redis": func() string { return backends.Redis(t).URL }} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1, engines.Config{})
-			own := rig.Settings{"store": stores("", redis()), "auth": auth("app", "rpm: 60, burst: 20")}
-			p := r.serve(own)
-			for range 20 {
-				if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
-					t.Fatalf("within the burst an answer is %d: %s", got.Status, got.Body)
-				}
-			}
-			rewrite(t, p, r.Settings(own).With(rig.Settings{"auth": auth("app", "rpm: 30, burst: 3")}))
-			if status, answer := p.Admin(http.MethodPost, "/admin/reload", "", rig.AdminKey); status != http.StatusOK {
-				t.Fatalf("the reload is %d: %s", status, answer)
-			}
-			admitted := 0
-			for range 10 {
-				if got := r.ask(p.BaseURL); got.Status == http.StatusOK {
-					admitted++
-				}
-			}
-			if admitted > 1 { // the rate may have allowed one meanwhile
-				t.Errorf("%d were admitted under the lower limit", admitted)
-			}
-			t.Logf("%s: after the limit was lowered %d of 10 were admitted", name, admitted)
-		})
-	}
-}
