@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -99,55 +97,6 @@ func TestAStreamEndsAtItsDoneEvent(t *testing.T) {
 		if m := r.scrape(); !strings.Contains(m, `tierway_attempts_total{result="ok",tier="small",worker="w0"} 1`) ||
 			!strings.Contains(m, `tierway_stream_end_total{reason="complete"} 1`) {
 			t.Error("the stream does not count as complete")
-		}
-	})
-}
-
-func TestAClientThatLeavesBlamesNoWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, plain, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if _, err := io.Copy(io.Discard, q.Body); err != nil { // net/http detects a disconnect only after the body
-				t.Error(err)
-			}
-			if strings.Contains(q.Header.Get("X-Part"), "content") {
-				w.Header().Set("Content-Type", "text/event-stream")
-				writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n")
-			}
-			<-q.Context().Done()
-		}))
-		for _, part := range []string{"nothing", "content"} {
-			ctx, leave := context.WithCancel(t.Context())
-			req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/v1/chat/completions", strings.NewReader(streamedHello))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("X-Part", part)
-			if part == "nothing" {
-				go func() {
-					waitUntil(t, "the booking", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
-					leave()
-				}()
-			}
-			if resp, err := r.net.transport.RoundTrip(req); err == nil {
-				if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
-					t.Error(err)
-				}
-				leave()
-				_, _ = io.Copy(io.Discard, resp.Body) // ends because this client has disconnected
-				resp.Body.Close()
-			}
-			leave()
-			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-		}
-		m := r.scrape()
-		if !strings.Contains(m, `tierway_attempts_total{result="excluded",tier="small",worker="w0"} 2`) ||
-			!strings.Contains(m, `outcome="client_gone",tier="small"} 2`) {
-			t.Errorf("the worker is blamed:\n%s", m)
-		}
-		if log := r.access.String(); strings.Count(log, `"outcome":"client_gone"`) != 2 ||
-			strings.Count(log, `"status":499`) != 1 {
-			t.Errorf("the lines:\n%s", log)
 		}
 	})
 }

@@ -167,36 +167,3 @@ func TestAFailingWorkerThatStaysGetsFewRequests(t *testing.T) {
 		}
 	})
 }
-
-// TestAHangingProbeIsRetriedOnAnotherWorker after probe_timeout.
-func TestAHangingProbeIsRetriedOnAnotherWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var hang atomic.Bool
-		var hung atomic.Int64
-		sick := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, err := io.ReadAll(r.Body); err == nil && hang.Load() {
-				hung.Add(1)
-				<-r.Context().Done()
-				return
-			}
-			w.WriteHeader(http.StatusInternalServerError)
-		})
-		r := newRig(t, strings.Replace(retryYAML, "tiers:", "breaker: { open_for: 10ms, probe_timeout: 100ms }\ntiers:", 1),
-			sick,
-			fakeEngine())
-		for r.stateOf("w0") == breaker.Closed {
-			r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
-		}
-		hang.Store(true)
-		for n := 0; hung.Load() == 0; n++ {
-			time.Sleep(time.Millisecond) // until open_for has passed
-			got := r.post("/v1/chat/completions", chatBody("fake-7b", "Hi", `,"max_tokens":1`))
-			if got.status != http.StatusOK || n > 5000 {
-				t.Fatalf("request %d is %d: %s", n, got.status, got.body)
-			}
-		}
-		if st := r.stateOf("w0"); st == breaker.Closed {
-			t.Errorf("the worker that hangs is %v", st)
-		}
-	})
-}
