@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"tierway/memnet/memredis"
 )
 
 // redisStore is the section of a gateway that uses the Redis of withRedis and waits for it as long as it takes.
@@ -109,4 +112,57 @@ func TestAFailedLookUpOfAConversationIsNotAMiss(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStoredObjectsAreSharedByAllGateways: what one gateway has relayed is found through every gateway, also
+// through one that starts later, for its tenant only. A deletion through one gateway applies to all.
+func TestStoredObjectsAreSharedByAllGateways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis := fmt.Sprintf("store: { sql: \"\", redis: %q, redis_timeout: 1m }",
+			memredis.Start(t, networkOf(t).Network).URL)
+		agents := [3]*conversationEngine{{name: "s"}, {name: "a"}, {name: "b"}}
+		for what, c := range map[string]struct{ yaml, path, body, follow string }{
+			"a response": {fmt.Sprintf(storedYAML, true, startServer(t, &storingEngine{name: "a"}),
+				startServer(t, &storingEngine{name: "b"}), redis),
+				"/v1/responses", `{"model":"small","input":"hi"}`, `{"model":"small","input":"more","previous_response_id":%q}`},
+			"a conversation": {conversationYAML(true, "tenant: all,", startServer(t, agents[0]), startServer(t, agents[1]),
+				startServer(t, agents[2])) + redis,
+				"/v1/conversations", "{}", `{"model":"agent","input":"more","conversation":%q}`},
+		} {
+			start := func() *rig { return newRig(t, c.yaml+"\n# %s\n") }
+			all := []*rig{start(), start()}
+			made := all[0].post(c.path, c.body, "Authorization", allKey)
+			home, id := made.header.Get("X-Routed-To"), made.body[strings.LastIndex(made.body, `"id":"`)+len(`"id":"`):]
+			id, _, _ = strings.Cut(id, `"`)
+			all = append(all, start())
+			for i, r := range all {
+				for range 2 { // round_robin would use both workers
+					for _, q := range [][3]string{{"GET", c.path + "/" + id, ""},
+						{"POST", "/v1/responses", fmt.Sprintf(c.follow, id)}} {
+						a := r.do(q[0], q[1], q[2], "Authorization", allKey)
+						if a.status != http.StatusOK || a.header.Get("X-Routed-To") != home {
+							t.Errorf("%s at gateway %d: %s %s: %d from %q: %s", what, i, q[0], q[1], a.status,
+								a.header.Get("X-Routed-To"), a.body)
+						}
+						if a := r.do(q[0], q[1], q[2], "Authorization", fewKey); a.status != http.StatusNotFound {
+							t.Errorf("%s of another tenant at gateway %d: %s %s: %d", what, i, q[0], q[1], a.status)
+						}
+					}
+				}
+			}
+			for key, want := range map[string]int{fewKey: http.StatusNotFound, allKey: http.StatusOK} {
+				if a := all[1].do("DELETE", c.path+"/"+id, "", "Authorization", key); a.status != want {
+					t.Errorf("the deletion of %s is %d, want %d: %s", what, a.status, want, a.body)
+				}
+			}
+			for i, r := range all {
+				waitUntil(t, fmt.Sprintf("the end of %s at gateway %d", what, i), func() bool {
+					return r.do("GET", c.path+"/"+id, "", "Authorization", allKey).status == http.StatusNotFound
+				})
+				if strings.Contains(r.logs.String(), id) {
+					t.Errorf("the log of gateway %d has the id of %s", i, what)
+				}
+			}
+		}
+	})
 }
