@@ -61,7 +61,6 @@ func exceptions() map[string]string {
 	return map[string]string{
 		"bench/proxy/proxy_test.go":            "the load generator connects by address",
 		"cmd/tierway/network_test.go":          "commands connect by URL and open their own listeners",
-		"e2e/backends/backends_test.go":        "a server that hangs must not answer for a moment",
 		"e2e/kvaware/replay_test.go":           "it sends a recorded trace at its times",
 		"e2e/vllm/stopped_test.go":             "the law is about clients with a deadline",
 		"http1/fake_test.go":                   "the client looks into the kernel's socket for the end of a kept connection",
