@@ -34,7 +34,7 @@ export GOVULNCHECK := $(TOOLS)/govulncheck/govulncheck
 .PHONY: help run build test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-scroll bench-classify docs ui screenshots deps npm linters govulncheck e2e-vllm clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
 run: build ## Build and start the gateway in front of simulated engines, without any setup
 	@bin/tierway demo

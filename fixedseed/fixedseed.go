@@ -18,7 +18,7 @@ import (
 // usual is the seed without TIERWAY_SEED.
 const usual = 1
 
-var seed = setSeed()
+var seed = setSeed() //nolint:gochecknoglobals // one seed for the process, like the flag of rapid
 
 // setSeed returns the seed and sets that of rapid before the flags of the command line are parsed. A flag instead of
 // this function would have to be passed to each go test, and go test does not cache runs with unknown flags.

@@ -12,7 +12,7 @@ once() {
 		command+=("$1")
 		shift
 	done
-	mark=$(scripts/unchanged.sh "${name// /-}" "${@:2}") || mark=
+	mark=$(scripts/unchanged.sh "${name//[ \/]/-}" "${@:2}") || mark=
 	if [ -n "$mark" ] && [ -e "$mark" ]; then
 		echo "unchanged: $name"
 	elif scripts/quiet.sh "$name" "${command[@]}"; then

@@ -13,7 +13,7 @@ trap '[ ${#busy[@]} -eq 0 ] || kill "${busy[@]}"; rm -rf "$fresh"' EXIT
 run() {
 	local name=$1 begin=$SECONDS status=0
 	shift
-	TIERWAY_LOGS=.cache/logs/${name// /-} "$@" || status=$?
+	TIERWAY_CACHE=$(mktemp -d -p "$fresh") TIERWAY_LOGS=.cache/logs/${name// /-} "$@" || status=$?
 	[ "$status" -eq 0 ] || failed=$((failed + 1))
 	echo "$name: exit status $status after $((SECONDS - begin))s"
 }
@@ -21,7 +21,7 @@ run() {
 if [ $# -eq 0 ]; then
 	runs=3
 	# No result of an earlier run counts.
-	export TIERWAY_CACHE=$fresh GOFLAGS="$GOFLAGS -count=1"
+	export GOFLAGS="$GOFLAGS -count=1"
 	tests=(scripts/test.sh)
 else
 	runs=1

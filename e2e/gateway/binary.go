@@ -37,7 +37,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// build compiles the gateway like the Makefile, but without a version.
+// build compiles the gateway like the Makefile.
 func build(to string) error {
 	root, err := Root()
 	if err != nil {
