@@ -76,6 +76,12 @@ func TestRealTimeIsReported(t *testing.T) {
 			"func TestX(t *testing.T) { _ = time.Now().Add(time.Second) }", "a deadline of 1s"},
 		"an impatient client": {"e2e/state/a_test.go", "net/http testing time",
 			"func TestX(t *testing.T) { _ = &http.Client{Timeout: time.Second} }", "a Timeout of 1s"},
+		"a short bound of a smoke test": {"e2e/chaos/a_test.go", "context testing tierway/e2e/rig time",
+			"func TestSmokeX(t *testing.T) { rig.Binary(t); f(t) }\n\n" +
+				"func f(t *testing.T) { context.WithTimeout(t.Context(), 5*time.Second) }", "context.WithTimeout of 5s"},
+		"a test of the binary in a part": {"e2e/chaos/a_test.go", "testing tierway/e2e/rig time",
+			"func TestX(t *testing.T) { time.Sleep(1); t.Run(\"y\", func(t *testing.T) { rig.Binary(t) }) }",
+			"time.Sleep in real time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := violationsIn(t, c.file, testFile(c.imports, c.body))

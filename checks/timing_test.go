@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -18,11 +19,7 @@ import (
 // TestTestsDependOnNoClock verifies that no test of the gate can fail because the machine is slow. The
 // rules are in the section "Tests" of CONTRIBUTING.md.
 func TestTestsDependOnNoClock(t *testing.T) {
-	files, err := goFiles(".", func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages, err := parseTests(files)
+	packages, err := moduleTests()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +90,19 @@ type testPackage struct {
 	files  map[string]*ast.File // by path
 	info   *types.Info
 
-	virtual *virtualTime // code that runs in bubbles, in benchmarks or with the binary
-	outside *virtualTime // code that runs in benchmarks or with the binary
+	virtual *virtualTime          // code that runs in bubbles, in benchmarks or with the binary
+	outside *virtualTime          // code that runs in benchmarks or with the binary
+	smoke   map[types.Object]bool // functions that smoke tests run
 }
+
+// moduleTests returns the packages of the module that have tests.
+var moduleTests = sync.OnceValues(func() ([]*testPackage, error) {
+	files, err := goFiles(".", func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	return parseTests(files)
+})
 
 // parseTests parses sources, given by their paths, and returns each package that has tests. Tests in
 // package x_test form a package of their own.
@@ -127,6 +134,7 @@ func parseTests(sources map[string]string) (packages []*testPackage, err error) 
 		config := types.Config{Importer: durations{}, Error: func(error) {}}
 		config.Check(p.folder, fset, files, p.info) //nolint:errcheck // names of other packages are unknown
 		p.virtual, p.outside = newVirtualTime(p, bubbles()), newVirtualTime(p, nil)
+		p.smoke = p.virtual.reached("TestSmoke")
 		packages = append(packages, p)
 	}
 	return packages, nil
@@ -178,8 +186,10 @@ func (p *testPackage) violations() (all []violation) {
 		}
 		visit(file, func(n ast.Node, parents []ast.Node) {
 			p.checkRandom(n, report)
-			if real {
+			if path := append(slices.Clone(parents), n); real || p.smoke[p.virtual.owner(path)] && !p.virtual.inBubble(path) {
 				p.checkBound(n, parents, report)
+			}
+			if real {
 				return
 			}
 			unless := func(exempt *virtualTime) reporter {

@@ -78,15 +78,52 @@ func isTestFunction(name string) bool {
 }
 
 // leavesGate reports whether make test does not run a function, or runs it with the binary: a benchmark, a smoke
-// test, and a test that rig.Binary or backends.InSoak skips.
-func leavesGate(p *testPackage, f *ast.FuncDecl) (leaves bool) {
-	leaves = strings.HasPrefix(f.Name.Name, "Benchmark") || strings.HasPrefix(f.Name.Name, "TestSmoke")
-	ast.Inspect(f, func(n ast.Node) bool {
-		leaves = leaves || n != nil &&
-			(p.used(n, module+"/e2e/rig") == "Binary" || p.used(n, module+"/e2e/backends") == "InSoak")
-		return !leaves
-	})
-	return leaves
+// test, and a test that rig.Binary or backends.InSoak skips in its first statement.
+func leavesGate(p *testPackage, f *ast.FuncDecl) bool {
+	if strings.HasPrefix(f.Name.Name, "Benchmark") || strings.HasPrefix(f.Name.Name, "TestSmoke") {
+		return true
+	}
+	if f.Body == nil || len(f.Body.List) == 0 {
+		return false
+	}
+	first, ok := f.Body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := first.X.(*ast.CallExpr)
+	return ok && (p.used(call.Fun, module+"/e2e/rig") == "Binary" || p.used(call.Fun, module+"/e2e/backends") == "InSoak")
+}
+
+// reached returns the functions of the package's tests that run in functions whose names begin with prefix: these
+// functions, and all that they name.
+func (v *virtualTime) reached(prefix string) map[types.Object]bool {
+	names := map[types.Object][]types.Object{}
+	for d, owner := range v.owners {
+		ast.Inspect(d, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				if f, ok := v.p.info.Uses[id].(*types.Func); ok {
+					names[owner] = append(names[owner], f.Origin())
+				}
+			}
+			return true
+		})
+	}
+	reached := map[types.Object]bool{}
+	var add func(types.Object)
+	add = func(f types.Object) {
+		if !reached[f] {
+			reached[f] = true
+			for _, next := range names[f] {
+				add(next)
+			}
+		}
+	}
+	for _, owner := range v.owners {
+		if owner != nil && strings.HasPrefix(owner.Name(), prefix) {
+			add(owner)
+		}
+	}
+	return reached
 }
 
 // findWrappers adds functions that start bubbles, and reports whether it found a new one.
@@ -225,26 +262,41 @@ func inSignature(parents []ast.Node) bool {
 
 // covers reports whether the last node of a path from its file runs only in bubbles.
 func (v *virtualTime) covers(nodes nodePath) bool {
-	var owner types.Object
+	if v.inBubble(nodes) {
+		return true
+	}
+	owner := v.owner(nodes)
 	for i, n := range nodes {
-		rest := nodes[i+1:]
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			owner = v.owners[n]
-		case *ast.CallExpr:
-			if len(rest) > 0 && rest[0] != n.Fun && v.isBubble(n.Fun) {
-				return true // in an argument
-			}
-		case *ast.CompositeLit:
-			if field := v.field(n, rest); field != nil && !v.real[field] {
+		if n, ok := n.(*ast.CompositeLit); ok {
+			if field := v.field(n, nodes[i+1:]); field != nil && !v.real[field] {
 				return true
 			}
-			if _, isStruct := v.structOf(n); v.starts[owner] && !isStruct && within[*ast.FuncLit](rest) {
+			if _, isStruct := v.structOf(n); v.starts[owner] && !isStruct && within[*ast.FuncLit](nodes[i+1:]) {
 				return true
 			}
 		}
 	}
 	return owner != nil && !v.real[owner]
+}
+
+// owner returns the function that declares the last node of a path, or nil.
+func (v *virtualTime) owner(nodes nodePath) types.Object {
+	for _, n := range nodes {
+		if f, ok := n.(*ast.FuncDecl); ok {
+			return v.owners[f]
+		}
+	}
+	return nil
+}
+
+// inBubble reports whether the last node of a path is in an argument of a function that starts a bubble.
+func (v *virtualTime) inBubble(nodes nodePath) bool {
+	for i, n := range nodes[:len(nodes)-1] {
+		if call, ok := n.(*ast.CallExpr); ok && nodes[i+1] != call.Fun && v.isBubble(call.Fun) {
+			return true
+		}
+	}
+	return false
 }
 
 // field returns the field whose value is a function literal, if rest leads into one from a literal of a struct.
