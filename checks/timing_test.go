@@ -241,34 +241,147 @@ func (p *testPackage) checkBound(n ast.Node, parents []ast.Node, report reporter
 	if call, bound, ok := p.contextBound(n); ok {
 		tooShort("context."+call, bound)
 	}
+	if bound, ok := p.timeoutField(n); ok {
+		tooShort("a Timeout", bound)
+	}
 	switch n := n.(type) {
 	case *ast.CallExpr:
+		if name, bound, ok := p.passedBound(n); ok {
+			tooShort("a bound for "+name, bound)
+		}
 		if len(n.Args) != 1 {
 			return
 		}
 		bound, ok := p.short(n.Args[0])
-		_, inSelect := parents[max(0, len(parents)-3)].(*ast.CommClause)
-		if ok && inSelect && p.used(n.Fun, "time") == "After" {
+		if !ok {
+			return
+		}
+		switch name := p.used(n.Fun, "time"); {
+		case name == "After" && isBound(parents):
 			tooShort("a case time.After", bound)
+		case name == "NewTimer":
+			tooShort("a timer", bound)
+		case p.isDuration(n.Args[0]) && isMethod(n.Fun, "Add") && !p.comparesRecords(parents):
+			tooShort("a deadline", bound)
 		}
-		if add, isSelector := n.Fun.(*ast.SelectorExpr); ok && isSelector && add.Sel.Name == "Add" {
-			if now, isCall := add.X.(*ast.CallExpr); isCall && p.used(now.Fun, "time") == "Now" {
-				tooShort("a deadline", bound)
-			}
+	case *ast.BinaryExpr:
+		if bound, ok := p.tookLonger(n, parents); ok {
+			tooShort("a limit", bound)
 		}
+	}
+}
+
+// isBound reports whether the value of a call is received in a case of select, or is kept for one.
+func isBound(parents []ast.Node) bool {
+	if _, inSelect := parents[max(0, len(parents)-3)].(*ast.CommClause); inSelect {
+		return true
+	}
+	_, assigned := parents[len(parents)-1].(*ast.AssignStmt)
+	return assigned
+}
+
+// comparesRecords reports whether a call is the argument of a method Before or After of a time other than time.Now().
+func (p *testPackage) comparesRecords(parents []ast.Node) bool {
+	call, ok := parents[len(parents)-1].(*ast.CallExpr)
+	if !ok || !isMethod(call.Fun, "Before") && !isMethod(call.Fun, "After") {
+		return false
+	}
+	now, isCall := call.Fun.(*ast.SelectorExpr).X.(*ast.CallExpr)
+	return !isCall || p.used(now.Fun, "time") != "Now"
+}
+
+// passedBound returns a function of the package, or of rig, and a short constant duration that a call passes to it.
+// A function pause only waits.
+func (p *testPackage) passedBound(call *ast.CallExpr) (name string, bound time.Duration, ok bool) {
+	var id *ast.Ident
+	switch called := call.Fun.(type) {
+	case *ast.Ident:
+		id = called
+	case *ast.SelectorExpr:
+		id = called.Sel
+	default:
+		return "", 0, false
+	}
+	_, ours := p.info.Uses[id].(*types.Func)
+	if id.Name == "pause" || !ours && p.used(call.Fun, module+"/e2e/rig") != "Within" {
+		return "", 0, false
+	}
+	for _, argument := range call.Args {
+		if bound, ok = p.short(argument); ok && p.isDuration(argument) {
+			return id.Name, bound, true
+		}
+	}
+	return "", 0, false
+}
+
+// isMethod reports whether a called expression selects name.
+func isMethod(called ast.Expr, name string) bool {
+	s, ok := called.(*ast.SelectorExpr)
+	return ok && s.Sel.Name == name
+}
+
+// isDuration reports whether the type of an expression is time.Duration.
+func (p *testPackage) isDuration(e ast.Expr) bool {
+	named, ok := p.info.Types[e].Type.(*types.Named)
+	return ok && named.Obj().Name() == "Duration" && named.Obj().Pkg().Path() == "time"
+}
+
+// timeoutField returns the value of a short Timeout that a literal or an assignment gives to a client.
+func (p *testPackage) timeoutField(n ast.Node) (bound time.Duration, ok bool) {
+	switch n := n.(type) {
 	case *ast.CompositeLit:
+		if p.used(n.Type, "net/http") != "Client" && p.used(n.Type, "net") != "Dialer" {
+			return 0, false
+		}
 		for _, e := range n.Elts {
 			field, isField := e.(*ast.KeyValueExpr)
-			if !isField || p.used(n.Type, "net/http") != "Client" {
+			if !isField {
 				continue
 			}
 			if key, isName := field.Key.(*ast.Ident); isName && key.Name == "Timeout" {
-				if bound, ok := p.short(field.Value); ok {
-					tooShort("a Timeout", bound)
-				}
+				return p.short(field.Value)
 			}
 		}
+	case *ast.AssignStmt:
+		if len(n.Lhs) == 1 && isMethod(n.Lhs[0], "Timeout") {
+			return p.short(n.Rhs[0])
+		}
 	}
+	return 0, false
+}
+
+// tookLonger returns the bound if a comparison holds for a duration since an earlier time that exceeds it, or ends
+// a loop at it. Other comparisons want that a time has passed, which holds on a slow machine too.
+func (p *testPackage) tookLonger(n *ast.BinaryExpr, parents []ast.Node) (time.Duration, bool) {
+	x, y, op := n.X, n.Y, n.Op
+	if p.isElapsed(y) {
+		x, y = y, x
+		op = map[token.Token]token.Token{token.LSS: token.GTR, token.LEQ: token.GEQ, token.GTR: token.LSS,
+			token.GEQ: token.LEQ}[op]
+	}
+	_, inLoop := parents[len(parents)-1].(*ast.ForStmt)
+	wanted := op == token.GTR || op == token.GEQ || inLoop && (op == token.LSS || op == token.LEQ)
+	if !p.isElapsed(x) || !wanted {
+		return 0, false
+	}
+	return p.short(y)
+}
+
+// isElapsed reports whether an expression is time.Since or time.Now().Sub.
+func (p *testPackage) isElapsed(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	if p.used(call.Fun, "time") == "Since" {
+		return true
+	}
+	sub, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sub.Sel.Name != "Sub" {
+		return false
+	}
+	now, ok := sub.X.(*ast.CallExpr)
+	return ok && p.used(now.Fun, "time") == "Now"
 }
 
 // checkProcesses reports a listener of the kernel and a process.
