@@ -92,6 +92,7 @@ type testPackage struct {
 
 	virtual *virtualTime          // code that runs in bubbles, in benchmarks or with the binary
 	outside *virtualTime          // code that runs in benchmarks or with the binary
+	clocked map[types.Object]bool // variables that hold a time of the clock
 	smoke   map[types.Object]bool // functions that smoke tests run
 }
 
@@ -134,6 +135,7 @@ func parseTests(sources map[string]string) (packages []*testPackage, err error) 
 		config := types.Config{Importer: durations{}, Error: func(error) {}}
 		config.Check(p.folder, fset, files, p.info) //nolint:errcheck // names of other packages are unknown
 		p.virtual, p.outside = newVirtualTime(p, bubbles()), newVirtualTime(p, nil)
+		p.clocked = p.timesOfClock()
 		p.smoke = p.virtual.reached("TestSmoke")
 		packages = append(packages, p)
 	}
@@ -199,7 +201,7 @@ func (p *testPackage) violations() (all []violation) {
 					}
 				}
 			}
-			p.checkProcesses(n, unless(p.outside))
+			p.checkProcesses(n, parents, unless(p.outside))
 			p.checkClock(n, parents, unless(p.virtual))
 		})
 	}
@@ -218,6 +220,39 @@ func (p *testPackage) checkClock(n ast.Node, parents []ast.Node, report reporter
 	if call, bound, ok := p.contextBound(n); ok {
 		report(n, "context.%s ends after %v of real time: run the test in synctest.Test, or use t.Context()", call, bound)
 	}
+	if bound, ok := p.timeoutField(n); ok {
+		report(n, "a Timeout of %v of real time: run the test in synctest.Test, or use at least %v", bound, shortest)
+	}
+	compares := []string{"Before", "After", "Sub"}
+	if s, ok := n.(*ast.SelectorExpr); ok && p.isNow(s.X) && slices.Contains(compares, s.Sel.Name) {
+		report(n, "time.Now().%s in real time: run the test in synctest.Test", s.Sel.Name)
+	}
+	if bound, ok := p.connectionDeadline(n); ok {
+		report(n, "a deadline after %v of real time: run the test in synctest.Test, or use at least %v", bound, shortest)
+	}
+}
+
+// connectionDeadline returns the bound if a node sets a short deadline of a connection.
+func (p *testPackage) connectionDeadline(n ast.Node) (time.Duration, bool) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || len(call.Args) != 1 {
+		return 0, false
+	}
+	sets := func(name string) bool { return isMethod(call.Fun, name) }
+	if !slices.ContainsFunc([]string{"SetDeadline", "SetReadDeadline", "SetWriteDeadline"}, sets) {
+		return 0, false
+	}
+	add, ok := call.Args[0].(*ast.CallExpr)
+	if !ok || !isMethod(add.Fun, "Add") || len(add.Args) != 1 {
+		return 0, false
+	}
+	return p.short(add.Args[0])
+}
+
+// isNow reports whether an expression is time.Now().
+func (p *testPackage) isNow(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	return ok && p.used(call.Fun, "time") == "Now"
 }
 
 // isLongCase reports whether a node is the time.After of a case of select with a bound of at least 30 s.
@@ -286,8 +321,7 @@ func (p *testPackage) comparesRecords(parents []ast.Node) bool {
 	if !ok || !isMethod(call.Fun, "Before") && !isMethod(call.Fun, "After") {
 		return false
 	}
-	now, isCall := call.Fun.(*ast.SelectorExpr).X.(*ast.CallExpr)
-	return !isCall || p.used(now.Fun, "time") != "Now"
+	return !p.isNow(call.Fun.(*ast.SelectorExpr).X)
 }
 
 // passedBound returns a function of the package, or of rig, and a short constant duration that a call passes to it.
@@ -377,27 +411,34 @@ func (p *testPackage) isElapsed(e ast.Expr) bool {
 		return true
 	}
 	sub, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || sub.Sel.Name != "Sub" {
-		return false
-	}
-	now, ok := sub.X.(*ast.CallExpr)
-	return ok && p.used(now.Fun, "time") == "Now"
+	return ok && sub.Sel.Name == "Sub" && p.isNow(sub.X)
 }
 
 // checkProcesses reports a listener of the kernel and a process.
-func (p *testPackage) checkProcesses(n ast.Node, report reporter) {
+func (p *testPackage) checkProcesses(n ast.Node, parents []ast.Node, report reporter) {
 	for from, names := range map[string][]string{
-		"net":               {"Listen", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix"},
-		"net/http/httptest": {"NewServer", "NewTLSServer", "NewUnstartedServer"},
+		"net":                              {"Listen", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix", "ListenConfig"},
+		"crypto/tls":                       {"Listen"},
+		"net/http":                         {"ListenAndServe", "ListenAndServeTLS"},
+		"net/http/httptest":                {"NewServer", "NewTLSServer", "NewUnstartedServer"},
+		"github.com/alicebob/miniredis/v2": {"Run", "RunT", "RunTLS"},
 	} {
-		if call, ok := n.(*ast.CallExpr); ok && slices.Contains(names, p.used(call.Fun, from)) && !isUnix(call) {
-			report(n, "%s.%s listens on a real port: use memnet in synctest.Test", path.Base(from), p.used(call.Fun, from))
+		if name := p.used(n, from); slices.Contains(names, name) && !isUnix(n, parents) {
+			report(n, "%s.%s listens on a real port: use memnet in synctest.Test",
+				path.Base(strings.TrimSuffix(from, "/v2")), name)
 		}
 	}
 	if name := p.used(n, module+"/e2e/backends"); servers(name) {
 		report(n, "backends.%s starts a server: use miniredis or SQLite, or move the test to e2e/state", name)
 	}
-	for from, names := range map[string][]string{"os/exec": {"Command", "CommandContext"}, "os": {"StartProcess"}} {
+	if literal, ok := n.(*ast.CompositeLit); ok && p.used(literal.Type, "os/exec") == "Cmd" {
+		report(n, "exec.Cmd starts a process: call the function in the test's process, or move the test to e2e/")
+	}
+	for from, names := range map[string][]string{
+		"os/exec":               {"Command", "CommandContext"},
+		"os":                    {"StartProcess"},
+		module + "/e2e/gateway": {"Demo", "DemoGreeting", "Serve", "Start", "StartAt", "StartCommand", "RunCommand"},
+	} {
 		if name := p.used(n, from); slices.Contains(names, name) {
 			report(n, "%s.%s starts a process: call the function in the test's process, or move the test to e2e/",
 				path.Base(from), name)
@@ -410,9 +451,11 @@ func servers(name string) bool {
 	return slices.Contains([]string{"Redis", "RedisCluster", "Postgres", "Database", "Nginx", "HAProxy"}, name)
 }
 
-// isUnix reports whether a listener is a Unix socket, which no other process can take.
-func isUnix(call *ast.CallExpr) bool {
-	if len(call.Args) == 0 {
+// isUnix reports whether a node is the function that a call listens with on a Unix socket, which no other process can
+// take.
+func isUnix(n ast.Node, parents []ast.Node) bool {
+	call, ok := parents[len(parents)-1].(*ast.CallExpr)
+	if !ok || call.Fun != n || len(call.Args) == 0 {
 		return false
 	}
 	network, ok := call.Args[0].(*ast.BasicLit)
@@ -438,12 +481,55 @@ func (p *testPackage) checkRandom(n ast.Node, report reporter) {
 	}
 	for _, argument := range call.Args {
 		ast.Inspect(argument, func(n ast.Node) bool {
-			if n != nil && p.used(n, "time") == "Now" {
+			id, isName := n.(*ast.Ident)
+			if n != nil && p.used(n, "time") == "Now" || isName && p.clocked[p.info.Uses[id]] {
 				report(n, "the seed is the time: use a constant")
 			}
 			return true
 		})
 	}
+}
+
+// timesOfClock returns the variables of the package whose value is computed from time.Now.
+func (p *testPackage) timesOfClock() map[types.Object]bool {
+	all := map[types.Object]bool{}
+	for _, file := range p.files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			var names, values []ast.Expr
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				names, values = n.Lhs, n.Rhs
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					names = append(names, name)
+				}
+				values = n.Values
+			}
+			if len(names) != len(values) {
+				return true
+			}
+			for i, value := range values {
+				id, ok := names[i].(*ast.Ident)
+				if !ok || !p.readsClock(value) {
+					continue
+				}
+				if object := p.info.ObjectOf(id); object != nil {
+					all[object] = true
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// readsClock reports whether an expression has a call of time.Now.
+func (p *testPackage) readsClock(e ast.Expr) (reads bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		reads = reads || n != nil && p.used(n, "time") == "Now"
+		return !reads
+	})
+	return reads
 }
 
 // contextBound returns the function and the bound if a node calls a function of package context with a

@@ -10,16 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"tierway/store"
 )
 
 // AU-07: a change is published over Redis, so that gateways apply it at once.
 func TestKeyChangesArePublishedOverRedis(t *testing.T) {
-	m := miniredis.RunT(t)
-	h := newHouse(t, fmt.Sprintf(`, redis: "redis://%s"`, m.Addr()))
-	gateway, err := store.OpenRedis(store.RedisConfig{URL: "redis://" + m.Addr(), Gateway: "g1"})
+	m := runRedis(t)
+	h := newHouse(t, fmt.Sprintf(`, redis: "redis://%s", redis_timeout: 1m`, m.Addr()))
+	gateway, err := store.OpenRedis(store.RedisConfig{URL: "redis://" + m.Addr(), Gateway: "g1", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +55,11 @@ func TestKeyChangesArePublishedOverRedis(t *testing.T) {
 		if strings.Contains(s.messages, "over Redis") {
 			t.Errorf("%v: %s", args, s.messages)
 		}
-		<-heard
+		select {
+		case <-heard:
+		case <-time.After(time.Minute):
+			t.Fatalf("%v: the gateway was not notified", args)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
 )
 
 // The commands of the program connect by URL and open their own listeners, so their tests use the network
@@ -17,6 +19,12 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// runRedis runs a Redis until the test ends.
+func runRedis(t *testing.T) *miniredis.Miniredis {
+	t.Helper()
+	return miniredis.RunT(t)
 }
 
 // takenAddress returns an address on which another listener listens.

@@ -64,7 +64,7 @@ func (r *rig) dial(t *testing.T) net.Conn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	// Nothing here waits on purpose: the deadline only turns a hang into a failure.
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
