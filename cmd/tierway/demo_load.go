@@ -49,12 +49,16 @@ func (r *runningLoad) stop() {
 
 // run sends requests at random times until ctx ends, and returns when all have ended.
 func (l demoLoad) run(ctx context.Context) {
+	transport := &http.Transport{MaxIdleConnsPerHost: demoLoadInflight, DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	l.sendAll(ctx, &http.Client{Transport: transport})
+}
+
+// sendAll is run with a client.
+func (l demoLoad) sendAll(ctx context.Context, client *http.Client) {
 	if l.rate == 0 {
 		return
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: demoLoadInflight, DisableCompression: true}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
 	var owned sync.WaitGroup
 	defer owned.Wait()
 	places := make(chan struct{}, demoLoadInflight)

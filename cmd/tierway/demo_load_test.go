@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // decisionsOf returns the decisions of a demo.
@@ -60,19 +62,48 @@ func TestTheDemoLoadUsesAllTiersAndClassesAndMeetsALimit(t *testing.T) {
 	}
 }
 
-func TestADemoWithoutALoadSendsNoRequest(t *testing.T) {
-	for _, args := range [][]string{nil, {"--load", "0"}} { // --json alone has no load
-		d := startDemo(t, args...)
-		if all := decisionsOf(t, d); len(all) > 0 || d.Load != 0 {
-			t.Errorf("%v: a load of %v sent %d requests", args, d.Load, len(all))
+func TestADemoHasNoLoadAtZeroAndWithJSONAlone(t *testing.T) {
+	for _, args := range [][]string{nil, {"--load", "0"}} { // startDemo adds --json
+		if d := startDemo(t, args...); d.Load != 0 {
+			t.Errorf("%v: the load is %v requests per second", args, d.Load)
 		}
 	}
 }
 
-// TestALoadOfZeroEndsAtOnce without a request.
-func TestALoadOfZeroEndsAtOnce(t *testing.T) {
-	demoLoad{url: "no address", rate: 0}.run(t.Context())
+// TestADemoLoadHasItsRate: a load sends about as many requests per second as its rate, and a load of 0 ends at once
+// without a request.
+func TestADemoLoadHasItsRate(t *testing.T) {
+	for rate, want := range map[float64]struct {
+		least, most int64
+		lasts       time.Duration
+	}{
+		0: {0, 0, 0}, 2: {90, 150, time.Minute}, maxDemoLoad: {2800, 3200, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var sent atomic.Int64
+			client := &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+				sent.Add(1)
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+			})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			begin := time.Now()
+			demoLoad{url: "http://gateway/v1", rate: rate}.sendAll(ctx, client)
+			if n := sent.Load(); n < want.least || n > want.most {
+				t.Errorf("a load of %v per second sent %d requests in a minute, want %d to %d", rate, n, want.least, want.most)
+			}
+			if lasted := time.Since(begin); lasted != want.lasts {
+				t.Errorf("a load of %v per second ended after %v, want %v", rate, lasted, want.lasts)
+			}
+		})
+	}
 }
+
+// roundTripper answers requests without a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip is part of http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestAStoppedDemoLoadHasNoRequestInFlight(t *testing.T) {
 	var inflight atomic.Int64
