@@ -163,6 +163,9 @@ func TestUnreachableDeadlineIsRejectedEarly(t *testing.T) {
 		if err := hopeless.CheckRefusal(http.StatusServiceUnavailable, "overloaded"); err != nil {
 			t.Error(err)
 		}
+		if took := hopeless.Duration(); took > 0 && !rig.Soaking() {
+			t.Errorf("the request was rejected after %v, not at once", took)
+		}
 		if shed := r.Sum("tierway_queue_shed_total", `reason="deadline"`); shed != 1 {
 			t.Errorf("%v requests were counted as shed with reason deadline, want 1", shed)
 		}
