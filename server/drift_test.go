@@ -145,9 +145,6 @@ func (r *driftRig) checkServed(t *testing.T, w randomRequest, e *decisions.Expla
 		}
 	}
 	if got.status != status || !maps.Equal(is, want) {
-		t.Logf("HEAD %v", got.header)
-		t.Logf("STEPS %+v", e.Steps)
-		t.Logf("REC %+v", r.decisions.Last(1)[0])
 		t.Fatalf("answered %d with %v, explained as %d with %v: %s\n%.300s", got.status, is, status, want, e.Summary, w.body)
 	}
 }
