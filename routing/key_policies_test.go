@@ -70,7 +70,7 @@ func TestKeysAreSharedByWeight(t *testing.T) {
 }
 
 // TestDistributionOfSessions measures how evenly 512 sessions are distributed over 3 workers, as the
-// coefficient of variation of the sessions per worker, over 1,000 pools. The figures of docs/policies.md are
+// coefficient of variation of the sessions per worker, over 300 pools. The figures of docs/policies.md are
 // its output with -v.
 func TestDistributionOfSessions(t *testing.T) {
 	const pools, sessions, workers = 300, 512, 3
