@@ -117,7 +117,7 @@ type Drain struct {
 type Store struct {
 	SQL          string        `yaml:"sql" form:"sql" way:"write sqlite://FILE or postgres://user@host/database" zero:"true" secret:"url" doc:"Database of tenants, keys, the ledger, live overrides and the audit log: 'sqlite://FILE', 'sqlite://:memory:' or 'postgres://…'. A relative FILE is resolved against the directory of this file. Empty: no database, and keys exist only in this file. A password in the URL is never shown."`
 	Redis        string        `yaml:"redis" form:"redis" way:"write redis://host:6379, or rediss:// with TLS" secret:"url" doc:"Redis for what several gateways share: limits, load, routing history, session pins, open breakers, workers of stored responses, change notifications. Forms: 'redis://…', 'rediss://…', 'redis+cluster://…' or 'redis+sentinel://…'. Empty: no Redis. A password in the URL is never shown."`
-	RedisTimeout time.Duration `yaml:"redis_timeout" doc:"Longest wait of a request for an answer of Redis. For limits, an answer after more than half of it is used but counts as a failure. After five failures in a row, requests skip Redis until a probe on another connection is answered in time."`
+	RedisTimeout time.Duration `yaml:"redis_timeout" doc:"Longest wait of a request for an answer of Redis. For limits, an answer after more than half of it is used but counts as a failure. After five failures in a row and a failed probe on another connection, requests skip Redis until probes are answered in time."`
 	Retention    time.Duration `yaml:"retention" zero:"true" doc:"Retention of the ledger's rows (one per request). Daily usage of tenants is kept forever. '0s' keeps all rows."`
 }
 

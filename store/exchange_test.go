@@ -198,12 +198,15 @@ func TestExchangeWaitsForNoRedis(t *testing.T) {
 		exchange(t, e, "a")
 		l.hang()
 		for i := range 2 * tripAfter {
-			began := time.Now()
-			_, err := e.PublishAndRead(t.Context(), "a", nil)
 			want := DefaultRedisTimeout
 			if i >= tripAfter {
 				want = 0
 			}
+			if i == tripAfter && e.redis.beat(t.Context()) == nil {
+				t.Fatal("a probe of a Redis that hangs succeeds")
+			}
+			began := time.Now()
+			_, err := e.PublishAndRead(t.Context(), "a", nil)
 			if took := time.Since(began); err == nil || took != want || errors.Is(err, errAway) != (want == 0) {
 				t.Errorf("exchange %d with a Redis that hangs takes %v: %v", i+1, took, err)
 			}

@@ -34,10 +34,9 @@ type RedisConfig struct {
 // short beside the time to the first token of a model. A few requests wait for so long when an outage begins.
 const DefaultRedisTimeout = 50 * time.Millisecond
 
-// Redis is the connection to the state that gateways share and may lose. After five failures in a row no request
-// uses it, and it is probed at once on another connection. It counts as down if the probes fail too or get late
-// answers. If they do not, the fault was this process's own, and requests use Redis again. It is safe for concurrent
-// use.
+// Redis is the connection to the state that gateways share and may lose. After five failures in a row it is suspected
+// and probed at once on another connection. Requests use it until the probes fail too or get late answers: then it
+// counts as down. If they do not, the fault was this process's own, and nothing changes. It is safe for concurrent use.
 type Redis struct {
 	client   redis.UniversalClient
 	prober   redis.UniversalClient // only for probes
@@ -49,10 +48,11 @@ type Redis struct {
 	backs    []func()      // called when Redis is available again
 	tripped  chan struct{} // holds one if Run must probe at once
 	failures atomic.Int32  // in a row
-	away     atomic.Bool
-	gateways atomic.Int32
-	register *redis.Script
-	logged   atomic.Bool // the outage is logged, because a probe has failed too
+	// suspected is set from five failures in a row until a probe succeeds.
+	suspected atomic.Bool
+	away      atomic.Bool // a probe has failed too: no request uses Redis
+	gateways  atomic.Int32
+	register  *redis.Script
 	// afterFunc is time.AfterFunc; tests replace it.
 	afterFunc func(time.Duration, func()) *time.Timer
 
@@ -79,7 +79,7 @@ const (
 	// after an outage. With fewer, a Redis that is slow now and then would flap.
 	confirmations = 3
 	// probeTimeout is the shortest timeout of a probe. No request waits for it, so it allows for a process that lacks
-	// CPU. It bounds the time until an outage is logged, and until the end of a hang
+	// CPU. It bounds the time until an outage is confirmed, and until the end of a hang
 	// is found.
 	probeTimeout = time.Second
 	// probeEvery is the time between rounds of probes while Redis is down. Two per second find it within the two
@@ -244,14 +244,14 @@ func (r *Redis) countResult(err error) {
 		return
 	}
 	if r.failures.Add(1) >= tripAfter {
-		r.trip()
+		r.suspect()
 	}
 }
 
-// trip keeps requests from using Redis, and makes Run probe it at once. If this process was only paused or lacks CPU,
-// its calls time out together; the probe then succeeds and nothing is logged.
-func (r *Redis) trip() {
-	if !r.away.CompareAndSwap(false, true) {
+// suspect makes Run probe Redis at once. Requests still use Redis: if this process was only paused or lacks CPU, its
+// calls time out together, and the probe succeeds.
+func (r *Redis) suspect() {
+	if !r.suspected.CompareAndSwap(false, true) {
 		return
 	}
 	select {
@@ -260,13 +260,11 @@ func (r *Redis) trip() {
 	}
 }
 
-// logOutage logs once that Redis is down, and each further cause that a probe finds, so that the log has the current
-// one.
-func (r *Redis) logOutage(probe error) {
-	if !r.away.Load() {
-		return
-	}
-	if r.logged.CompareAndSwap(false, true) {
+// confirmOutage keeps requests from using Redis after a failed probe. It logs once that Redis is down, and each further
+// cause that a probe finds, so that the log has the current one.
+func (r *Redis) confirmOutage(probe error) {
+	r.suspected.Store(true)
+	if r.away.CompareAndSwap(false, true) {
 		r.causes = map[string]bool{causeKind(probe): true}
 		r.log.Warn("Redis unavailable; enforcing this gateway's share of the limits", "cause", probe)
 		return
@@ -314,8 +312,7 @@ func (r *Redis) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = r.prober.Close() })() // a probe of a Redis that hangs delays no stop
 	// If Redis is down from the start, no request must wait for it.
 	if err := r.recover("reaching Redis", func() error { return r.beat(ctx) }); err != nil {
-		r.trip()
-		r.logOutage(err)
+		r.confirmOutage(err)
 	}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -326,11 +323,11 @@ func (r *Redis) Run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-r.tripped:
-				if r.away.Load() && !r.logged.Load() && r.beat(ctx) == nil {
+				if r.suspected.Load() && !r.away.Load() && r.beat(ctx) == nil {
 					last = time.Now()
 				}
 			case now := <-tick.C:
-				if (r.away.Load() || now.Sub(last) >= renewEvery) && r.beat(ctx) == nil {
+				if (r.suspected.Load() || now.Sub(last) >= renewEvery) && r.beat(ctx) == nil {
 					last = now
 				}
 			}
@@ -350,7 +347,9 @@ func (r *Redis) beat(ctx context.Context) error {
 	}
 	r.countResult(err)
 	if err != nil {
-		r.logOutage(err)
+		if r.suspected.Load() {
+			r.confirmOutage(err)
+		}
 		return err
 	}
 	now := time.Now()
@@ -361,10 +360,9 @@ func (r *Redis) beat(ctx context.Context) error {
 		n = max(n, r.least)
 	}
 	r.gateways.Store(int32(min(n, 1<<20)))
+	r.suspected.Store(false)
 	if r.away.CompareAndSwap(true, false) {
-		if r.logged.CompareAndSwap(true, false) {
-			r.log.Info("Redis available again; sharing the limits with the other gateways", "gateways", r.Gateways())
-		}
+		r.log.Info("Redis available again; sharing the limits with the other gateways", "gateways", r.Gateways())
 		for _, f := range r.backs {
 			f()
 		}
@@ -373,7 +371,7 @@ func (r *Redis) beat(ctx context.Context) error {
 	return nil
 }
 
-// confirm renews the lease and returns the number of live gateways. While no request uses Redis, it returns errSlow
+// confirm renews the lease and returns the number of live gateways. If Redis is suspected or down, it returns errSlow
 // if Redis answers too slowly. A suspected Redis is too slow after three slow answers in a row. During an outage one
 // slow answer suffices, and three in time end it.
 func (r *Redis) confirm(ctx context.Context) (n int64, err error) {
@@ -381,10 +379,10 @@ func (r *Redis) confirm(ctx context.Context) (n int64, err error) {
 	if connectionLost(err) { // an idle connection may belong to a Redis process that has ended
 		n, late, err = r.probe(ctx)
 	}
-	if err != nil || !r.away.Load() {
+	if err != nil || !r.suspected.Load() {
 		return n, err
 	}
-	outage := r.logged.Load()
+	outage := r.away.Load()
 	for i := 1; i < confirmations && late != outage; i++ {
 		if n, late, err = r.probe(ctx); err != nil {
 			return n, err

@@ -100,7 +100,7 @@ func TestRealRedisOutageIsNoticedAndEnds(t *testing.T) {
 			o.ask()
 			eventually(t, func() bool { return l.queue.Stats().Waiting == 0 })
 			c.begin(server)
-			eventually(t, func() bool { o.ask(); return w.logged.Load() })
+			eventually(t, func() bool { o.ask(); return !w.Up() })
 			c.end(server)
 			eventually(t, w.Up)
 			o.ask()
