@@ -166,3 +166,63 @@ func TestStoredObjectsAreSharedByAllGateways(t *testing.T) {
 		}
 	})
 }
+
+// TestAFailedLookUpSendsNoRequestToAnotherWorker: a follow-up that names no tier goes to the tier of its response, so
+// without Redis it goes nowhere. Only if one worker may have the response, it is served. Without keys each pool counts
+// as private.
+func TestAFailedLookUpSendsNoRequestToAnotherWorker(t *testing.T) {
+	const keyless = "auth: { required: false }\nhealth: { path: \"off\" }\n" + redisStore + "\n"
+	small, large := "  - { name: small, model: fake-7b, workers: [ { name: w0, url: %q } ] }\n",
+		"  - { name: large, model: fake-70b, workers: [ { name: w1, url: %q } ] }\n"
+	chat := strings.Replace(large, "workers", "serves: [chat], workers", 1)
+	const paths = "pools: [ { name: rest, paths: [\"/openai/*\"], workers: [ { name: w1, url: %q } ] } ]\n"
+	for name, c := range map[string]struct {
+		yaml    string
+		model   string // of the response
+		follows string // the model of the follow-up
+		holder  string // X-Routed-To of the follow-up with Redis
+		served  bool   // without Redis
+	}{
+		"two tiers, classified": {"tiers:\n" + small + large, "large", "auto", "w1", false},
+		"two tiers, no model":   {"tiers:\n" + small + large, "large", "", "w1", false},
+		"two tiers, named":      {"tiers:\n" + small + large, "large", "large", "w1", false},
+		"the default serves chat only": {"classifier: { preset: none, default: large }\ntiers:\n" + small + chat, "small",
+			"auto", "w0", false},
+		"a pool of paths":            {"tiers:\n" + small + paths, "small", "auto", "w0", false},
+		"the other serves chat only": {"tiers:\n" + small + chat, "small", "auto", "w0", true},
+		"one worker":                 {"tiers:\n" + small + "# %s\n", "small", "auto", "w0", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mini := miniredis.NewMiniRedis()
+			t.Cleanup(mini.Close)
+			stores := [2]*storingEngine{{name: "a"}, {name: "b"}}
+			yaml := fmt.Sprintf(keyless+c.yaml, startServer(t, stores[0]), startServer(t, stores[1])) + "# %s\n"
+			own, other := newRigWith(t, yaml, withRedis(mini)), newRigWith(t, yaml, withRedis(mini))
+			created := own.post("/v1/responses", `{"model":"`+c.model+`","input":"hi"}`)
+			id := map[string]string{"w0": "resp_a1", "w1": "resp_b1"}[c.holder]
+			if created.status != http.StatusOK || !strings.Contains(created.body, id) {
+				t.Fatalf("%d %s", created.status, created.body)
+			}
+			body := fmt.Sprintf(`{"model":%q,"input":"go on","previous_response_id":%q}`, c.follows, id)
+			if c.follows == "" {
+				body = strings.Replace(body, `"model":"",`, "", 1)
+			}
+			for i, served := range []bool{true, c.served} {
+				state := []string{"", "LOADING Redis is loading the dataset in memory"}[i]
+				mini.SetError(state)
+				before := requestCount(stores)
+				a := other.post("/v1/responses", body)
+				sent := requestCount(stores) > before
+				switch {
+				case sent != served:
+					t.Errorf("error %q: sent %v: %d %s", state, sent, a.status, a.body)
+				case served && (a.status != http.StatusOK || a.header.Get("X-Routed-To") != c.holder):
+					t.Errorf("error %q: %d from %q: %s", state, a.status, a.header.Get("X-Routed-To"), a.body)
+				case !served && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" ||
+					!strings.Contains(a.body, "stored_response_unavailable")):
+					t.Errorf("error %q: %d %s", state, a.status, a.body)
+				}
+			}
+		})
+	}
+}

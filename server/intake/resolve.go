@@ -130,7 +130,8 @@ func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 }
 
 // queryCatalog resolves the request by the catalog. A request that continues a stored response and does
-// not name its tier goes to the pool of that response.
+// not name its tier goes to the pool of that response. If Redis could not look it up, it is refused, unless it goes to
+// the only holder in any case.
 func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error) {
 	q := r.query()
 	q.Report = options.Explained
@@ -145,7 +146,11 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
 	}
-	at, known, _ := r.it.lookUpResponse(r.in, r.caller.Tenant, r.parsed.Req.PreviousResponseID)
+	id := r.parsed.Req.PreviousResponseID
+	at, known, err := r.it.lookUpResponse(r.in, r.caller.Tenant, id)
+	if err != nil && !IsOnlyHolder(r.in.Snap, r.caller, r.in.Snap.ByName[v.Target], false) {
+		return v, storedUnavailable(id, err)
+	}
 	if !known || at.Foreign || at.Pool == v.Target {
 		return v, nil
 	}

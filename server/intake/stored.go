@@ -2,6 +2,7 @@ package intake
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"tierway/openai"
@@ -63,9 +64,7 @@ func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.
 	err error) {
 	at, known, err := it.lookUpResponse(in, c.Tenant, id)
 	if err != nil {
-		return nil, nil, false, &openai.Error{Code: openai.CodeStoredUnavailable, RetryAfter: time.Second, Cause: err,
-			Message: "The worker of the stored response or conversation " + openai.Quoted(id) +
-				" cannot be looked up because Redis is unavailable. Retry after Retry-After."}
+		return nil, nil, false, storedUnavailable(id, err)
 	}
 	if !known {
 		return nil, nil, false, nil
@@ -77,6 +76,34 @@ func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.
 		m = p.Members[at.Worker]
 	}
 	return p, m, false, nil
+}
+
+// storedUnavailable returns the answer to a request about an id that Redis could not look up.
+func storedUnavailable(id string, cause error) error {
+	return &openai.Error{Code: openai.CodeStoredUnavailable, RetryAfter: time.Second, Cause: cause,
+		Message: "The worker of the stored response or conversation " + openai.Quoted(id) +
+			" cannot be looked up because Redis is unavailable. Retry after Retry-After."}
+}
+
+// IsOnlyHolder reports whether the only worker of p is the only one that may have a stored response, or a conversation,
+// of the caller. A request about one that Redis could not look up may then be sent to p.
+func IsOnlyHolder(snap *control.Snapshot, c *tenants.Caller, p *control.Pool, conversation bool) bool {
+	if !snap.Private(p) || len(p.Members) != 1 {
+		return false
+	}
+	return !slices.ContainsFunc(snap.Pools, func(other *control.Pool) bool {
+		return other != p && snap.MayUse(c, other.Name) && mayHold(snap, other, conversation)
+	})
+}
+
+// mayHold reports whether requests create stored responses, or conversations, at the workers of a pool. Conversations
+// are created on paths that pass through a private pool.
+func mayHold(snap *control.Snapshot, p *control.Pool, conversation bool) bool {
+	passing := len(p.Paths) > 0
+	if conversation {
+		return passing && snap.Private(p)
+	}
+	return passing || p.Served[openai.Responses]
 }
 
 // owns reports whether the caller may access a stored response: it belongs to the caller's tenant

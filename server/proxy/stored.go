@@ -98,7 +98,7 @@ func passStored(x *exchange) (done bool, err error) {
 		case foreign:
 			return true, conversationNotFound(conversation)
 		}
-		err = holderUnknown(x, err)
+		err = holderUnknown(x, err, true)
 		return err != nil, err
 	}
 	if !ok || id == "" {
@@ -116,16 +116,15 @@ func passStored(x *exchange) (done bool, err error) {
 	case action:
 		return false, nil
 	}
-	if err = holderUnknown(x, err); err == nil && !private {
+	if err = holderUnknown(x, err, false); err == nil && !private {
 		err = responseNotFound(id)
 	}
 	return err != nil, err
 }
 
-// holderUnknown returns the error of a failed look-up, unless the only worker of a private pool is the holder in any
-// case.
-func holderUnknown(x *exchange, err error) error {
-	if p := x.resolution.Pool; x.in.Snap.Private(p) && len(p.Members) == 1 {
+// holderUnknown returns the error of a failed look-up, unless the request goes to the only holder in any case.
+func holderUnknown(x *exchange, err error, conversation bool) error {
+	if err == nil || intake.IsOnlyHolder(x.in.Snap, x.caller.Caller, x.resolution.Pool, conversation) {
 		return nil
 	}
 	return err
@@ -165,7 +164,7 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 func pinToStored(x *exchange) error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
 		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-		if err = holderUnknown(x, err); err != nil {
+		if err = holderUnknown(x, err, false); err != nil {
 			return err
 		}
 		switch {
@@ -180,7 +179,7 @@ func pinToStored(x *exchange) error {
 			return conversationNotFound(id)
 		}
 		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-		if err = holderUnknown(x, err); err != nil {
+		if err = holderUnknown(x, err, true); err != nil {
 			return err
 		}
 		switch {
