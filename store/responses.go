@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,6 +34,9 @@ const (
 	responseShards = 16
 	// maxStoredID is the longest id in bytes that is stored. Ids of engines have about 40.
 	maxStoredID = 256
+	// maxUnsent bounds the responses that wait to be sent again. It is the number that a gateway remembers; beyond it,
+	// all of them are sent.
+	maxUnsent = 100_000
 )
 
 // StoredResponse is a response or conversation that an engine stores: its tenant, and the worker that has
@@ -57,14 +62,17 @@ type ResponsesConfig struct {
 // Responses is the directory of stored responses that gateways share in Redis. Keys and values have hashes
 // of ids and tenants. Each entry expires after 30 days. A tenant has at most 100,000 entries: beyond 6,250 in one
 // of 16 shards, the oldest of the shard is removed. Each method takes at most the timeout of Redis, and no
-// time while Redis is down. It is safe for concurrent use.
+// time while Redis is down. Run sends again what a failed Put did not add. It is safe for concurrent use.
 type Responses struct {
 	redis    *Redis
 	log      *slog.Logger
 	recover  Recover
 	perShard int // largest number of entries of a tenant in each shard
 	known    func() []StoredResponse
-	back     chan struct{} // holds one if Redis is available again
+
+	mu     sync.Mutex
+	all    bool             // Run must send all known responses
+	unsent []StoredResponse // Redis may not know them; the oldest first
 
 	rememberScript, forgetScript *redis.Script
 }
@@ -72,13 +80,12 @@ type Responses struct {
 // NewResponses returns the directory of a Redis that does not run yet. The caller must call Run.
 func NewResponses(c ResponsesConfig) *Responses {
 	r := &Responses{redis: c.Redis, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
-		perShard: responsesPerTenant / responseShards, back: make(chan struct{}, 1),
+		perShard:       responsesPerTenant / responseShards,
 		rememberScript: redis.NewScript(rememberLua), forgetScript: redis.NewScript(forgetLua)}
 	c.Redis.onBack(func() {
-		select {
-		case r.back <- struct{}{}:
-		default:
-		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all = true
 	})
 	return r
 }
@@ -88,47 +95,78 @@ func NewResponses(c ResponsesConfig) *Responses {
 // called before Run.
 func (r *Responses) OnBack(known func() []StoredResponse) { r.known = known }
 
-// Run sends the gateway's responses to Redis after each outage, until ctx ends.
+// Run sends the gateway's responses to Redis after each outage, and those of failed calls of Put, until ctx ends. It
+// looks every 0.5 s, as the probes do.
 func (r *Responses) Run(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.back:
+		case <-tick.C:
 			// An error is a panic that recover has logged.
-			_ = r.recover("sending stored responses to Redis", func() error { r.sendKnown(ctx); return nil })
+			_ = r.recover("sending stored responses to Redis", func() error { r.sendUnsent(ctx); return nil })
 		}
 	}
 }
 
-// sendKnown sends the gateway's responses one after the other, which uses a small part of Redis's time. It
-// stops if Redis is down again.
-func (r *Responses) sendKnown(ctx context.Context) {
-	if r.known == nil {
-		return
-	}
-	for _, s := range r.known() {
-		if ctx.Err() != nil || !r.redis.Up() {
+// sendUnsent sends the responses that Redis may not know, one after the other, which uses a small part of Redis's time.
+// It stops at a failure: the next round sends the rest.
+func (r *Responses) sendUnsent(ctx context.Context) {
+	for ctx.Err() == nil && r.redis.Up() {
+		s, ok := r.nextUnsent()
+		if !ok {
 			return
 		}
-		r.put(ctx, s, true)
+		if _, err := r.put(ctx, s, true); err != nil {
+			return
+		}
+	}
+}
+
+// nextUnsent removes and returns the oldest response that Redis may not know.
+func (r *Responses) nextUnsent() (s StoredResponse, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all && r.known != nil { // they include the unsent ones
+		r.all, r.unsent = false, r.known()
+	}
+	if len(r.unsent) == 0 {
+		r.unsent = nil
+		return s, false
+	}
+	s, r.unsent = r.unsent[0], r.unsent[1:]
+	return s, true
+}
+
+// keepUnsent keeps a response for the next round.
+func (r *Responses) keepUnsent(s StoredResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.unsent) < maxUnsent {
+		r.unsent = append(r.unsent, s)
+	} else {
+		r.all = true
 	}
 }
 
 // Put adds a response, which replaces one of the same tenant with the same id. It reports whether another
 // tenant has the id, as Redis or the caller knows; then neither may use it. During an outage it does nothing.
 func (r *Responses) Put(ctx context.Context, s StoredResponse) (contested bool) {
-	return r.put(ctx, s, false)
+	contested, _ = r.put(ctx, s, false) // an error is logged, and Run sends the response again
+	return contested
 }
 
-// put is Put. If onlyUnknown is set, it changes nothing that Redis knows about the tenant's response.
-func (r *Responses) put(ctx context.Context, s StoredResponse, onlyUnknown bool) (contested bool) {
+// put is Put. If onlyUnknown is set, it changes nothing that Redis knows about the tenant's response. After an error
+// Redis may not know the response, which is kept for the next round.
+func (r *Responses) put(ctx context.Context, s StoredResponse, onlyUnknown bool) (contested bool, err error) {
 	if !s.Valid() {
-		return false
+		return false, nil
 	}
 	at, err := json.Marshal([]string{s.Pool, s.Worker, s.Model})
 	if err != nil {
-		return false
+		return false, err
 	}
 	key, index := responseKeys(s.Tenant, s.ID)
 	err = r.redis.do(ctx, "storing the worker of a response", func(ctx context.Context) error {
@@ -137,8 +175,11 @@ func (r *Responses) put(ctx context.Context, s StoredResponse, onlyUnknown bool)
 		contested = n == 1
 		return err
 	})
+	if err != nil && !errors.Is(err, errAway) { // after an outage all are sent
+		r.keepUnsent(s)
+	}
 	r.logFailure(err)
-	return contested
+	return contested, err
 }
 
 // Get returns what Redis knows about a response for a tenant. An error means that Redis did not answer, so it may know
@@ -183,6 +224,9 @@ func (r *Responses) Get(ctx context.Context, tenant, id string) (s StoredRespons
 
 // Forget marks a tenant's response as deleted. During an outage it does nothing.
 func (r *Responses) Forget(ctx context.Context, tenant, id string) {
+	r.mu.Lock()
+	r.unsent = slices.DeleteFunc(r.unsent, func(s StoredResponse) bool { return s.ID == id && s.Tenant == tenant })
+	r.mu.Unlock()
 	key, _ := responseKeys(tenant, id)
 	r.logFailure(r.redis.do(ctx, "forgetting a response", func(ctx context.Context) error {
 		return r.forgetScript.Run(ctx, r.redis.client, []string{key}, hashed(tenant)).Err()

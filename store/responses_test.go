@@ -330,6 +330,53 @@ func TestResponsesReachRedisAfterAnOutage(t *testing.T) {
 	}
 }
 
+// A response whose Put fails without an outage is sent again, once and alone. A deleted one is not.
+func TestAFailedPutIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		w := l.open(t, RedisConfig{})
+		r, other := NewResponses(ResponsesConfig{Redis: w.Redis}), NewResponses(ResponsesConfig{
+			Redis: l.open(t, RedisConfig{Gateway: "other"}).Redis})
+		r.OnBack(func() []StoredResponse { t.Error("all responses are sent"); return nil })
+		hook, refused := &failing{}, errors.New("LOADING Redis is loading the dataset in memory")
+		w.client.AddHook(hook)
+		defer start(w.Run, r.Run)()
+		put := func(ids ...string) {
+			hook.err.Store(&refused)
+			for _, id := range ids {
+				r.Put(t.Context(), stored("acme", id))
+			}
+			hook.err.Store(nil)
+		}
+		put("resp_1", "resp_2", "resp_deleted")
+		if _, known := get(t, other, "acme", "resp_1"); known {
+			t.Fatal("the call has not failed")
+		}
+		r.Forget(t.Context(), "acme", "resp_deleted")
+		time.Sleep(probeEvery * 3 / 2) // between two rounds
+		for _, id := range []string{"resp_1", "resp_2"} {
+			if got, known := get(t, other, "acme", id); !known || got != stored("acme", id) {
+				t.Errorf("%s is %+v, %v", id, got, known)
+			}
+		}
+		if got, known := get(t, other, "acme", "resp_deleted"); known && !got.Foreign {
+			t.Errorf("a deleted response is %+v", got)
+		}
+		before := hook.calls.Load()
+		time.Sleep(10 * probeEvery)
+		if n := hook.calls.Load() - before; n != 0 {
+			t.Errorf("afterwards %d commands are sent", n)
+		}
+		put("resp_3", "resp_4")
+		hook.err.Store(&refused)
+		before = hook.calls.Load()
+		time.Sleep(10 * probeEvery)
+		if n := hook.calls.Load() - before; n > 10 { // one each round
+			t.Errorf("in 10 rounds that fail %d commands are sent", n)
+		}
+	})
+}
+
 // TestSentResponseDoesNotReplaceAKnownOne: the entry in Redis may have a newer worker.
 func TestSentResponseDoesNotReplaceAKnownOne(t *testing.T) {
 	onRedis(t, func(t *testing.T, server *redisServer) {
@@ -344,7 +391,8 @@ func TestSentResponseDoesNotReplaceAKnownOne(t *testing.T) {
 		r.OnBack(func() []StoredResponse {
 			return []StoredResponse{stored("acme", "resp_1"), stored("acme", "resp_2"), both}
 		})
-		r.sendKnown(t.Context())
+		r.all = true
+		r.sendUnsent(t.Context())
 		if got, _ := get(t, r, "acme", "resp_1"); got != newer {
 			t.Errorf("it is %+v", got)
 		}
