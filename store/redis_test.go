@@ -239,7 +239,7 @@ func (o *outage) ask() time.Duration {
 // askEvery is the time between the requests of askMany.
 const askEvery = 10 * time.Millisecond
 
-// askMany sends n requests with a pause after each, and returns how many of them waited for Redis, and the longest wait.
+// askMany sends n requests with a pause after each. It returns how many of them waited for Redis, and the longest wait.
 func (o *outage) askMany(n int) (waited int, longest time.Duration) {
 	o.t.Helper()
 	for range n {
