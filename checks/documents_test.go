@@ -131,6 +131,7 @@ func documents(t *testing.T, f func(file string, text []byte)) {
 	t.Helper()
 	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md", "examples/*/README.md"} {
+		recordRoot()
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no documents at %s: %v", pattern, err)
@@ -189,6 +190,7 @@ func TestDocumentsNameExportedMetrics(t *testing.T) {
 // Benchmark… or Fuzz… is a function of the module.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	has := map[string]bool{}
+	recordRoot()
 	err := filepath.WalkDir(".", func(at string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(at, "_test.go") && !strings.Contains(at, "routingtest") ||
 			!strings.HasSuffix(at, ".go") {

@@ -120,6 +120,7 @@ func sources(root string) (map[string]string, error) {
 // goFiles reads the module's Go files for which want returns true. Other modules, hidden folders, vendored
 // and test data are not part of it.
 func goFiles(root string, want func(name string) bool) (map[string]string, error) {
+	recordRoot()
 	files := map[string]string{}
 	err := filepath.WalkDir(root, func(at string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -44,6 +44,7 @@ func services(t *testing.T) map[string]service {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
+	recordRoot()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +181,7 @@ func TestEveryTargetHasAHelpLine(t *testing.T) {
 func textFiles(t *testing.T, f func(path string, text []byte)) {
 	t.Helper()
 	skipped := []string{".git", ".cache", "bin", "node_modules"}
+	recordRoot()
 	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -229,6 +231,7 @@ func TestNoFileNamesAMachineOrARegistry(t *testing.T) {
 }
 
 func TestScriptsStopAtErrors(t *testing.T) {
+	recordRoot()
 	scripts, err := filepath.Glob("scripts/*.sh")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)

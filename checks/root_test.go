@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -15,3 +16,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// recordRoot makes go test know the working directory, so that it takes no result from its cache after a file has
+// changed. It records changes of the directory only while tests run, not those in TestMain. Call it before a file
+// is read.
+var recordRoot = sync.OnceFunc(func() {
+	if err := os.Chdir("."); err != nil {
+		panic(err)
+	}
+})
