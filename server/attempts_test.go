@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// waitUntil waits for a condition that other goroutines bring about.
 // waitUntil lets virtual time pass until a condition holds. It looks less and less often, at last every 50 ms.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +114,11 @@ func TestReadinessNamesSharingUntilTheLogWasRead(t *testing.T) {
 		server.Kill()
 		away := newSharingRig(t, server.URL)
 		away.runControl()
+		ctx, stopProbes := context.WithCancel(t.Context())
+		var probes sync.WaitGroup
+		probes.Go(func() { away.control.Stores.Redis.Run(ctx) })
+		defer probes.Wait()
+		defer stopProbes()
 		waitUntil(t, "an outage", func() bool { return !away.control.Stores.Redis.Up() })
 		if got := away.do(http.MethodGet, "/readyz", "").body; strings.Contains(got, "sharing") ||
 			!strings.Contains(got, `"redis: `) {
