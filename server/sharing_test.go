@@ -114,6 +114,8 @@ func TestReadinessNamesSharingUntilTheLogWasRead(t *testing.T) {
 		server.Kill()
 		away := newSharingRig(t, server.URL)
 		away.runControl()
+		waitUntil(t, "a failed exchange", func() bool { return away.sharing().Sharing.Failed != 0 })
+		defer time.Sleep(time.Second) // go-redis ends its goroutines a moment later
 		ctx, stopProbes := context.WithCancel(t.Context())
 		var probes sync.WaitGroup
 		probes.Go(func() { away.control.Stores.Redis.Run(ctx) })
