@@ -349,10 +349,30 @@ func TestCutCountsOnlyInTheStateOfItsStart(t *testing.T) {
 		r.is(Closed)
 		r.bs[0].ReportCut(began, errFive)
 		r.bs[0].ReportCut(time.Now(), errClient) // excluded
+		r.is(Closed)
 		if v := r.bs[0].View(); v.ConsecutiveFailures != 0 || v.Failures != 0 {
 			t.Errorf("it was counted: %+v", v)
 		}
 	})
+}
+
+// TestAHealthCheckEndsNoSlowness: it does not measure that. It ends the open state after other failures.
+func TestAHealthCheckEndsNoSlowness(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want State
+	}{"slow": {errSlow, Open}, "failed": {errFive, HalfOpen}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 2, Config{})
+				r.fails(0, 5, c.err)
+				r.is(Open)
+				time.Sleep(10 * time.Second)
+				r.healthy(0, time.Now())
+				r.is(c.want)
+			})
+		})
+	}
 }
 
 // TestSuccessesCloseAfterAnyOutcomes sends 100,000 mixed outcomes from 64 goroutines.
