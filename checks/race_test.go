@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// unraced are packages with goroutines whose tests run under the race detector in make soak only, each with the
-// reason.
+// unraced maps packages with goroutines that only make soak tests under the race detector to the reason.
 func unraced() map[string]string {
 	const builds, runs = "building it with its libraries takes longer than all raced packages", "its tests take minutes"
 	return map[string]string{

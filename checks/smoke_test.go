@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// smokeStep is how scripts/test.sh selects the packages whose smoke tests make test runs.
+// smokeStep has the patterns of scripts/test.sh that select the packages of the smoke step.
 type smokeStep struct {
 	real  *regexp.Regexp // packages of real time
 	all   *regexp.Regexp // packages from the list of the module

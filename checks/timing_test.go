@@ -43,8 +43,8 @@ func TestTestsDependOnNoClock(t *testing.T) {
 // shortest is the smallest bound in real time. A busy machine can stop a process for seconds.
 const shortest = 30 * time.Second
 
-// realTime are the packages whose tests run the built program with real servers. make test runs only their
-// tests TestSmoke…, make soak all of them.
+// realTime returns the packages that test the binary with real servers. Of these, make test runs the tests
+// TestSmoke…, and make soak all tests.
 func realTime() []string {
 	return []string{
 		"e2e/backends", "e2e/browser", "e2e/docs", "e2e/events", "e2e/gateway", "e2e/kvaware", "e2e/loopback",

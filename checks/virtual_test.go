@@ -94,8 +94,8 @@ func leavesGate(p *testPackage, f *ast.FuncDecl) bool {
 	return ok && (p.used(call.Fun, module+"/e2e/rig") == "Binary" || p.used(call.Fun, module+"/e2e/backends") == "InSoak")
 }
 
-// reached returns the functions of the package's tests that run in functions whose names begin with prefix: these
-// functions, and all that they name.
+// reached returns the test functions whose names begin with prefix, and all functions that these name, directly or
+// through others.
 func (v *virtualTime) reached(prefix string) map[types.Object]bool {
 	names := map[types.Object][]types.Object{}
 	for d, owner := range v.owners {
