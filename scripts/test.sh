@@ -3,6 +3,7 @@
 # has the numbers of passed and failed tests; a run without tests fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/once.sh
 logs=${TIERWAY_LOGS:-.cache/logs}
 mkdir -p "$logs"
 passed=0
@@ -31,6 +32,7 @@ step() {
 	local name=$1 status=0 before=$failed wall used
 	local log=$logs/$name.log cost=$logs/$name.time
 	shift
+	printf '%s: ' "$name"
 	{ TIMEFORMAT='%R %U %S' && time "$@" >"$log" 2>&1 </dev/null; } 2>"$cost" || status=$?
 	read -r wall used < <(awk 'END { printf "%d %d\n", $1, $2 + $3 }' "$cost")
 	passed=$((passed + $(grep -c '^--- PASS: ' "$log")))
@@ -39,29 +41,13 @@ step() {
 	if [ "$status" -ne 0 ]; then
 		# A failed build or a crashed process is not counted as a failed test.
 		[ "$failed" -gt "$before" ] || failed=$((failed + 1))
+		echo FAILED
 		results FAIL "$log"
 		echo "FAILED: $name, in full in $log"
 		return 1
 	fi
+	echo "done (${wall}s, ${used}s of CPU)"
 	results SKIP "$log"
-	echo "done: $name (${wall}s, ${used}s of CPU)"
-}
-
-# once NAME COMMAND… -- PATH…: a smoke step that does not run if it has passed with the same content of the paths.
-once() {
-	local name=$1 command=() mark
-	shift
-	while [ "$1" != -- ]; do
-		command+=("$1")
-		shift
-	done
-	mark=$(scripts/unchanged.sh "$name" "${@:2}") || mark=
-	if [ -n "$mark" ] && [ -e "$mark" ]; then
-		echo "unchanged: $name"
-	elif smoke "$name" "${command[@]}" && [ -n "$mark" ]; then
-		mkdir -p "${mark%/*}"
-		touch "$mark"
-	fi
 }
 
 # smoke NAME COMMAND…: a step whose tests may not be skipped: nothing else would run them in the gate.
@@ -101,8 +87,8 @@ else
 	# Smoke tests mostly wait, so more of them run than there are processors.
 	smoke smoke "${tests[@]}" -p 2 -parallel 4 -run '^TestSmoke' "${smoked[@]}" ./store
 	inputs=(. ':!docs' ':!*.md')
-	once sdk "${tests[@]}" -run '^TestSmoke' ./e2e/sdk -- "${inputs[@]}"
-	once browser "${tests[@]}" -run '^TestSmoke' ./e2e/browser -- "${inputs[@]}"
+	once smoke sdk "${tests[@]}" -run '^TestSmoke' ./e2e/sdk -- "${inputs[@]}"
+	once smoke browser "${tests[@]}" -run '^TestSmoke' ./e2e/browser -- "${inputs[@]}"
 fi
 
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"

@@ -1,0 +1,28 @@
+# once.sh, to source: the function once, for steps that need not run again.
+# shellcheck shell=bash
+
+# once RUN NAME COMMAND… -- PATH…: calls `RUN NAME COMMAND…`, unless it has succeeded on this machine with the content
+# that the paths have, and with the installed Go, Node and Python. A path is a file, a folder, or a pattern of
+# `git ls-files`.
+once() {
+	local run=$1 name=$2 command=() mark hash
+	shift 2
+	while [ "$1" != -- ]; do
+		command+=("$1")
+		shift
+	done
+	shift
+	# Without git nothing is known of the content.
+	hash=$({ go env GOVERSION && node --version && python3 --version &&
+		git ls-files -z --cached --others --exclude-standard --deduplicate -- "$@" | sort -z |
+		xargs -0 sh -c 'for f; do [ ! -f "$f" ] || sha256sum "$f"; done' sh; } | sha256sum | cut -c 1-20) ||
+		{ "$run" "$name" "${command[@]}"; return; }
+	mark=${TIERWAY_CACHE:-$HOME/.cache/tierway}/passed/${name//[ \/]/-}-$hash
+	if [ -e "$mark" ]; then
+		echo "$name: unchanged"
+		return
+	fi
+	"$run" "$name" "${command[@]}" || return
+	mkdir -p "${mark%/*}"
+	touch "$mark"
+}
