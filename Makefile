@@ -17,6 +17,12 @@ SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(GOFLAGS) -trimpath -tags=nomsgpack
 
+# binary builds the program as $(1) with flags $(2). An unchanged file is kept, since the test cache notices a new one.
+# Tests use a binary without the revision of the sources, so that a commit alone changes no file.
+binary = [ -e $(1) ] || echo "building $(1): the first time takes a few minutes"; \
+	go build $(2) -ldflags "-s -w" -o $(1).new ./cmd/tierway; \
+	cmp -s $(1).new $(1) || cp -pf $(1).new $(1)
+
 # Dependencies of tests and checks, in folders named after the hash of what pins them. Clones share them.
 export TIERWAY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tierway
 hash = $(shell (cat $(1); $(2)) 2>/dev/null | sha256sum | cut -c 1-16)
@@ -31,7 +37,7 @@ export TIERWAY_PYTHON := $(PYTHON)/bin/python
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint/golangci-lint
 export GOVULNCHECK := $(TOOLS)/govulncheck/govulncheck
 
-.PHONY: help run build test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-scroll bench-classify docs ui screenshots deps npm linters govulncheck e2e-vllm clean
+.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-scroll bench-classify docs ui screenshots deps npm linters govulncheck e2e-vllm clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -40,20 +46,21 @@ run: build ## Build and start the gateway in front of simulated engines, without
 	@bin/tierway demo
 
 build: ## Build the static binary bin/tierway
-	@[ -e bin/tierway ] || echo "building bin/tierway: the first time takes a few minutes"
-	@go build -ldflags "-s -w" -o bin/.tierway ./cmd/tierway
-	@cmp -s bin/.tierway bin/tierway || cp -pf bin/.tierway bin/tierway # the test cache notices a new file
+	@$(call binary,bin/tierway)
 
-test: deps build ## Run the tests of the gate: virtual time, the race detector, the binary with real servers and SDKs
+tested:
+	@$(call binary,bin/tested/tierway,-buildvcs=false)
+
+test: deps tested ## Run the tests of the gate: virtual time, the race detector, the binary with real servers and SDKs
 	@scripts/test.sh
 
 check: linters npm ## Check format, linters, types and the built admin UI
 	@scripts/check.sh
 
-soak: deps govulncheck build ## Run all tests with random seeds, under the race detector, and against the binary for TIERWAY_SOAK (60s)
+soak: deps govulncheck tested ## Run all tests with random seeds, under the race detector, and against the binary for TIERWAY_SOAK (60s)
 	@TIERWAY_SOAK=$(TIERWAY_SOAK) scripts/test.sh soak
 
-stress: deps build ## Run the gate 3 times on one processor and 3 times beside busy processes (PKG="./server ./store": 20 times each)
+stress: deps tested ## Run the gate 3 times on one processor and 3 times beside busy processes (PKG="./server ./store": 20 times each)
 	@scripts/stress.sh $(PKG)
 
 e2e-vllm: build ## Route before two real vLLM engines on the CPU (downloads 6 GB; about 5 minutes)

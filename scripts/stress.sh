@@ -25,7 +25,7 @@ if [ $# -eq 0 ]; then
 	tests=(scripts/test.sh)
 else
 	runs=1
-	export TIERWAY_BIN=$PWD/bin/tierway
+	export TIERWAY_BIN=$PWD/bin/tested/tierway
 	tests=(go test -vet=off -count=20 -timeout 600m "$@")
 fi
 for i in $(seq "$runs"); do run "one processor, run $i" env GOMAXPROCS=1 "${tests[@]}"; done

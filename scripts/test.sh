@@ -77,13 +77,13 @@ if [ "${1:-}" = soak ]; then
 	# In virtual time: loads under which no healthy worker may be ejected.
 	step worlds env TIERWAY_WORLDS=all "${tests[@]}" -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected|FiguresAgree' ./sim
 	# One package at a time: the measurements would disturb each other on two cores.
-	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tierway" "${tests[@]}" -p 1 ./store ./e2e/...
+	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tested/tierway" "${tests[@]}" -p 1 ./store ./e2e/...
 else
 	# These variables of the caller would change the tests.
 	unset TIERWAY_SOAK TIERWAY_BIN
 	step virtual "${tests[@]}" -skip '^TestSmoke' "${virtual[@]}"
 	step race env CGO_ENABLED=1 "${tests[@]}" -race "${raced[@]}"
-	export TIERWAY_BIN=$PWD/bin/tierway
+	export TIERWAY_BIN=$PWD/bin/tested/tierway
 	# Smoke tests mostly wait, so more of them run than there are processors.
 	smoke smoke "${tests[@]}" -p 2 -parallel 4 -run '^TestSmoke' "${smoked[@]}" ./store
 	inputs=(. ':!docs' ':!*.md')
