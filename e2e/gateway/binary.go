@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,7 +27,7 @@ func Main(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	bin := filepath.Join(dir, "tierway")
-	if err := build(bin); err != nil {
+	if err := errors.Join(build(bin), listSources(bin+sourcesSuffix)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -51,20 +52,41 @@ func build(to string) error {
 	return nil
 }
 
+// sourcesSuffix ends the name of the file that lists what a binary of Main was built from.
+const sourcesSuffix = ".sources"
+
+// listSources writes the folders of the binary's packages and the files that they embed, one in a line.
+func listSources(to string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	const format = `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{$dir}}{{range .EmbedFiles}}
+{{$dir}}/{{.}}{{end}}{{end}}{{end}}`
+	c := exec.Command("go", "list", "-tags", "nomsgpack", "-deps", "-f", format, "./cmd/tierway")
+	c.Dir = root
+	out, err := c.Output()
+	if err != nil {
+		return fmt.Errorf("listing the sources of the gateway: %w", err)
+	}
+	return os.WriteFile(to, append([]byte(root+"\n"), out...), 0o600)
+}
+
 // Root returns the root folder of the module that contains the working directory.
 func Root() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("looking for the module: %w", err)
 	}
-	file := strings.TrimSpace(string(bytes.TrimSpace(out)))
+	file := string(bytes.TrimSpace(out))
 	if file == "" || file == os.DevNull {
 		return "", fmt.Errorf("looking for the module: the working directory is not in a module")
 	}
 	return filepath.Dir(file), nil
 }
 
-// Binary returns the path of the binary under test.
+// Binary returns the path of the binary under test. The result of the test depends on the binary, or on its sources if
+// Main has built it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	bin := os.Getenv(binaryVariable)
@@ -72,6 +94,9 @@ func Binary(t testing.TB) string {
 		t.Fatalf("%s is not set: run the tests through gateway.Main", binaryVariable)
 	}
 	DependOn(t, bin)
+	if sources, err := os.ReadFile(bin + sourcesSuffix); err == nil {
+		DependOn(t, strings.FieldsFunc(string(sources), func(r rune) bool { return r == '\n' })...)
+	}
 	return bin
 }
 
