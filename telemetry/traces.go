@@ -85,7 +85,10 @@ const (
 // NewTraces returns the traces of a process. It returns nil if neither the configuration nor
 // the environment names a collector, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER turns
 // traces off. It logs invalid values of the environment. The caller must call Run.
-func NewTraces(c TracesConfig) *Traces {
+func NewTraces(c TracesConfig) *Traces { return newTracesWith(c) }
+
+// newTracesWith is NewTraces with further options of the exporter.
+func newTracesWith(c TracesConfig, options ...otlptracehttp.Option) *Traces {
 	target := cmp.Or(c.OTLP, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	kind := strings.ToLower(cmp.Or(env("OTEL_TRACES_EXPORTER"), "otlp"))
 	if target == "" || kind == "none" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
@@ -102,7 +105,6 @@ func NewTraces(c TracesConfig) *Traces {
 			"set telemetry.otlp or OTEL_EXPORTER_OTLP_ENDPOINT to one such as http://127.0.0.1:4318")
 		return nil
 	}
-	var options []otlptracehttp.Option
 	if c.OTLP != "" {
 		if strings.Trim(u.Path, "/") == "" {
 			u.Path = tracesPath

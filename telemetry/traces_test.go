@@ -6,19 +6,22 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"tierway/memnet"
 )
 
 const (
@@ -265,28 +268,34 @@ func TestCollectorAddress(t *testing.T) {
 			"BSP_SCHEDULE_DELAY", "-1"}, path: "/v1/traces"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := make(chan string, 1)
-			s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
-			defer s.Close()
-			here := func(text string) string { return strings.ReplaceAll(text, "#", s.Listener.Addr().String()) }
-			for i := 0; i < len(c.env); i += 2 {
-				t.Setenv("OTEL_"+c.env[i], here(c.env[i+1]))
-			}
-			var log bytes.Buffer
-			tr := NewTraces(TracesConfig{OTLP: here(c.otlp), Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			if (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) ||
-				strings.Contains(log.String(), "secret") {
-				t.Fatalf("traces %v, the log is %q", tr != nil, &log)
-			}
-			if tr != nil {
-				tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
-				ended, stop := context.WithCancel(t.Context())
-				stop()
-				tr.Run(ended)
-				if path := <-asked; path != c.path {
-					t.Errorf("spans go to %s, want %s", path, c.path)
+			synctest.Test(t, func(t *testing.T) {
+				asked := make(chan string, 1)
+				network := memnet.New()
+				s := network.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+				defer s.Close()
+				client := &http.Client{Transport: network.Transport()}
+				defer client.CloseIdleConnections()
+				here := func(text string) string { return strings.ReplaceAll(text, "#", s.Listener.Addr().String()) }
+				for i := 0; i < len(c.env); i += 2 {
+					t.Setenv("OTEL_"+c.env[i], here(c.env[i+1]))
 				}
-			}
+				var log bytes.Buffer
+				tr := newTracesWith(TracesConfig{OTLP: here(c.otlp), Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))},
+					otlptracehttp.WithHTTPClient(client))
+				if (tr != nil) != (c.path != "") || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) ||
+					strings.Contains(log.String(), "secret") {
+					t.Fatalf("traces %v, the log is %q", tr != nil, &log)
+				}
+				if tr != nil {
+					tr.Begin(nil, true, time.Unix(10, 0)).End(some(1))
+					ended, stop := context.WithCancel(t.Context())
+					stop()
+					tr.Run(ended)
+					if path := <-asked; path != c.path {
+						t.Errorf("spans go to %s, want %s", path, c.path)
+					}
+				}
+			})
 		})
 	}
 }

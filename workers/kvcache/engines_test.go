@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tierway/routing"
@@ -54,7 +55,8 @@ func lookup(p *Pool, from int, salt, adapter string) routing.CachedPrefix {
 // feed sends the messages of a stream one by one, and checks after each.
 func feed(t *testing.T, name string, check func(message int, p *Pool)) {
 	t.Helper()
-	pool, p := run(t, Options{}).NewPool(), publish(t)
+	c := run(t, Options{})
+	pool, p := c.NewPool(), publish(t, c)
 	w := pool.Add("w", "w")
 	w.Configure(p.config(true), "127.0.0.1", nil)
 	eventually(t, "stream", func() bool { return w.View().Live })
@@ -69,27 +71,31 @@ func feed(t *testing.T, name string, check func(message int, p *Pool)) {
 }
 
 func TestStreamOfLMCacheSaysWhatIsCached(t *testing.T) {
-	wants := []struct{ blocks, inCPU, other int64 }{{2, 2, 0}, {3, 2, 0}, {4, 3, 0}, {5, 4, 0}, {5, 4, 1}}
-	feed(t, "lmcache-stream", func(i int, p *Pool) {
-		want := wants[i]
-		got, other := lookup(p, 0, "", ""), lookup(p, 9, "", "")
-		if got.Tokens != want.blocks*blockSize || got.Load != time.Duration(want.inCPU*blockSize)*loadCPU ||
-			other.Tokens != want.other*blockSize {
-			t.Errorf("message %d: %+v, and %+v of the other prompt; want %+v blocks", i, got, other, want)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		wants := []struct{ blocks, inCPU, other int64 }{{2, 2, 0}, {3, 2, 0}, {4, 3, 0}, {5, 4, 0}, {5, 4, 1}}
+		feed(t, "lmcache-stream", func(i int, p *Pool) {
+			want := wants[i]
+			got, other := lookup(p, 0, "", ""), lookup(p, 9, "", "")
+			if got.Tokens != want.blocks*blockSize || got.Load != time.Duration(want.inCPU*blockSize)*loadCPU ||
+				other.Tokens != want.other*blockSize {
+				t.Errorf("message %d: %+v, and %+v of the other prompt; want %+v blocks", i, got, other, want)
+			}
+		})
 	})
 }
 
 func TestStreamOfSGLangSaysWhatIsCached(t *testing.T) {
-	wants := []struct{ salted, inCPU, adapter, plain int64 }{
-		{2, 0, 0, 0}, {3, 0, 0, 0}, {3, 0, 1, 0}, {3, 1, 1, 0}, {3, 1, 1, 1}, {3, 1, 1, 0}, {1, 0, 1, 0}, {0, 0, 0, 0}}
-	feed(t, "sglang-stream", func(i int, p *Pool) {
-		want := wants[i]
-		salted, adapter, plain := lookup(p, 0, "tenant-a", ""), lookup(p, 0, "", "ad1"), lookup(p, 0, "", "")
-		if salted.Tokens != want.salted*blockSize || salted.Load != time.Duration(want.inCPU*blockSize)*loadCPU ||
-			adapter.Tokens != want.adapter*blockSize || plain.Tokens != want.plain*blockSize {
-			t.Errorf("message %d: %+v with the salt, %+v with the adapter, %+v with neither; want %+v blocks", i, salted,
-				adapter, plain, want)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		wants := []struct{ salted, inCPU, adapter, plain int64 }{
+			{2, 0, 0, 0}, {3, 0, 0, 0}, {3, 0, 1, 0}, {3, 1, 1, 0}, {3, 1, 1, 1}, {3, 1, 1, 0}, {1, 0, 1, 0}, {0, 0, 0, 0}}
+		feed(t, "sglang-stream", func(i int, p *Pool) {
+			want := wants[i]
+			salted, adapter, plain := lookup(p, 0, "tenant-a", ""), lookup(p, 0, "", "ad1"), lookup(p, 0, "", "")
+			if salted.Tokens != want.salted*blockSize || salted.Load != time.Duration(want.inCPU*blockSize)*loadCPU ||
+				adapter.Tokens != want.adapter*blockSize || plain.Tokens != want.plain*blockSize {
+				t.Errorf("message %d: %+v with the salt, %+v with the adapter, %+v with neither; want %+v blocks", i, salted,
+					adapter, plain, want)
+			}
+		})
 	})
 }

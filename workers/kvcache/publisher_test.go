@@ -13,6 +13,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 	"go.uber.org/goleak"
 
+	"tierway/memnet"
 	"tierway/routing"
 	"tierway/routing/kvindex"
 	"tierway/workers/zmtp"
@@ -33,13 +34,14 @@ type publisher struct {
 	log [][]byte
 }
 
-func publish(t *testing.T) *publisher {
+// publish starts a publisher on the network of c.
+func publish(t *testing.T, c *Caches) *publisher {
 	p := &publisher{}
 	var err error
-	if p.pub, err = (zmtp.Network{}).Publish(t.Context(), "tcp://127.0.0.1:0"); err != nil {
+	if p.pub, err = c.options.Network.Publish(t.Context(), "tcp://127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	if p.router, err = (zmtp.Network{}).Reply(t.Context(), "tcp://127.0.0.1:0", p.replay); err != nil {
+	if p.router, err = c.options.Network.Reply(t.Context(), "tcp://127.0.0.1:0", p.replay); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.pub.Close(); p.router.Close() })
@@ -109,8 +111,10 @@ func keysOf(blocks int) []uint64 {
 	return kvindex.AppendKeys(nil, kvindex.Root("", blockSize), blockSize, prompt(blocks), nil, 0)
 }
 
-// run reads the streams until the test ends.
+// run reads the streams on a network in memory until the test ends.
 func run(t *testing.T, o Options) *Caches {
+	network := memnet.New()
+	o.Network = zmtp.Network{DialFunc: network.Dial, ListenFunc: network.Listen}
 	c := New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -135,13 +139,8 @@ func cached(p *Pool) map[any]routing.CachedPrefix {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end:
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
 			t.Fatalf("no %s", what)
 		}
 	}

@@ -12,12 +12,16 @@ import (
 	"time"
 
 	"github.com/tinylib/msgp/msgp"
+
+	"tierway/memnet"
+	"tierway/workers/zmtp"
 )
 
-// fakeEngine publishes events as an engine does: a PUB and a ROUTER that are bound to addresses.
+// fakeEngine publishes events as an engine does: a PUB and a ROUTER that are bound to addresses of its network.
 // Each batch stores or removes one block, or clears the cache.
 type fakeEngine struct {
 	t           testing.TB
+	network     *memnet.Network
 	pub, router net.Listener
 
 	mu      sync.Mutex
@@ -33,13 +37,13 @@ type fakeEngine struct {
 }
 
 func startFake(t testing.TB) *fakeEngine {
-	e := &fakeEngine{t: t, now: 1000, cache: map[uint64]bool{}, readers: map[net.Conn]bool{}}
+	e := &fakeEngine{t: t, network: memnet.New(), now: 1000, cache: map[uint64]bool{}, readers: map[net.Conn]bool{}}
 	e.pub, e.router = e.listen(e.publish), e.listen(e.answer)
 	return e
 }
 
 func (e *fakeEngine) listen(serve func(net.Conn)) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := e.network.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -72,6 +76,9 @@ func (e *fakeEngine) listen(serve func(net.Conn)) net.Listener {
 
 func (e *fakeEngine) address() string { return "tcp://" + e.pub.Addr().String() }
 func (e *fakeEngine) replay() string  { return "tcp://" + e.router.Addr().String() }
+func (e *fakeEngine) zmtp() zmtp.Network {
+	return zmtp.Network{DialFunc: e.network.Dial, ListenFunc: e.network.Listen}
+}
 
 // greet exchanges the handshake as a socket of a type.
 func greet(c net.Conn, socket string) bool {
@@ -256,22 +263,17 @@ func (e *fakeEngine) subscribed() {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(10 * time.Second)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end:
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
 			t.Fatalf("no %s", what)
 		}
 	}
 }
 
 // dialAsPublisher connects as a PUB that dials, and waits for the subscription.
-func dialAsPublisher(t testing.TB, address string) net.Conn {
+func (e *fakeEngine) dialAsPublisher(t testing.TB, address string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
+	c, err := e.network.Dial(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

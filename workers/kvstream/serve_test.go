@@ -7,14 +7,15 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"tierway/workers/zmtp"
 )
 
-// serve accepts publishers until the test ends, and returns the address.
-func serve(t *testing.T, streams func(topic []byte) *Stream) (address string) {
+// serve accepts publishers on a network until the test ends, and returns the address.
+func serve(t *testing.T, on zmtp.Network, streams func(topic []byte) *Stream) (address string) {
 	t.Helper()
-	l, err := zmtp.Network{}.Listen(t.Context(), "tcp://127.0.0.1:0")
+	l, err := on.Listen(t.Context(), "tcp://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,101 +52,111 @@ func hasReaders(t *testing.T, s *Stream, n int) {
 }
 
 func TestServeTellsPublishersApartByTopic(t *testing.T) {
-	sinks := map[string]*setSink{"kv@a": newSink(), "kv@b": newSink()}
-	streams := map[string]*Stream{}
-	for topic, s := range sinks {
-		streams[topic] = New(Config{}, s)
-	}
-	e := startFake(t)
-	e.send(false, "store", 5)
-	c := dialAsPublisher(t, serve(t, func(topic []byte) *Stream { return streams[string(topic)] }))
-	for _, topic := range []string{"kv@a", "kv@stranger", "kv@b"} {
-		if err := writeMessage(c, []byte(topic), make([]byte, 8), e.log[0]); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		sinks := map[string]*setSink{"kv@a": newSink(), "kv@b": newSink()}
+		streams := map[string]*Stream{}
+		for topic, s := range sinks {
+			streams[topic] = New(Config{}, s)
 		}
-	}
-	for topic, s := range sinks {
-		eventually(t, "event of "+topic, func() bool { return s.knows(map[uint64]bool{5: true}) })
-	}
-	c.Close()
-	for topic, s := range sinks {
-		eventually(t, "end of "+topic, func() bool { return !s.isLive() && s.count(Lost) == 1 })
-	}
+		e := startFake(t)
+		e.send(false, "store", 5)
+		c := e.dialAsPublisher(t, serve(t, e.zmtp(), func(topic []byte) *Stream { return streams[string(topic)] }))
+		for _, topic := range []string{"kv@a", "kv@stranger", "kv@b"} {
+			if err := writeMessage(c, []byte(topic), make([]byte, 8), e.log[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for topic, s := range sinks {
+			eventually(t, "event of "+topic, func() bool { return s.knows(map[uint64]bool{5: true}) })
+		}
+		c.Close()
+		for topic, s := range sinks {
+			eventually(t, "end of "+topic, func() bool { return !s.isLive() && s.count(Lost) == 1 })
+		}
+	})
 }
 
 func TestStreamIsLostWhenTheLastOfItsConnectionsEnds(t *testing.T) {
-	e, s := startFake(t), newSink()
-	stream := New(Config{}, s)
-	address := serve(t, func([]byte) *Stream { return stream })
-	old := dialAsPublisher(t, address)
-	publish(t, old, e, "kv", 0)
-	eventually(t, "first event", func() bool { return s.knows(map[uint64]bool{1: true}) })
-	young := dialAsPublisher(t, address) // the publisher dials again before the gateway knows that the old one is gone
-	publish(t, young, e, "kv", 1)
-	eventually(t, "second event", func() bool { return s.knows(map[uint64]bool{1: true, 2: true}) })
-	old.Close()
-	hasReaders(t, stream, 1)
-	stranger := dialAsPublisher(t, address)
-	if err := writeMessage(stranger, []byte("kv")); err != nil {
-		t.Fatal(err)
-	}
-	hasReaders(t, stream, 2)
-	stranger.Close()
-	hasReaders(t, stream, 1)
-	if !s.isLive() || s.count(Lost) != 0 {
-		t.Errorf("%+v with an open connection", s)
-	}
-	young.Close()
-	eventually(t, "end of the stream", func() bool { return !s.isLive() && s.count(Lost) == 1 })
+	synctest.Test(t, func(t *testing.T) {
+		e, s := startFake(t), newSink()
+		stream := New(Config{}, s)
+		address := serve(t, e.zmtp(), func([]byte) *Stream { return stream })
+		old := e.dialAsPublisher(t, address)
+		publish(t, old, e, "kv", 0)
+		eventually(t, "first event", func() bool { return s.knows(map[uint64]bool{1: true}) })
+		young := e.dialAsPublisher(t, address) // the publisher dials again before the gateway knows that the old one is gone
+		publish(t, young, e, "kv", 1)
+		eventually(t, "second event", func() bool { return s.knows(map[uint64]bool{1: true, 2: true}) })
+		old.Close()
+		hasReaders(t, stream, 1)
+		stranger := e.dialAsPublisher(t, address)
+		if err := writeMessage(stranger, []byte("kv")); err != nil {
+			t.Fatal(err)
+		}
+		hasReaders(t, stream, 2)
+		stranger.Close()
+		hasReaders(t, stream, 1)
+		if !s.isLive() || s.count(Lost) != 0 {
+			t.Errorf("%+v with an open connection", s)
+		}
+		young.Close()
+		eventually(t, "end of the stream", func() bool { return !s.isLive() && s.count(Lost) == 1 })
+	})
 }
 
 func TestNewConnectionDisplacesTheOldestOfTheSameTopic(t *testing.T) {
-	e, s := startFake(t), newSink()
-	stream := New(Config{}, s)
-	address := serve(t, func([]byte) *Stream { return stream })
-	var all []net.Conn
-	for i := range uint64(maxReaders + 1) {
-		c := dialAsPublisher(t, address)
-		publish(t, c, e, "kv", i)
-		all = append(all, c)
-		eventually(t, "event", func() bool { return s.has(i + 1) })
-	}
-	if _, err := io.Copy(io.Discard, all[0]); err != nil {
-		t.Errorf("the oldest connection: %v", err)
-	}
-	hasReaders(t, stream, maxReaders)
-	publish(t, all[1], e, "kv", maxReaders+1)
-	eventually(t, "event of a kept connection", func() bool { return s.has(maxReaders + 2) })
-	if !s.isLive() || s.count(Lost) != 0 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e, s := startFake(t), newSink()
+		stream := New(Config{}, s)
+		address := serve(t, e.zmtp(), func([]byte) *Stream { return stream })
+		var all []net.Conn
+		for i := range uint64(maxReaders + 1) {
+			c := e.dialAsPublisher(t, address)
+			publish(t, c, e, "kv", i)
+			all = append(all, c)
+			eventually(t, "event", func() bool { return s.has(i + 1) })
+		}
+		if _, err := io.Copy(io.Discard, all[0]); err != nil {
+			t.Errorf("the oldest connection: %v", err)
+		}
+		hasReaders(t, stream, maxReaders)
+		publish(t, all[1], e, "kv", maxReaders+1)
+		eventually(t, "event of a kept connection", func() bool { return s.has(maxReaders + 2) })
+		if !s.isLive() || s.count(Lost) != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 func TestStrangersTakeLittleMemory(t *testing.T) {
-	address := serve(t, func([]byte) *Stream { return nil })
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	const strangers, size = 8, 4<<20 - 64
-	part := make([]byte, size)
-	for range strangers {
-		c := dialAsPublisher(t, address)
-		if err := writeMessage(c, []byte("stranger"), part); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		e := startFake(t)
+		address := serve(t, e.zmtp(), func([]byte) *Stream { return nil })
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		const strangers, size = 8, 4<<20 - 64
+		part := make([]byte, size)
+		for range strangers {
+			c := e.dialAsPublisher(t, address)
+			if err := writeMessage(c, []byte("stranger"), part); err != nil {
+				t.Fatal(err)
+			}
+			c.Write(binary.BigEndian.AppendUint64([]byte("\x01\x08stranger\x02"), size)) //nolint:errcheck // the next one fails
+			if _, err := c.Write(part[:size-1]); err != nil {
+				t.Fatal(err)
+			}
 		}
-		c.Write(binary.BigEndian.AppendUint64([]byte("\x01\x08stranger\x02"), size)) //nolint:errcheck // the next one fails
-		if _, err := c.Write(part[:size-1]); err != nil {
-			t.Fatal(err)
+		synctest.Wait()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > 8<<20 {
+			t.Errorf("%d strangers hold %d bytes", strangers, n)
 		}
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > 8<<20 {
-		t.Errorf("%d strangers hold %d bytes", strangers, n)
-	}
-	c := dialAsPublisher(t, address)
-	c.Write(binary.BigEndian.AppendUint64([]byte{3}, maxTopic+1)) //nolint:errcheck // Copy fails then
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		t.Errorf("a topic over the limit: %v", err)
-	}
+		c := e.dialAsPublisher(t, address)
+		c.Write(binary.BigEndian.AppendUint64([]byte{3}, maxTopic+1)) //nolint:errcheck // Copy fails then
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Errorf("a topic over the limit: %v", err)
+		}
+	})
 }

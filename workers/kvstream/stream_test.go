@@ -89,14 +89,15 @@ func (s *setSink) knows(cache map[uint64]bool) bool {
 	return s.live && maps.Equal(s.cache, cache)
 }
 
-// follow starts a stream that ends with the test.
-func follow(t *testing.T, config Config, address string) *setSink {
+// follow starts a stream of an engine that ends with the test.
+func follow(t *testing.T, config Config, e *fakeEngine) *setSink {
+	config.Network = e.zmtp()
 	sink := newSink()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		New(config, sink).Follow(ctx, address)
+		New(config, sink).Follow(ctx, e.address())
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return sink
@@ -148,137 +149,149 @@ func TestSinkKnowsTheEnginesCacheAfterEveryDisturbance(t *testing.T) {
 	for name, change := range disturb {
 		for _, old := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, replies without a topic: %v", name, old), func(t *testing.T) {
-				e := startFake(t)
-				e.old = old
-				for h := range uint64(10) {
-					e.send(false, "store", h)
-				}
-				s := follow(t, Config{Replay: e.replay()}, e.address())
-				agree(t, e, s)
-				if change != nil {
-					change(e)
-				}
-				agree(t, e, s)
+				synctest.Test(t, func(t *testing.T) {
+					e := startFake(t)
+					e.old = old
+					for h := range uint64(10) {
+						e.send(false, "store", h)
+					}
+					s := follow(t, Config{Replay: e.replay()}, e)
+					agree(t, e, s)
+					if change != nil {
+						change(e)
+					}
+					agree(t, e, s)
+				})
 			})
 		}
 	}
 }
 
 func TestSinkWithoutAReplayNeverKnowsWhatTheEngineHasNot(t *testing.T) {
-	for seed := range uint64(20) {
-		e, rng := startFake(t), rand.New(rand.NewPCG(seed, 0))
-		s := follow(t, Config{}, e.address())
-		e.subscribed()
-		for range 60 {
-			switch n := rng.IntN(20); {
-			case n == 0:
-				e.restart(rng.IntN(2) == 0)
-			case n == 1:
-				e.locked(e.cut)
-			case n < 12:
-				e.send(rng.IntN(8) == 0, "store", rng.Uint64N(20))
-			default:
-				e.send(rng.IntN(8) == 0, "remove", rng.Uint64N(20))
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(20) {
+			e, rng := startFake(t), rand.New(rand.NewPCG(seed, 0))
+			s := follow(t, Config{}, e)
+			e.subscribed()
+			for range 60 {
+				switch n := rng.IntN(20); {
+				case n == 0:
+					e.restart(rng.IntN(2) == 0)
+				case n == 1:
+					e.locked(e.cut)
+				case n < 12:
+					e.send(rng.IntN(8) == 0, "store", rng.Uint64N(20))
+				default:
+					e.send(rng.IntN(8) == 0, "remove", rng.Uint64N(20))
+				}
 			}
-		}
-		e.subscribed()
-		eventually(t, "live stream", s.isLive)
-		last := 100 + seed
-		e.send(false, "store", last)
-		e.send(false, "store", last)
-		eventually(t, "last event", func() bool { return s.has(last) })
-		e.mu.Lock()
-		s.mu.Lock()
-		for h := range s.cache {
-			if !e.cache[h] {
-				t.Errorf("seed %d: %d is not in the engine's cache", seed, h)
+			e.subscribed()
+			eventually(t, "live stream", s.isLive)
+			last := 100 + seed
+			e.send(false, "store", last)
+			e.send(false, "store", last)
+			eventually(t, "last event", func() bool { return s.has(last) })
+			e.mu.Lock()
+			s.mu.Lock()
+			for h := range s.cache {
+				if !e.cache[h] {
+					t.Errorf("seed %d: %d is not in the engine's cache", seed, h)
+				}
 			}
+			s.mu.Unlock()
+			e.mu.Unlock()
 		}
-		s.mu.Unlock()
-		e.mu.Unlock()
-	}
+	})
 }
 
 func TestEngineWithoutEventsHasBegunBeforeItsFirst(t *testing.T) {
-	for name, c := range map[string]struct {
-		change        func(e *fakeEngine)
-		begun, resets int
-	}{
-		"its first event":               {nil, 1, 0},
-		"a new connection":              {func(e *fakeEngine) { e.locked(e.cut) }, 1, 0},
-		"its first event is lost":       {func(e *fakeEngine) { e.send(true, "store", 1) }, 1, 0},
-		"its first events are too old":  {func(e *fakeEngine) { e.sendForgotten(3) }, 1, 1},
-		"its replay ends":               {func(e *fakeEngine) { e.sendForgotten(3); e.router.Close() }, 1, 1},
-		"a restart before it publishes": {func(e *fakeEngine) { e.restart(true) }, 1, 0},
-	} {
-		e := startFake(t)
-		s := follow(t, Config{Replay: e.replay()}, e.address())
-		e.subscribed()
-		eventually(t, "live stream", s.isLive)
-		if s.count(Begun) != 1 {
-			t.Errorf("%s: %+v before an event", name, s)
-		}
-		if c.change != nil {
-			c.change(e)
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			change        func(e *fakeEngine)
+			begun, resets int
+		}{
+			"its first event":               {nil, 1, 0},
+			"a new connection":              {func(e *fakeEngine) { e.locked(e.cut) }, 1, 0},
+			"its first event is lost":       {func(e *fakeEngine) { e.send(true, "store", 1) }, 1, 0},
+			"its first events are too old":  {func(e *fakeEngine) { e.sendForgotten(3) }, 1, 1},
+			"its replay ends":               {func(e *fakeEngine) { e.sendForgotten(3); e.router.Close() }, 1, 1},
+			"a restart before it publishes": {func(e *fakeEngine) { e.restart(true) }, 1, 0},
+		} {
+			e := startFake(t)
+			s := follow(t, Config{Replay: e.replay()}, e)
 			e.subscribed()
+			eventually(t, "live stream", s.isLive)
+			if s.count(Begun) != 1 {
+				t.Errorf("%s: %+v before an event", name, s)
+			}
+			if c.change != nil {
+				c.change(e)
+				e.subscribed()
+			}
+			e.send(false, "store", 9)
+			eventually(t, "event", func() bool { return s.has(9) })
+			s.mu.Lock()
+			if s.counts[Begun] != c.begun || s.resets != c.resets {
+				t.Errorf("%s: %+v", name, s)
+			}
+			s.mu.Unlock()
 		}
-		e.send(false, "store", 9)
-		eventually(t, "event", func() bool { return s.has(9) })
-		s.mu.Lock()
-		if s.counts[Begun] != c.begun || s.resets != c.resets {
-			t.Errorf("%s: %+v", name, s)
-		}
-		s.mu.Unlock()
-	}
+	})
 }
 
 func TestReplayThatFailsResetsOnceAndIsTriedLater(t *testing.T) {
-	for name, breakReplay := range map[string]func(e *fakeEngine){
-		"a hole":            func(e *fakeEngine) { e.hole = true },
-		"no endpoint there": func(e *fakeEngine) { e.router.Close() },
-	} {
-		e := startFake(t)
-		s := follow(t, Config{Replay: e.replay()}, e.address())
-		agree(t, e, s)
-		e.locked(func() { breakReplay(e) })
-		e.send(true, "store", 1)
-		e.send(true, "store", 2)
-		e.send(false, "store", 3)
-		e.send(false, "store", 4)
-		eventually(t, "last event", func() bool { return s.has(4) })
-		s.mu.Lock()
-		if s.counts[ReplayFailed] != 1 || s.counts[Gap] != 1 || !s.live || s.cache[1<<40] {
-			t.Errorf("%s: %+v", name, s)
+	synctest.Test(t, func(t *testing.T) {
+		for name, breakReplay := range map[string]func(e *fakeEngine){
+			"a hole":            func(e *fakeEngine) { e.hole = true },
+			"no endpoint there": func(e *fakeEngine) { e.router.Close() },
+		} {
+			e := startFake(t)
+			s := follow(t, Config{Replay: e.replay()}, e)
+			agree(t, e, s)
+			e.locked(func() { breakReplay(e) })
+			e.send(true, "store", 1)
+			e.send(true, "store", 2)
+			e.send(false, "store", 3)
+			e.send(false, "store", 4)
+			eventually(t, "last event", func() bool { return s.has(4) })
+			s.mu.Lock()
+			if s.counts[ReplayFailed] != 1 || s.counts[Gap] != 1 || !s.live || s.cache[1<<40] {
+				t.Errorf("%s: %+v", name, s)
+			}
+			s.mu.Unlock()
 		}
-		s.mu.Unlock()
-	}
+	})
 }
 
 func TestMessagesWithoutANumberAreAppliedAndReportedOnce(t *testing.T) {
-	e, s := startFake(t), newSink()
-	for h := range uint64(3) {
-		e.send(false, "store", h)
-	}
-	stream := New(Config{}, s)
-	for _, payload := range e.log {
-		stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), payload})
-	}
-	stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), []byte("no batch")})
-	stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), {1, 2}, e.log[0]})
-	if len(s.cache) != 3 || s.counts[Unsequenced] != 1 || s.counts[Undecodable] != 2 {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e, s := startFake(t), newSink()
+		for h := range uint64(3) {
+			e.send(false, "store", h)
+		}
+		stream := New(Config{}, s)
+		for _, payload := range e.log {
+			stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), payload})
+		}
+		stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), []byte("no batch")})
+		stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), {1, 2}, e.log[0]})
+		if len(s.cache) != 3 || s.counts[Unsequenced] != 1 || s.counts[Undecodable] != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 func TestUndecodableMessageIsReportedOnceAndTakesItsNumber(t *testing.T) {
-	e, s := startFake(t), newSink()
-	e.send(true, "store", 1)
-	stream := New(Config{}, s)
-	stream.applyMessage(t.Context(), message(0, []byte("no batch")))
-	stream.applyMessage(t.Context(), message(1, e.log[0]))
-	if s.counts[Undecodable] != 1 || s.counts[Gap] != 0 || !s.cache[1] {
-		t.Errorf("%+v", s)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e, s := startFake(t), newSink()
+		e.send(true, "store", 1)
+		stream := New(Config{}, s)
+		stream.applyMessage(t.Context(), message(0, []byte("no batch")))
+		stream.applyMessage(t.Context(), message(1, e.log[0]))
+		if s.counts[Undecodable] != 1 || s.counts[Gap] != 0 || !s.cache[1] {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // message is a live message of the topic kv.
@@ -287,14 +300,14 @@ func message(number uint64, payload []byte) [][]byte {
 }
 
 func TestReplayThatFailedIsRequestedAgainAfterThePauseOnly(t *testing.T) {
-	e := startFake(t)
-	for h := range uint64(40) {
-		e.send(true, "store", h)
-	}
-	e.router.Close()
 	synctest.Test(t, func(t *testing.T) {
+		e := startFake(t)
+		for h := range uint64(40) {
+			e.send(true, "store", h)
+		}
+		e.router.Close()
 		s := newSink()
-		stream := New(Config{Replay: e.replay()}, s)
+		stream := New(Config{Replay: e.replay(), Network: e.zmtp()}, s)
 		number := uint64(10)
 		receive := func() { stream.applyMessage(t.Context(), message(number, e.log[number])) }
 		receive()
@@ -323,22 +336,24 @@ func TestReplayThatFailedIsRequestedAgainAfterThePauseOnly(t *testing.T) {
 }
 
 func TestStreamIsNotLiveDuringAReplay(t *testing.T) {
-	e := startFake(t)
-	e.send(true, "store", 1)
-	s := follow(t, Config{Replay: e.replay()}, e.address())
-	agree(t, e, s)
-	hold, before := make(chan struct{}), 0
-	release := sync.OnceFunc(func() { close(hold) })
-	defer release()
-	e.locked(func() { e.hold, before = hold, e.asked })
-	e.send(true, "clear", 0)
-	e.send(false, "store", 2)
-	eventually(t, "replay", func() (asked bool) { e.locked(func() { asked = e.asked > before }); return asked })
-	if s.isLive() {
-		t.Error("live, with blocks that the engine has cleared")
-	}
-	release()
-	eventually(t, "agreement", func() bool { return s.knows(map[uint64]bool{2: true}) })
+	synctest.Test(t, func(t *testing.T) {
+		e := startFake(t)
+		e.send(true, "store", 1)
+		s := follow(t, Config{Replay: e.replay()}, e)
+		agree(t, e, s)
+		hold, before := make(chan struct{}), 0
+		release := sync.OnceFunc(func() { close(hold) })
+		defer release()
+		e.locked(func() { e.hold, before = hold, e.asked })
+		e.send(true, "clear", 0)
+		e.send(false, "store", 2)
+		eventually(t, "replay", func() (asked bool) { e.locked(func() { asked = e.asked > before }); return asked })
+		if s.isLive() {
+			t.Error("live, with blocks that the engine has cleared")
+		}
+		release()
+		eventually(t, "agreement", func() bool { return s.knows(map[uint64]bool{2: true}) })
+	})
 }
 
 // panickingSink panics at its first batch.
@@ -355,26 +370,28 @@ func (s *panickingSink) Apply(b *kvevents.Batch) {
 }
 
 func TestStreamIsLiveAgainAfterAPanicOfItsSink(t *testing.T) {
-	e, s := startFake(t), &panickingSink{setSink: newSink()}
-	stream := New(Config{}, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			func() {
-				defer func() {
-					if recover() != nil {
-						s.setSink.SetLive(false)
-					}
+	synctest.Test(t, func(t *testing.T) {
+		e, s := startFake(t), &panickingSink{setSink: newSink()}
+		stream := New(Config{Network: e.zmtp()}, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ctx.Err() == nil {
+				func() {
+					defer func() {
+						if recover() != nil {
+							s.setSink.SetLive(false)
+						}
+					}()
+					stream.Follow(ctx, e.address())
 				}()
-				stream.Follow(ctx, e.address())
-			}()
-		}
-	}()
-	defer func() { cancel(); <-done }()
-	e.subscribed()
-	e.send(false, "store", 1)
-	eventually(t, "panic", func() bool { return s.count(Connected) == 2 })
-	eventually(t, "live stream", s.isLive)
+			}
+		}()
+		defer func() { cancel(); <-done }()
+		e.subscribed()
+		e.send(false, "store", 1)
+		eventually(t, "panic", func() bool { return s.count(Connected) == 2 })
+		eventually(t, "live stream", s.isLive)
+	})
 }
