@@ -2,6 +2,8 @@
 //
 // A test package that uses rapid imports it, without a name. Its properties are then checked with seed 1, or with the
 // number in TIERWAY_SEED, which make soak sets and prints. The flag -rapid.seed of the command line takes precedence.
+//
+// Large random tests are smaller in the gate than in make soak; see [Samples] and [Checks].
 package fixedseed
 
 import (
@@ -11,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"testing"
 
 	_ "pgregory.net/rapid" // defines the flag
 )
@@ -48,6 +51,31 @@ func Seeds(n int) (seeds []uint64) {
 		seeds = append(seeds, seed)
 	}
 	return seeds
+}
+
+// Samples returns how many samples a test draws: few in the gate, and all in make soak, which sets TIERWAY_SOAK.
+func Samples(few, all int) int {
+	if os.Getenv("TIERWAY_SOAK") != "" {
+		return all
+	}
+	return few
+}
+
+// Checks makes rapid draw n cases for each property of a test, unless the flag -rapid.checks has another number. The
+// test must not run in parallel with others.
+func Checks(t testing.TB, n int) {
+	checks := flag.Lookup("rapid.checks")
+	before := checks.Value.String()
+	if before != checks.DefValue {
+		return
+	}
+	set := func(text string) {
+		if err := checks.Value.Set(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(strconv.Itoa(n))
+	t.Cleanup(func() { set(before) })
 }
 
 // Uint64 returns a source of random numbers that begins with the same number in each run. It may be called

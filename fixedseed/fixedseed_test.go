@@ -27,3 +27,22 @@ func TestSourcesBeginWithTheSameNumber(t *testing.T) {
 		t.Errorf("the first numbers are %g and %g", x, y)
 	}
 }
+
+// TestChecksEndWithTheirTest verifies the number of drawn cases in a test with its own number, and after it.
+func TestChecksEndWithTheirTest(t *testing.T) {
+	if flag.Lookup("rapid.checks").Value.String() != "100" {
+		t.Skip("the command line has set another number")
+	}
+	drawn := func(t *testing.T) (n int) {
+		rapid.Check(t, func(*rapid.T) { n++ })
+		return n
+	}
+	t.Run("its own number", func(t *testing.T) {
+		if Checks(t, 7); drawn(t) != 7 {
+			t.Error("the number is not 7")
+		}
+	})
+	if drawn(t) != 100 {
+		t.Error("a later test has not the usual number")
+	}
+}

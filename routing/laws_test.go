@@ -3,6 +3,7 @@ package routing_test
 import (
 	"testing"
 
+	"tierway/fixedseed"
 	"tierway/routing"
 	"tierway/routing/routingtest"
 )
@@ -29,6 +30,7 @@ func TestPoliciesWithAFallbackKeepTheLaws(t *testing.T) {
 }
 
 func laws(t *testing.T, c routing.Config, rules ...routing.Config) {
+	fixedseed.Checks(t, fixedseed.Samples(40, 100))
 	routingtest.Laws(t, func() routing.Policy {
 		p, err := routing.Compose(c, rules)
 		if err != nil {

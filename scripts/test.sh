@@ -74,8 +74,8 @@ if [ "${1:-}" = soak ]; then
 	step race env -u TIERWAY_SOAK CGO_ENABLED=1 "${tests[@]}" -race "${virtual[@]}"
 	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 "${tests[@]}" -run Strict ./openai
-	# In virtual time: loads under which no healthy worker may be ejected.
-	step worlds env TIERWAY_WORLDS=all "${tests[@]}" -run 'EjectsNoWorker|KeepsItsWorkers|IsEjected|FiguresAgree' ./sim
+	# Random tests that are smaller in the gate.
+	step samples "${tests[@]}" ./routing ./sim
 	# One package at a time: the measurements would disturb each other on two cores.
 	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tested/tierway" "${tests[@]}" -p 1 ./store ./e2e/...
 else

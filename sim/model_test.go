@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"tierway/fixedseed"
 	"tierway/routing"
 )
 
@@ -12,7 +13,7 @@ import (
 // program with other seeds. The figures agree within the difference between seeds, which grows with the
 // load.
 func TestFiguresAgreeWithTheReference(t *testing.T) {
-	seeds := worlds(1, 2)
+	seeds := uint64(fixedseed.Samples(1, 2))
 	var b table
 	b.row("policy", "cell", "ttft mean", "reference", "ttft p99", "reference", "hits", "reference")
 	for _, want := range []struct {

@@ -2,13 +2,13 @@ package sim
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"tierway/breaker"
+	"tierway/fixedseed"
 	"tierway/routing"
 )
 
@@ -148,19 +148,11 @@ func burstWorld(seed uint64) Config {
 	return c
 }
 
-// worlds returns how many worlds a test simulates: all of them in `make soak`.
-func worlds(few, all uint64) uint64 {
-	if os.Getenv("TIERWAY_WORLDS") == "all" {
-		return all
-	}
-	return few
-}
-
 // TestBurstEjectsNoWorker: streams that wait for slots inside a sound engine do not make it
 // slow.
 func TestBurstEjectsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for seed := range worlds(20, 400) {
+		for seed := range uint64(fixedseed.Samples(20, 400)) {
 			if opened := ejections(t, burstWorld(seed)); len(opened) > 0 {
 				t.Errorf("world %d: ejected %v", seed, opened)
 			}
@@ -212,7 +204,7 @@ func soundWorld(seed uint64) Config {
 // factor by chance.
 func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, ejecting := worlds(15, 3000), uint64(0)
+		n, ejecting := uint64(fixedseed.Samples(15, 3000)), uint64(0)
 		for seed := range n {
 			if opened := ejections(t, soundWorld(100+seed)); len(opened) > 0 {
 				t.Logf("world %d: ejected %v", 100+seed, opened)
