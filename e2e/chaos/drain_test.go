@@ -97,50 +97,65 @@ func TestDrainLosesNoRequest(t *testing.T) {
 	})
 }
 
+// heldStream is a stream of a dialect that the engine does not end.
+type heldStream struct {
+	dialect
+	*rig.Stream
+}
+
+// openStreams opens a stream in each dialect and reads its first token.
+func (r *chaosRig) openStreams() (held []heldStream) {
+	for _, d := range []dialect{chat, completions, responses, messages} {
+		s := r.stream(d.path, d.stream)
+		s.ReadUntil("The ")
+		held = append(held, heldStream{d, s})
+	}
+	return held
+}
+
+// sendWhole sends a request whose answer is not a stream, and passes the answer on.
+func (r *chaosRig) sendWhole(to chan<- rig.Reply) {
+	got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
+	if err != nil {
+		r.T.Error(err)
+	}
+	to <- got
+}
+
+// checkShutDown checks that each stream ends with the error of a stop, in its dialect and in the access log.
+func (r *chaosRig) checkShutDown(held []heldStream) {
+	r.T.Helper()
+	for _, s := range held {
+		body, err := s.ReadRest()
+		checkCut(r.T, s.dialect, rig.Reply{Body: body}, want{code: "server_shutting_down"})
+		if err != nil {
+			r.T.Errorf("%s: %v", s.name, err)
+		}
+		if line := r.AccessLine(s.ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
+			r.T.Errorf("%s: the log says %v", s.name, line)
+		}
+	}
+}
+
 // TestDrainTimeoutEndsRequestsWithAnError: requests in progress at drain.timeout get an error in
 // their dialect, and the program still exits with status 0.
 func TestDrainTimeoutEndsRequestsWithAnError(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 1ms, timeout: 300ms }`, "queue": beating}, hanging(3))
-		asked := []dialect{chat, completions, responses, messages}
-		var streams []*rig.Stream
-		for _, d := range asked {
-			s := r.stream(d.path, d.stream)
-			s.ReadUntil("The ")
-			streams = append(streams, s)
-		}
+		held := r.openStreams()
 		whole := make(chan rig.Reply, 1)
-		go func() {
-			got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
-			if err != nil {
-				t.Error(err)
-			}
-			whole <- got
-		}()
-		rig.Eventually(t, func() error {
-			if n := r.Workers[0].Engine.Stats().Running; n != len(asked)+1 {
-				return fmt.Errorf("the engine runs %d requests", n)
-			}
-			return nil
-		})
+		go r.sendWhole(whole)
+		all := len(held) + 1
+		r.WaitFor("all requests at the engine", func() bool { return r.Workers[0].Engine.Stats().Running == all })
 		r.Signal(syscall.SIGTERM)
-		for i, d := range asked {
-			body, err := streams[i].ReadRest()
-			checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
-			if err != nil {
-				t.Errorf("%s: %v", d.name, err)
-			}
-			if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
-				t.Errorf("%s: the log says %v", d.name, line)
-			}
-		}
+		r.checkShutDown(held)
 		got := <-whole
 		checkError(t, "a whole answer", got, http.StatusServiceUnavailable, "server_shutting_down")
 		if got.Header.Get("Retry-After") == "" {
 			t.Error("there is no Retry-After")
 		}
 		r.WaitForEnd()
-		r.waitForCancels(int64(len(asked) + 1))
+		r.waitForCancels(int64(all))
 	})
 }
 

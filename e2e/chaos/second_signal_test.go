@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -54,36 +53,14 @@ func TestASecondSignalCutsRequestsWithAnError(t *testing.T) {
 func cutBySecondSignal(t *testing.T, sent syscall.Signal) {
 	t.Helper()
 	r := drainingRig(t, func(r *chaosRig) string { return r.Tiers("max_inflight: 5", "") })
-	asked := []dialect{chat, completions, responses, messages}
-	var streams []*rig.Stream
-	for _, d := range asked {
-		s := r.stream(d.path, d.stream)
-		s.ReadUntil("The ")
-		streams = append(streams, s)
-	}
+	held := r.openStreams()
 	whole := make(chan rig.Reply, 2)
-	send := func() {
-		got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
-		if err != nil {
-			t.Error(err)
-		}
-		whole <- got
-	}
-	go send()
+	go r.sendWhole(whole)
 	r.WaitFor("the fifth request at the engine", func() bool { return r.Workers[0].Engine.Stats().Running == 5 })
-	go send()
+	go r.sendWhole(whole)
 	r.WaitFor("the queued request", func() bool { return r.Sum("tierway_queue_depth") == 1 })
 	r.signalTwice(sent)
-	for i, d := range asked {
-		body, err := streams[i].ReadRest()
-		checkCut(t, d, rig.Reply{Body: body}, want{code: "server_shutting_down"})
-		if err != nil {
-			t.Errorf("%s: %v", d.name, err)
-		}
-		if line := r.AccessLine(streams[i].ID); line["outcome"] != "truncated" || line["code"] != "server_shutting_down" {
-			t.Errorf("%s: the log says %v", d.name, line)
-		}
-	}
+	r.checkShutDown(held)
 	for range 2 {
 		checkError(t, "a whole answer", <-whole, http.StatusServiceUnavailable, "server_shutting_down")
 	}
