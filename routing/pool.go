@@ -274,6 +274,24 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	if w == nil {
 		return
 	}
+	p.observeLocked(w, s)
+	p.capEjectionsLocked()
+}
+
+// ObserveAll is Observe for several workers, by their Ref. The ejection cap is applied once.
+func (p *Pool) ObserveAll(all map[any]Status) {
+	p.mu.Lock()
+	defer p.unlockChanged()
+	for _, w := range p.workers {
+		if s, ok := all[w.ref]; ok {
+			p.observeLocked(w, s)
+		}
+	}
+	p.capEjectionsLocked()
+}
+
+// observeLocked sets the observed state of a worker.
+func (p *Pool) observeLocked(w *Worker, s Status) {
 	if s.Up && !w.status.Up {
 		p.forgetCacheLocked(w)
 		w.concurrencyLimit, w.slots, w.credit = concurrencyLimit{}, 0, [sources]credit{}
@@ -285,7 +303,6 @@ func (p *Pool) Observe(id string, ref any, s Status) {
 	if w.column < modelWorkers {
 		p.caches.setCapacity(w.column, s.CacheTokens)
 	}
-	p.capEjectionsLocked()
 }
 
 // WorkerView is the state of one worker for metrics, readiness and the admin API.

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -41,7 +42,8 @@ type Fleet struct {
 	changed chan struct{} // holds one if Run must read the workers again
 
 	mu      sync.Mutex
-	workers []*Worker // in the order of the last Sync; the slice is replaced, never changed
+	workers []*Worker          // in the order of the last Sync; the slice is replaced, never changed
+	named   map[string]*Worker // the same by name; replaced, never changed
 }
 
 // NewFleet returns a Fleet without workers. Run checks the workers that Sync adds.
@@ -75,11 +77,8 @@ func NewFleet(o Options) *Fleet {
 func (f *Fleet) Sync(specs []Spec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := make(map[string]*Worker, len(f.workers))
-	for _, w := range f.workers {
-		before[w.Name()] = w
-	}
-	now := make([]*Worker, 0, len(specs))
+	before := maps.Clone(f.named)
+	now, named := make([]*Worker, 0, len(specs)), make(map[string]*Worker, len(specs))
 	for _, spec := range specs {
 		w := before[spec.Name]
 		if w != nil && w.Spec().SameWorker(spec) {
@@ -89,12 +88,12 @@ func (f *Fleet) Sync(specs []Spec) {
 			w = newWorker(spec, f.options.send)
 			w.via = f.via
 		}
-		now = append(now, w)
+		now, named[spec.Name] = append(now, w), w
 	}
 	for _, w := range before {
 		w.retire()
 	}
-	f.workers = now
+	f.workers, f.named = now, named
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -110,12 +109,9 @@ func (f *Fleet) Workers() []*Worker {
 
 // Get returns the worker with the given name, or nil.
 func (f *Fleet) Get(name string) *Worker {
-	for _, w := range f.Workers() {
-		if w.Name() == name {
-			return w
-		}
-	}
-	return nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.named[name]
 }
 
 // Run checks every worker, including those of a later Sync, until ctx ends. A server that backs

@@ -15,12 +15,16 @@ import (
 	"time"
 
 	"tierway/http1"
+	"tierway/openai"
 	"tierway/workers/kvcache"
 )
 
 // Worker is one live worker. It is safe for concurrent use. The Fleet that created it maintains its
 // status.
 type Worker struct {
+	// What SameWorker compares stays the same as long as the worker lives.
+	name, pool     string
+	engine         openai.Engine
 	address        address
 	link           atomic.Pointer[link]   // replaced if a reload changes the key or the connect timeout
 	suspect        chan struct{}          // holds one if a check is due at once
@@ -116,6 +120,9 @@ type Status struct {
 
 func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 	w := &Worker{
+		name:    spec.Name,
+		pool:    spec.Pool,
+		engine:  openai.Engine(spec.Engine),
 		spec:    spec.clone(),
 		suspect: make(chan struct{}, 1),
 		status:  Status{Up: true},
@@ -131,10 +138,21 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 }
 
 // Name returns the worker's name, unique in its Fleet.
-func (w *Worker) Name() string { return w.Spec().Name }
+func (w *Worker) Name() string { return w.name }
 
 // Pool returns the name of the worker's pool.
-func (w *Worker) Pool() string { return w.Spec().Pool }
+func (w *Worker) Pool() string { return w.pool }
+
+// Engine returns the engine of the worker: the configured one, or else the one that its answers show. It is
+// empty if neither is known.
+func (w *Worker) Engine() openai.Engine {
+	if w.engine != openai.EngineAuto && w.engine != "" {
+		return w.engine
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return openai.Engine(w.status.Engine)
+}
 
 // ConfigureEvents sets the sources of the worker's KV-cache events, from the worker's configuration
 // and the status of its engine. Without used there are none.
@@ -155,7 +173,11 @@ func (w *Worker) ConfigureEvents(events *kvcache.Worker, s *Status, used bool) {
 
 // CacheTokens returns the size of the engine's KV cache in tokens: the configured one, else the one
 // that the engine reports; 0 if it is unknown.
-func (w *Worker) CacheTokens(s *Status) int64 { return w.Spec().cacheTokens(s) }
+func (w *Worker) CacheTokens(s *Status) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.spec.cacheTokens(s)
+}
 
 func (s Spec) cacheTokens(seen *Status) int64 { return cmp.Or(s.Config.CacheTokens, seen.CacheTokens) }
 
@@ -262,8 +284,7 @@ func (l *link) header(h http.Header, via []string) http.Header {
 
 // String returns the worker's name and pool, as in small-0 (small).
 func (w *Worker) String() string {
-	spec := w.Spec()
-	return fmt.Sprintf("%s (%s)", spec.Name, spec.Pool)
+	return fmt.Sprintf("%s (%s)", w.name, w.pool)
 }
 
 // Format prints the result of String under every verb, so that no format shows the key.
@@ -271,8 +292,7 @@ func (w *Worker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(w.String())
 
 // LogValue logs the worker's name and pool.
 func (w *Worker) LogValue() slog.Value {
-	spec := w.Spec()
-	return slog.GroupValue(slog.String("name", spec.Name), slog.String("pool", spec.Pool))
+	return slog.GroupValue(slog.String("name", w.name), slog.String("pool", w.pool))
 }
 
 // applySpec applies a spec for which SameWorker holds. Exchanges in flight continue unchanged. The

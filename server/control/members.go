@@ -38,9 +38,9 @@ type Member struct {
 	tokenizeAfter atomic.Int64 // end of the backoff of requests for tokens, in Unix nanoseconds
 }
 
-// memberLocked returns the member for a worker of the pool: the one of was, the previous pool of that
+// memberOf returns the member for a worker of the pool: the one of was, the previous pool of that
 // name, if its worker is the same, else a new one.
-func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Member {
+func (ps *Pools) memberOf(p, was *Pool, name string, reasons []string) *Member {
 	w := ps.fleet.Get(name)
 	var m *Member
 	if was != nil {
@@ -55,9 +55,9 @@ func (ps *Pools) memberLocked(p, was *Pool, name string, reasons []string) *Memb
 	return m
 }
 
-// forgetWorkersLocked ends the event streams of workers that were removed or replaced. It removes the
+// forgetWorkers ends the event streams of workers that were removed or replaced. It removes the
 // metrics of workers that were removed or moved to another pool.
-func (ps *Pools) forgetWorkersLocked(was *Snapshot) {
+func (ps *Pools) forgetWorkers(was *Snapshot) {
 	for _, p := range was.Pools {
 		for name, m := range p.Members {
 			now := ps.fleet.Get(name)
@@ -79,9 +79,7 @@ func (m *Member) statusOf(st *workers.Status) routing.Status {
 
 // observe applies the result of a health check or a scrape to the worker's pool.
 func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
-	ps.mu.Lock()
 	p := ps.snapshot().ByName[w.Pool()]
-	ps.mu.Unlock()
 	if p == nil {
 		return
 	}
@@ -93,6 +91,27 @@ func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 
 // observe applies the status of one of the pool's workers.
 func (p *Pool) observe(m *Member, st workers.Status) {
+	p.observeMember(m, &st)
+	p.Routing.Observe(m.Name, m, m.statusOf(&st))
+}
+
+// observeAll applies the current status of the selected workers of the pool, in one step.
+func (p *Pool) observeAll(selected func(*Member) bool) {
+	all := make(map[any]routing.Status, len(p.Members))
+	for _, m := range p.Members {
+		if selected(m) {
+			st := m.Worker.Status()
+			p.observeMember(m, &st)
+			all[m] = m.statusOf(&st)
+		}
+	}
+	if len(all) > 0 {
+		p.Routing.ObserveAll(all)
+	}
+}
+
+// observeMember applies the parts of a worker's status that routing does not use.
+func (p *Pool) observeMember(m *Member, st *workers.Status) {
 	if openai.Engine(st.Engine) == openai.EngineLlamaCpp {
 		m.hasTimings.Store(true)
 	}
@@ -101,22 +120,16 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 		m.RejectsPriority.Store(false)
 		p.Routing.RestartSilence(m.Name, m, time.Now())
 	}
-	m.Worker.ConfigureEvents(m.Events, &st, p.UsesCaches())
+	m.Worker.ConfigureEvents(m.Events, st, p.UsesCaches())
 	m.adapters.Store(&st.Adapters)
-	p.Routing.Observe(m.Name, m, m.statusOf(&st))
 }
 
 // HasTimings reports whether the engine is llama.cpp. Its last chunk then has timings unless usage was
 // requested. They hold the same numbers as usage, and clients of llama.cpp show them.
 func (m *Member) HasTimings() bool { return m.hasTimings.Load() }
 
-// Engine returns the engine of the worker: the configured one, or else the one that its answers show.
-func (m *Member) Engine() openai.Engine {
-	if e := openai.Engine(m.Worker.Spec().Engine); e != openai.EngineAuto && e != "" {
-		return e
-	}
-	return openai.Engine(m.Worker.Status().Engine)
-}
+// Engine returns the engine of the worker, as workers.Worker does.
+func (m *Member) Engine() openai.Engine { return m.Worker.Engine() }
 
 // LiveWorker is the state of one worker at one moment: the views of its pool, its health checks and its
 // breaker. Metrics, the admin API and readiness use the same value.

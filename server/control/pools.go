@@ -38,9 +38,11 @@ type Pools struct {
 	connected chan struct{} // holds one after a new snapshot
 	sharing   *sharing      // nil without Redis
 
-	mu       sync.Mutex               // guards the fields below; connect holds it until its snapshot is in force
-	retired  []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
-	gateways int                      // number of gateways that share the workers' bounds
+	configuring sync.Mutex // one change of the pools at a time: a reload, or another number of gateways
+	gateways    int        // number of gateways that share the workers' bounds; guarded by configuring
+
+	mu      sync.Mutex               // guards retired; no work is done under it
+	retired []weak.Pointer[livePool] // pools that a reload removed and that requests may still use
 }
 
 // Waiter is a waiting request, the Ref of a ticket in a pool's queue. OnWake is called when the wait
@@ -109,37 +111,42 @@ func (p *Pool) configure(gateways int) {
 // connect gives the pools of a new snapshot their workers and the state that outlives a reload, and
 // calls publish, which puts the snapshot in force. was is the previous snapshot.
 func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
-	ps.fleet.Sync(snap.File.Specs()) // waits for observe, which takes the lock
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.forgetWorkersLocked(was)
+	ps.configuring.Lock()
+	defer ps.configuring.Unlock()
+	ps.fleet.Sync(snap.File.Specs())
+	ps.forgetWorkers(was)
 	ps.caches.SetMemory(int(snap.File.KVEvents.MaxBytes))
 	ps.gateways = ps.Gateways(snap.File)
 	for _, p := range snap.Pools {
-		ps.openLocked(p, was.ByName[p.Name], snap.File.Breaker)
+		ps.open(p, was.ByName[p.Name], snap.File.Breaker)
 	}
+	ps.mu.Lock()
 	publish()
 	ps.retireLocked(was, snap)
+	ps.mu.Unlock()
+	for _, p := range snap.Pools { // health checks that have ended since
+		p.observeAll(func(m *Member) bool { return was.ByName[p.Name] == nil || was.ByName[p.Name].Members[m.Name] != m })
+	}
 	wake(ps.connected)
 }
 
-// openLocked connects a pool of a new snapshot with its live pool and its workers, and configures them.
+// open connects a pool of a new snapshot with its live pool and its workers, and configures them.
 // Workers that are the same in was, the previous pool of that name, are kept. was is nil for a new pool.
-func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
+func (ps *Pools) open(p, was *Pool, c breaker.Config) {
 	p.Series = ps.metrics.Tier(p.Name, p.Policy.Name, Dialects, Outcomes)
 	if was != nil {
 		p.livePool = was.livePool
 	} else {
 		p.livePool = ps.newLivePool(p)
 	}
-	ps.openTokensLocked(p, was)
+	ps.openTokens(p, was)
 	var reasons []string
 	for _, r := range routing.Reasons(p.Policies()...) {
 		reasons = append(reasons, string(r))
 	}
 	p.Members = make(map[string]*Member, len(p.Workers))
 	for _, w := range p.Workers {
-		m := ps.memberLocked(p, was, w.Name, reasons)
+		m := ps.memberOf(p, was, w.Name, reasons)
 		if m.Gate == nil {
 			m.Gate = ps.newBreaker(p.Name, p.Routing, m, c)
 		} else {
@@ -157,9 +164,7 @@ func (ps *Pools) openLocked(p, was *Pool, c breaker.Config) {
 		_ = p.Routing.SetOtherGateways(time.Now(), ps.gateways-1) // without a load nothing can be wrong
 	}
 	p.measureRegions()
-	for _, m := range p.Members { // health checks that ended before the worker was a member
-		p.observe(m, m.Worker.Status())
-	}
+	p.observeAll(func(*Member) bool { return true }) // health checks that ended before the worker was a member
 }
 
 // newLivePool returns the live pool of a new pool.
@@ -212,8 +217,8 @@ func (ps *Pools) Gateways(f *config.File) int {
 
 // updateGatewayCount divides the workers' bounds again if the number of gateways has changed.
 func (ps *Pools) updateGatewayCount() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+	ps.configuring.Lock()
+	defer ps.configuring.Unlock()
 	snap := ps.snapshot()
 	now := ps.Gateways(snap.File)
 	if now == ps.gateways {

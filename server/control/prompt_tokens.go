@@ -21,10 +21,10 @@ type promptTokens struct {
 	live *livePool
 }
 
-// openTokensLocked gives the pool of a new snapshot its source of tokens, if its policy uses what
+// openTokens gives the pool of a new snapshot its source of tokens, if its policy uses what
 // workers have cached. The source of was, the previous pool of that name, is kept if the policy is
 // the same and the content of its tokenizer.json too.
-func (ps *Pools) openTokensLocked(p, was *Pool) {
+func (ps *Pools) openTokens(p, was *Pool) {
 	if !routing.UsesCaches(p.Picker) {
 		return
 	}
