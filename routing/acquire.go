@@ -122,12 +122,17 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.setPromptFactsLocked(r, ws)
+	return ws, nil
+}
+
+// setPromptFactsLocked sets what the pool knows of the request's prompt and session, and the costs.
+func (p *Pool) setPromptFactsLocked(r *Request, ws []View) {
 	p.setOverlapsLocked(r, ws)
 	p.setPinLocked(r, ws)
 	if p.facts&usesCosts != 0 || r.Record != nil {
 		p.setCostsLocked(r, ws)
 	}
-	return ws, nil
 }
 
 // pickLocked calls the policy and fills the request's record. If the policy abstains, the

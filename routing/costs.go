@@ -119,21 +119,30 @@ func (w *Worker) countTokensLocked(tokens int64, now time.Time) {
 // levelRecentLocked raises a worker's recent tokens to the mean of its peers. Without it, a worker that is
 // new or was down would win all choices between equal costs.
 func (p *Pool) levelRecentLocked(w *Worker) {
-	at := w.costs.recentAt
-	for _, peer := range p.workers {
-		if peer.costs.recentAt.After(at) {
-			at = peer.costs.recentAt
+	if mean, at := p.meanRecentLocked(w); !at.IsZero() {
+		w.costs.recent, w.costs.recentAt = max(mean, w.recentLocked(at)), at
+	}
+}
+
+// meanRecentLocked returns the mean of the recent tokens of the workers that are up, without except, in whole
+// tokens, and the time to which they are decayed: the latest of all workers. The time is zero if no worker
+// counts.
+func (p *Pool) meanRecentLocked(except *Worker) (mean float64, at time.Time) {
+	for _, w := range p.workers {
+		if w.costs.recentAt.After(at) {
+			at = w.costs.recentAt
 		}
 	}
 	sum, n := 0.0, 0.0
-	for _, peer := range p.workers {
-		if peer != w && peer.status.Up {
-			sum, n = sum+peer.recentLocked(at), n+1
+	for _, w := range p.workers {
+		if w != except && w.status.Up {
+			sum, n = sum+w.recentLocked(at), n+1
 		}
 	}
-	if n > 0 {
-		w.costs.recent, w.costs.recentAt = max(sum/n, w.recentLocked(at)), at
+	if n == 0 {
+		return 0, time.Time{}
 	}
+	return math.Round(sum / n), at // the same for workers that are levelled one by one or together
 }
 
 // beginOf returns the time at which the first prefill of the worker begins: its booking, or the end of the one

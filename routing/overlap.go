@@ -103,13 +103,17 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	p.inflightPrefixes.setOverlaps(r.Blocks, prompt, ws, p.workers)
 	p.reuse = p.caches.predict(r, prompt, ws, p.workers)
 	fresh := r.CachedAt.IsZero() || r.Now.Sub(r.CachedAt) <= maxCachedAge
+	next := 0 // of r.Cached: usually both are in the order of the members
 	for i := range ws {
 		v := &ws[i]
 		w, source := p.workers[v.Index], fromHistory
 		if p.facts&usesTrees != 0 {
 			v.CachedBlocks = p.caches.blocksOf(w.column)
 		}
-		c := cachedPrefix(r.Cached, w.ref, i)
+		var c *CachedPrefix
+		if w.column >= 0 { // -1: a draft's new worker
+			c, next = cachedPrefix(r.Cached, w.ref, next)
+		}
 		if fresh && c != nil && !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]) {
 			v.predicted[fromEvents], v.byEvents = min(prompt, max(0, c.Tokens)), true
 			if v.exact = w.credit[fromEvents].trust() >= leastTrust; v.exact {
@@ -120,17 +124,15 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 	}
 }
 
-// cachedPrefix returns the entry of a worker; nil if there is none. The index likely is tried first.
-func cachedPrefix(all []CachedPrefix, ref any, likely int) *CachedPrefix {
-	if likely < len(all) && all[likely].Ref == ref {
-		return &all[likely]
-	}
-	for i := range all {
-		if all[i].Ref == ref {
-			return &all[i]
+// cachedPrefix returns the entry of a worker, nil if there is none, and the index after it. The search begins
+// at from.
+func cachedPrefix(all []CachedPrefix, ref any, from int) (c *CachedPrefix, next int) {
+	for k := range all {
+		if i := (from + k) % len(all); all[i].Ref == ref {
+			return &all[i], i + 1
 		}
 	}
-	return nil
+	return nil, from
 }
 
 // setCostsLocked sets the facts by which costs are computed.

@@ -95,20 +95,13 @@ func policyCopy(p Policy, r *Request) Policy {
 }
 
 // capture copies what a preview of that request needs. It holds the lock for a time that grows
-// with the number of members.
+// with the number of live members and candidates. The workers of a draft are examined without it.
 func (p *Pool) capture(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
-	var draftPool *Pool
-	var at map[string]int
 	if draft != nil {
-		draftPool, at = newDraft(draft) // the slow part runs before the lock
+		return p.captureDraft(r, draft, tried)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if draft != nil {
-		tried = draftPool.copyLocked(p, at, r.Now, tried)
-		draftPool.configureLocked(draft)
-		p = draftPool
-	}
 	ws, err := p.showLocked(r, tried)
 	v.workers, v.views, v.excluded = p.workers, slices.Clone(ws), p.allExcludedLocked(r, ws, tried)
 	if err == nil {
@@ -117,14 +110,40 @@ func (p *Pool) capture(r *Request, draft *Draft, tried []*Worker) (v poolView, e
 	return v, err
 }
 
-// UpUnder returns what Up and Ready would return under the draft.
-func (p *Pool) UpUnder(draft *Draft, now time.Time) (up, ready bool) {
-	draftPool, at := newDraft(draft)
+// captureDraft is capture for the pool of a draft. It takes the live pool's lock twice: to copy the live
+// workers, and to read what the pool knows of the prompt.
+func (p *Pool) captureDraft(r *Request, draft *Draft, tried []*Worker) (v poolView, err error) {
+	draftPool, tried := p.draftPool(draft, r.Now, tried)
+	ws, err := draftPool.eligibleLocked(r, tried)
+	v.workers, v.views, v.excluded = draftPool.workers, ws, draftPool.allExcludedLocked(r, ws, tried)
+	if err != nil {
+		return v, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	draftPool.copyLocked(p, at, now, nil)
-	draftPool.configureLocked(draft)
+	draftPool.inflightPrefixes, draftPool.caches, draftPool.pins = p.inflightPrefixes, p.caches, p.pins
+	draftPool.inflightPrefixes.reserveRoom(len(ws))
+	draftPool.setPromptFactsLocked(r, ws)
+	v.policy = policyCopy(draft.Policy, r) // it may be the live pool's own
+	return v, nil
+}
+
+// UpUnder returns what Up and Ready would return under the draft.
+func (p *Pool) UpUnder(draft *Draft, now time.Time) (up, ready bool) {
+	draftPool, _ := p.draftPool(draft, now, nil)
 	return draftPool.Up(now), draftPool.Ready(now)
+}
+
+// draftPool returns a temporary pool with the draft's configuration, and the copies of the workers in tried.
+// It knows nothing of prompts. It is safe to use without the live pool's lock, which is held only while the
+// live workers are copied.
+func (p *Pool) draftPool(draft *Draft, now time.Time, tried []*Worker) (draftPool *Pool, copied []*Worker) {
+	draftPool, at := newDraft(draft)
+	p.mu.Lock()
+	copied = draftPool.copyLocked(p, at, now, tried)
+	p.mu.Unlock()
+	draftPool.configureDraft(draft)
+	return draftPool, copied
 }
 
 // newDraft returns a temporary pool with one empty worker for each member, and their indexes
@@ -147,41 +166,60 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 	return p, at
 }
 
-// copyLocked copies the workers of a live pool into a temporary pool, which may then be used
-// under the live pool's lock only. It returns the copies of the workers in tried.
+// copyLocked copies the workers of a live pool into a temporary pool. It returns the copies of the workers in
+// tried.
 func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []*Worker) (copied []*Worker) {
+	p.slowness, p.pausedUntil, p.learned = live.slowness, live.pausedUntil, live.learned
+	p.times, p.traffic, p.others = live.times, live.traffic, live.others
+	p.learned.sorted = nil // the live pool's buffer
 	for _, w := range live.workers {
 		live.endDuePrefillsLocked(w, now)
-	}
-	p.slowness, p.pausedUntil, p.inflightPrefixes, p.caches, p.learned = live.slowness, live.pausedUntil,
-		live.inflightPrefixes, live.caches, live.learned
-	p.times, p.traffic, p.others, p.pins = live.times, live.traffic, live.others, live.pins
-	for _, w := range live.workers {
 		i, ok := at[w.id]
 		if !ok || p.workers[i].ref != w.ref {
 			continue
 		}
 		*p.workers[i] = *w
+		p.workers[i].detachLocked(now)
 		if slices.Contains(tried, w) {
 			copied = append(copied, p.workers[i])
 		}
 	}
-	p.inflightPrefixes.reserveRoom(len(p.workers))
-	p.learned.sorted = make([]float64, 0, len(p.workers))
 	return copied
 }
 
-// configureLocked applies the draft's configuration to the workers of a temporary pool.
-func (p *Pool) configureLocked(d *Draft) {
+// detachLocked replaces the bookings of a copied worker, which the live pool changes and reuses, by copies. Only
+// the first prefill counts at one moment. Requests without a byte count from the first second of silence on.
+func (w *Worker) detachLocked(now time.Time) {
+	c, s := &w.costs, &w.silences
+	if c.first != nil {
+		c.first = &booking{bookedAt: c.first.bookedAt, uncached: c.first.uncached, seconds: c.first.seconds,
+			stream: c.first.stream, awaits: true}
+	}
+	c.last, w.prefillEnds, w.pace = c.first, nil, pace{}
+	if now.Sub(s.fromLocked()) < lateFloor {
+		s.waiting = nil
+		return
+	}
+	bookings := make([]booking, len(s.waiting))
+	waiting := make([]*booking, len(s.waiting))
+	for i, b := range s.waiting {
+		bookings[i].silence, waiting[i] = b.silence, &bookings[i]
+	}
+	s.waiting = waiting
+}
+
+// configureDraft applies the draft's configuration to the workers of a temporary pool.
+func (p *Pool) configureDraft(d *Draft) {
+	mean, at := p.meanRecentLocked(nil) // of the live workers: the new ones are not up yet
 	for i, w := range p.workers {
 		m := &d.Members[i]
 		if w.id == "" {
 			w.id, w.idHash, w.column, w.status = m.ID, HashText(m.ID), -1, Status{Up: true}
-			p.levelRecentLocked(w)
+			w.costs.recent, w.costs.recentAt = mean, at
 			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight
-		w.maxTokens, w.models, w.region, w.prefillEnds = m.MaxTokensInflight, m.Models, m.Region, nil
+		w.maxTokens, w.models, w.region = m.MaxTokensInflight, m.Models, m.Region
 	}
 	p.capEjectionsLocked()
 	for q := range quantities {

@@ -122,3 +122,40 @@ func TestConcurrentPreviewsChangeNothing(t *testing.T) {
 		beside.Wait()
 	}
 }
+
+// unlockedPlanner is a Planner that must be called while its pool is not locked.
+type unlockedPlanner struct {
+	leastLoad
+	t     *testing.T
+	pool  *Pool
+	calls *int
+}
+
+func (p unlockedPlanner) Plans(*Request) bool {
+	if !p.pool.mu.TryLock() {
+		p.t.Error("a draft's workers are examined under the pool's lock")
+	} else {
+		p.pool.mu.Unlock()
+	}
+	*p.calls++
+	return true
+}
+
+// TestDraftIsExaminedOutsideTheLock: a draft with thousands of workers delays no request. Full workers are
+// examined twice, for the candidates and for the excluded ones.
+func TestDraftIsExaminedOutsideTheLock(t *testing.T) {
+	p, calls := poolOf(Member{ID: "a", Weight: 1, MaxInflight: 1}, Member{ID: "b", Weight: 1}), 0
+	p.workers[0].inflight = 1
+	p.SetSaturation(Saturation{Waiting: 1})
+	p.Observe("b", nil, Status{Up: true, Waiting: 1, LoadAt: start})
+	members := []Member{{ID: "a", Weight: 1, MaxInflight: 1}, {ID: "b", Weight: 1}, {ID: "new", Weight: 1}}
+	draft := &Draft{Policy: unlockedPlanner{leastLoad{}, t, p, &calls}, Members: members, Limit: p.saturation}
+	r := ask()
+	r.Wait = true
+	if o, err := p.Preview(r, draft); err != nil || o.Worker != "new" || excludedText(&o) != "b saturated" {
+		t.Errorf("the preview is %+v (%v)", o, err)
+	}
+	if calls == 0 {
+		t.Error("the draft's policy was not called")
+	}
+}
