@@ -122,6 +122,22 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	return p
 }
 
+// WorkerCount returns the number of workers of all tiers and pools. Each rank of a server is one.
+func (f *File) WorkerCount() (n int) {
+	count := func(list []workers.Config) {
+		for i := range list {
+			n += max(1, list[i].Ranks)
+		}
+	}
+	for i := range f.Tiers {
+		count(f.Tiers[i].Workers)
+	}
+	for i := range f.Pools {
+		count(f.Pools[i].Workers)
+	}
+	return n
+}
+
 // healthOf returns the health section of a tier or pool with the file's values for absent keys.
 func (f *File) healthOf(own *workers.Health) workers.Health { return overlay(valueOf(own), f.Health) }
 

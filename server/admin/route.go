@@ -31,7 +31,7 @@ type ExplainOrder struct {
 	Headers  map[string]string `json:"headers,omitempty" doc:"Headers of the request, such as X-Model-Tier or X-Session-ID. Credentials are rejected: set tenant or key_id instead."`
 	Request  json.RawMessage   `json:"request,omitempty" doc:"Body of the request, in the dialect of its path."`
 	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"Id of a past request to explain, instead of request."`
-	Draft    *string           `json:"draft,omitempty" doc:"Complete configuration as YAML, which is checked like a file and not applied. It reads no files and no environment variables. ${NAME} is replaced only where the live file has the same text under the same key."`
+	Draft    *string           `json:"draft,omitempty" doc:"Complete configuration as YAML, which is checked like a file and not applied. It has at most 2,000 workers, or twice as many as the configuration in force. It reads no files and no environment variables. ${NAME} is replaced only where the live file has the same text under the same key."`
 }
 
 // RouteExplanation is an explanation under the configuration in force and, if a draft was sent, a
@@ -70,7 +70,7 @@ func (a *routeAPI) explainRoute(ctx context.Context, in *struct {
 		}
 		defer a.drafting.Unlock()
 	}
-	under, review, err := a.draft(o.Draft)
+	under, review, err := a.draft(ctx, o.Draft, "tierway explain -c")
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,14 @@ func (a *routeAPI) explainRoute(ctx context.Context, in *struct {
 	return &reply[RouteExplanation]{Body: answer}, nil
 }
 
-// draft builds the snapshot of a draft from its text. It returns nil if text is nil.
-func (a *routeAPI) draft(text *string) (under *control.Snapshot, review DraftReview, err error) {
+// maxDraftWorkers is the largest number of workers in a draft, unless twice the number in force is larger. The
+// evaluation of so many occupies a core for half a second.
+const maxDraftWorkers = 2000
+
+// draft builds the snapshot of a draft from its text. It returns nil if text is nil. The command evaluates larger
+// drafts elsewhere. Each step ends with the request: it may take a second.
+func (a *routeAPI) draft(ctx context.Context, text *string, command string) (under *control.Snapshot,
+	review DraftReview, err error) {
 	if text == nil {
 		return nil, review, nil
 	}
@@ -99,10 +105,30 @@ func (a *routeAPI) draft(text *string) (under *control.Snapshot, review DraftRev
 	if err != nil {
 		return nil, review, draftRejected(err)
 	}
+	if n, most := f.WorkerCount(), max(maxDraftWorkers, 2*base.WorkerCount()); n > most {
+		return nil, review, invalid("body.draft", fmt.Sprintf("the draft has %d workers, and the gateway evaluates at most "+
+			"%d: send a draft with fewer workers, or evaluate the file with %s, which needs no gateway", n, most, command), nil)
+	}
+	if err := unfinished(ctx); err != nil {
+		return nil, review, err
+	}
 	if under, err = a.control.DraftOf(f); err != nil {
 		return nil, review, a.failed("building the draft", err)
 	}
-	return under, DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView)}, nil
+	if err := unfinished(ctx); err != nil {
+		return nil, review, err
+	}
+	review = DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView)}
+	return under, review, unfinished(ctx)
+}
+
+// unfinished returns the error of a request that ends before its work: the client is gone, or its time is over.
+func unfinished(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return huma.Error503ServiceUnavailable("The work took longer than " + adminPatience.String() +
+		", or the client disconnected. Send a smaller draft, or try again when the gateway is less busy.")
 }
 
 // draftRejected returns the answer to a draft with errors: all of them, each with its path.
@@ -152,6 +178,9 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	answer.Explanation = *e
 	if under == nil {
 		return nil
+	}
+	if err := unfinished(ctx); err != nil {
+		return err
 	}
 	q, missing := control.Question{Under: under, Rand: rand}, error(nil)
 	if q.As, missing = o.caller(under.Identity, time.Now()); missing != nil {
@@ -263,8 +292,6 @@ const (
 	replayUsual = 1000
 	// replayPatience is the time limit of a replay. The rest of adminPatience is for the answer.
 	replayPatience = adminPatience * 4 / 5
-	// timeEvery is the number of records between two checks of the time limit: a few milliseconds.
-	timeEvery = 256
 )
 
 func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder }) (*reply[replayAnswer], error) {
@@ -280,7 +307,7 @@ func (a *routeAPI) replayRoute(ctx context.Context, in *struct{ Body ReplayOrder
 		return nil, huma.Error409Conflict("Another replay is running. Try again in a few seconds.")
 	}
 	defer a.replaying.Unlock()
-	under, review, err := a.draft(o.Draft)
+	under, review, err := a.draft(ctx, o.Draft, "tierway replay -c")
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +334,7 @@ func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decision
 	ctx, cancel := context.WithTimeout(ctx, replayPatience)
 	defer cancel()
 	for i := range found {
-		if i%timeEvery == 0 && ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return nil, invalid("body.last", "replaying these records takes longer than "+replayPatience.String()+
 				": send a smaller last, or export the decisions and run tierway replay", len(found))
 		}
