@@ -18,17 +18,27 @@
 //
 //	observation                                    action
 //	number above the expected one                  replay of the missing numbers
-//	number below it with a later time              the engine restarted: reset, replay from 0
-//	number below it otherwise                      duplicate, dropped
+//	number up to an earlier one of the connection  the engine restarted: reset, replay from 0
+//	first number of a connection up to the last    the engine restarted: reset, replay from 0
+//	number up to the last with a later time        the engine restarted: reset, replay from 0
+//	number that a replay has applied               duplicate, dropped
+//	number and time of the last message            duplicate, dropped
+//	number up to the last of a replaced connection late, dropped; after lateMessages a restart
+//	the number 2^64-1                              dropped: it marks the end of a replay
+//	a message that is no batch                     its events are lost: the sink is reset
 //	connected again after a loss                   replay from the last known number on
 //	the replay has no batch at all                 the engine has published nothing: its cache is empty
 //	the replay has another batch at that number    the engine restarted: reset, replay from 0
 //	the replay begins too late or has a hole       reset, then the later batches are applied
+//	the replay has a message that is no batch      reset, then the later batches are applied
 //	no replay endpoint, or no answer               reset
 //
 // After a replay that failed the next one is requested [RetryReplay] later; until then each of these
 // observations means a reset. During a replay no live message is read; the publisher's queue and TCP
 // hold them.
+//
+// The numbers decide before the times, because the clock of a restarted engine may be behind. After maxFaults
+// messages within faultWindow that are no batches, no message is read until the window ends.
 //
 // # State
 //

@@ -28,6 +28,7 @@ func (s *Stream) catchUp(ctx context.Context, whole bool) (requested bool) {
 		return false
 	}
 	s.setLive(false)
+	s.replayed = span{}
 	begun, err := s.replay(ctx, whole)
 	if errors.Is(err, errRestarted) {
 		s.sink.Report(Restarted, nil)
@@ -117,14 +118,19 @@ func (r *replayReader) applyReply(parts [][]byte) (end bool, err error) {
 		}
 		return true, nil
 	}
-	b := s.decode(&r.decoder, parts[1])
+	b, err := r.decoder.Decode(parts[1])
+	if err != nil { // its events are as unknown as those of a missing number
+		s.sink.Report(Undecodable, err)
+		return false, err
+	}
 	if !r.begun {
 		r.begun = true
 		switch {
 		case s.known && !r.whole && number == s.last:
-			if b != nil && b.Time != s.lastTime {
+			if b.Time != s.lastTime {
 				return false, errRestarted
 			}
+			s.replayed.extend(number)
 			r.next++
 			return false, nil
 		case s.known, s.begun && number > lastFirst: // the engine's buffer begins later, or all of it is read
@@ -136,6 +142,7 @@ func (r *replayReader) applyReply(parts [][]byte) (end bool, err error) {
 		return false, errHole
 	}
 	r.next++
+	s.replayed.extend(number)
 	s.apply(number, b)
 	return false, nil
 }

@@ -79,44 +79,45 @@ func servePublisher(ctx context.Context, c *zmtp.Conn, streams func(topic []byte
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	err := c.Subscribe("")
-	joined := map[*Stream]bool{}
+	joined := map[*Stream]*reader{}
 	for m := (zmtp.Message{}); err == nil; {
 		var s *Stream
-		if err = c.ReceiveIf(&m, func(topic []byte) bool { s = streams(topic); return s != nil }); err != nil {
+		wanted := func(topic []byte) bool { s = streams(topic); return s != nil && !s.isSuspended() }
+		if err = c.ReceiveIf(&m, wanted); err != nil {
 			break
 		}
-		if !joined[s] {
-			joined[s] = true
-			s.join(ctx, c)
+		if joined[s] == nil {
+			joined[s] = &reader{conn: c}
+			s.join(ctx, joined[s])
 		}
-		s.applyMessage(ctx, m.Parts)
+		s.applyMessage(ctx, joined[s], m.Parts)
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	for s := range joined {
-		s.leave(c, err)
+	for s, r := range joined {
+		s.leave(r, err)
 	}
 }
 
 // join adds a connection with the stream's topic. The publisher's last connection may still be open, and
 // any peer may send the topic, so the stream is lost when the last of its connections ends.
-func (s *Stream) join(ctx context.Context, c *zmtp.Conn) {
+func (s *Stream) join(ctx context.Context, r *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.readers) == maxReaders {
-		s.readers[0].Close() //nolint:errcheck // it was only read
+		s.readers[0].conn.Close() //nolint:errcheck // it was only read
 		s.readers = slices.Delete(s.readers, 0, 1)
 	}
-	s.readers = append(s.readers, c)
+	s.readers, s.joinedAt = append(s.readers, r), time.Now()
 	s.connect(ctx, true)
 }
 
 // leave takes a connection out that has ended.
-func (s *Stream) leave(c *zmtp.Conn, err error) {
+func (s *Stream) leave(r *reader, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.readers, c)
+	i := slices.Index(s.readers, r)
 	if i < 0 {
 		return // a later one has displaced it
 	}

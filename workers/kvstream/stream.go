@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -21,7 +22,13 @@ const (
 	dialLimit    = 5 * time.Second
 	minBackoff   = 100 * time.Millisecond // between connections
 	maxBackoff   = time.Second
+	lateMessages = 10 * time.Second // for what a replaced connection still has
+	faultWindow  = 30 * time.Second // for maxFaults
 )
+
+// maxFaults is the number of undecodable messages within faultWindow after which a stream is not read until the
+// window ends: each may take as long to decode as thousands of usual ones.
+const maxFaults = 4
 
 // Config is the configuration of one stream.
 type Config struct {
@@ -72,7 +79,8 @@ type Stream struct {
 	sink   Sink
 
 	mu          sync.Mutex       // Serve may read two connections of one publisher for a moment
-	readers     []*zmtp.Conn     // the connections of Serve, in the order of their first message
+	readers     []*reader        // the connections of Serve, in the order of their first message
+	joinedAt    time.Time        // when the last of them joined
 	decoder     kvevents.Decoder // of live messages
 	known       bool             // last and lastTime are those of an applied batch
 	last        uint64           // sequence number
@@ -82,7 +90,33 @@ type Stream struct {
 	partial     bool      // a replay failed: the events before those that were read are unknown
 	retryAt     time.Time // before this time no replay is requested
 	unsequenced bool      // Unsequenced was reported
+	replayed    span      // numbers that the last replay has applied; live messages may repeat them
+	faults      int       // undecodable messages since faultsFrom
+	faultsFrom  time.Time
+	suspended   bool // after too many of them, until the next message is read
 }
+
+// reader is one connection with a stream's messages.
+type reader struct {
+	conn  *zmtp.Conn
+	known bool   // last is set
+	last  uint64 // number of its last message
+}
+
+// span is a range of sequence numbers; the zero span is empty.
+type span struct {
+	filled      bool
+	first, last uint64
+}
+
+func (s *span) extend(number uint64) {
+	if !s.filled {
+		s.filled, s.first = true, number
+	}
+	s.last = number
+}
+
+func (s *span) contains(number uint64) bool { return s.filled && s.first <= number && number <= s.last }
 
 // New returns a stream that is not live.
 func New(config Config, sink Sink) *Stream { return &Stream{config: config, sink: sink} }
@@ -95,11 +129,15 @@ func (s *Stream) Follow(ctx context.Context, address string) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.locked(func() { s.disconnect(err) })
+		suspended := time.Duration(0)
+		s.locked(func() {
+			s.disconnect(err)
+			suspended = s.suspendedForLocked()
+		})
 		if connected {
 			backoff = minBackoff
 		}
-		pause := time.NewTimer(backoff/2 + rand.N(backoff/2+1))
+		pause := time.NewTimer(max(suspended, backoff/2+rand.N(backoff/2+1)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -126,11 +164,46 @@ func (s *Stream) followOnce(ctx context.Context, address string) (connected bool
 		s.setLive(false) // it is still live if its last reader has panicked
 		s.connect(ctx, false)
 	})
+	from := &reader{conn: c}
 	for m := (zmtp.Message{}); ; {
 		if err := c.Receive(&m); err != nil {
 			return true, err
 		}
-		s.applyMessage(ctx, m.Parts)
+		if s.applyMessage(ctx, from, m.Parts); s.isSuspended() {
+			return true, errFaults
+		}
+	}
+}
+
+// errFaults is the error of a connection that is closed because of its messages.
+var errFaults = fmt.Errorf("kvstream: %d messages within %v are no batches of events; they are read again later",
+	maxFaults, faultWindow)
+
+// isSuspended reports whether messages are dropped unread because too many were undecodable.
+func (s *Stream) isSuspended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.suspendedForLocked() > 0
+}
+
+func (s *Stream) suspendedForLocked() time.Duration {
+	if s.faults < maxFaults {
+		return 0
+	}
+	return time.Until(s.faultsFrom.Add(faultWindow))
+}
+
+// recordFault records an undecodable message. Its events are unknown, so the sink's blocks no longer describe the
+// engine's cache.
+func (s *Stream) recordFault(err error) {
+	s.sink.Report(Undecodable, err)
+	s.sink.Reset()
+	if now := time.Now(); s.faults == 0 || now.Sub(s.faultsFrom) >= faultWindow {
+		s.faults, s.faultsFrom = 0, now
+	}
+	if s.faults++; s.faults >= maxFaults {
+		s.suspended = true
+		s.setLive(false)
 	}
 }
 
@@ -166,45 +239,69 @@ func (s *Stream) setLive(live bool) {
 
 // reset drops the state of the engine's cache and the position in the stream.
 func (s *Stream) reset() {
-	s.known, s.begun = false, false
+	s.known, s.begun, s.replayed = false, false, span{}
 	s.sink.Reset()
 }
 
 // errFrames is the error of a message with wrong parts.
 var errFrames = errors.New("kvstream: a message needs the parts topic, sequence number and payload")
 
-// applyMessage applies one live message: topic, sequence number and payload, or topic and payload.
-func (s *Stream) applyMessage(ctx context.Context, parts [][]byte) {
+// errNumber is the error of a live message with the number that marks the end of a replay.
+var errNumber = errors.New("kvstream: the sequence number 2^64-1 is the end of a replay, and of no message")
+
+// applyMessage applies one live message of a connection: topic, sequence number and payload, or topic and
+// payload.
+func (s *Stream) applyMessage(ctx context.Context, from *reader, parts [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.decoder.Trim()
+	if s.suspended && s.suspendedForLocked() <= 0 { // Serve goes on with the same connection
+		s.suspended = false
+		s.setLive(true)
+	}
 	switch {
 	case len(parts) == 2:
 		if !s.unsequenced {
 			s.unsequenced = true
 			s.sink.Report(Unsequenced, errFrames)
 		}
-		if b := s.decode(&s.decoder, parts[1]); b != nil {
+		if b, err := s.decoder.Decode(parts[1]); err != nil {
+			s.recordFault(err)
+		} else {
 			s.sink.Apply(b)
 		}
 	case len(parts) == 3 && len(parts[1]) == 8:
+		number := binary.BigEndian.Uint64(parts[1])
+		if number == math.MaxUint64 {
+			s.sink.Report(Undecodable, errNumber)
+			return
+		}
 		live := s.live
-		s.applyNumbered(ctx, binary.BigEndian.Uint64(parts[1]), s.decode(&s.decoder, parts[2]))
+		b, err := s.decoder.Decode(parts[2])
+		if err != nil {
+			b = nil
+		}
+		s.applyNumbered(ctx, from, number, b)
 		s.setLive(live)
+		if err != nil {
+			s.recordFault(err)
+		}
 	default:
-		s.sink.Report(Undecodable, errFrames)
+		s.recordFault(errFrames)
 	}
 }
 
 // applyNumbered applies a batch in its place; nil is a message that is no batch. After a replay the stream
 // is not live.
-func (s *Stream) applyNumbered(ctx context.Context, number uint64, b *kvevents.Batch) {
+func (s *Stream) applyNumbered(ctx context.Context, from *reader, number uint64, b *kvevents.Batch) {
+	before := *from
+	from.known, from.last = true, number
 	switch {
 	case s.partial && !time.Now().Before(s.retryAt):
 		s.catchUp(ctx, true)
 	case !s.known && number > 0 && !s.partial:
 		s.catchUp(ctx, false)
-	case s.known && number <= s.last && b != nil && b.Time > s.lastTime:
+	case s.known && number <= s.last && s.isRestart(from, &before, number, b):
 		s.sink.Report(Restarted, nil)
 		s.reset()
 		s.catchUp(ctx, false)
@@ -219,6 +316,27 @@ func (s *Stream) applyNumbered(ctx context.Context, number uint64, b *kvevents.B
 		s.reset()
 	}
 	s.apply(number, b)
+}
+
+// isRestart reports whether a message with a number up to the last one is of another process of the engine.
+// before is the state of the message's connection before it. Clocks may differ between two processes, so the
+// numbers decide: one process numbers its messages in order, and sends each once to a connection. A message
+// that is not of another process is a repeated one.
+func (s *Stream) isRestart(from, before *reader, number uint64, b *kvevents.Batch) bool {
+	switch later := b != nil && b.Time > s.lastTime; {
+	case b != nil && number == s.last && b.Time == s.lastTime: // a forwarder has repeated it
+		return false
+	case before.known && number <= before.last:
+		return true
+	case s.replayed.contains(number): // it was on its way during the replay
+		return later
+	case later || !before.known:
+		return true
+	}
+	// It may have been on its way when the publisher connected again. Else the numbers of another
+	// connection were wrong.
+	replaced := len(s.readers) > 0 && s.readers[len(s.readers)-1] != from
+	return !replaced || time.Since(s.joinedAt) >= lateMessages
 }
 
 // lastFirst is the highest number of a first batch: vLLM begins with 0, llm-d-inference-sim with 1.
@@ -243,14 +361,4 @@ func (s *Stream) begin() {
 		s.begun = true
 		s.sink.Report(Begun, nil)
 	}
-}
-
-// decode returns nil for a message that is no batch of events.
-func (s *Stream) decode(d *kvevents.Decoder, payload []byte) *kvevents.Batch {
-	b, err := d.Decode(payload)
-	if err != nil {
-		s.sink.Report(Undecodable, err)
-		return nil
-	}
-	return b
 }

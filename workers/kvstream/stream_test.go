@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -264,31 +265,112 @@ func TestReplayThatFailsResetsOnceAndIsTriedLater(t *testing.T) {
 }
 
 func TestMessagesWithoutANumberAreAppliedAndReportedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e, s := startFake(t), newSink()
-		for h := range uint64(3) {
-			e.send(false, "store", h)
-		}
-		stream := New(Config{}, s)
-		for _, payload := range e.log {
-			stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), payload})
-		}
-		stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), []byte("no batch")})
-		stream.applyMessage(t.Context(), [][]byte{[]byte("kv"), {1, 2}, e.log[0]})
-		if len(s.cache) != 3 || s.counts[Unsequenced] != 1 || s.counts[Undecodable] != 2 {
-			t.Errorf("%+v", s)
-		}
-	})
+	e, s := startFake(t), newSink()
+	for h := range uint64(3) {
+		e.send(false, "store", h)
+	}
+	stream, from := New(Config{}, s), &reader{}
+	for _, payload := range e.log {
+		stream.applyMessage(t.Context(), from, [][]byte{[]byte("kv"), payload})
+	}
+	if len(s.cache) != 3 || s.counts[Unsequenced] != 1 {
+		t.Errorf("%+v", s)
+	}
+	stream.applyMessage(t.Context(), from, [][]byte{[]byte("kv"), []byte("no batch")})
+	stream.applyMessage(t.Context(), from, [][]byte{[]byte("kv"), {1, 2}, e.log[0]})
+	if len(s.cache) != 0 || s.counts[Unsequenced] != 1 || s.counts[Undecodable] != 2 {
+		t.Errorf("after two that cannot be read: %+v", s)
+	}
 }
 
 func TestUndecodableMessageIsReportedOnceAndTakesItsNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, s := startFake(t), newSink()
 		e.send(true, "store", 1)
-		stream := New(Config{}, s)
-		stream.applyMessage(t.Context(), message(0, []byte("no batch")))
-		stream.applyMessage(t.Context(), message(1, e.log[0]))
+		stream, from := New(Config{}, s), &reader{}
+		stream.applyMessage(t.Context(), from, message(0, []byte("no batch")))
+		stream.applyMessage(t.Context(), from, message(1, e.log[0]))
 		if s.counts[Undecodable] != 1 || s.counts[Gap] != 0 || !s.cache[1] {
+			t.Errorf("%+v", s)
+		}
+		stream.applyMessage(t.Context(), from, message(2, []byte("no batch")))
+		if s.cache[1] {
+			t.Error("the sink keeps its blocks, although the message may have removed them")
+		}
+	})
+}
+
+// TestUndecodableMessagesSuspendTheStream: after maxFaults of them, no further one is decoded until the window
+// ends, whether the publisher was dialed or has dialed.
+func TestUndecodableMessagesSuspendTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSink()
+		stream, from := New(Config{}, s), &reader{}
+		stream.join(t.Context(), from)
+		stream.applyMessage(t.Context(), from, message(0, batchOf(1, 1)))
+		for n := range uint64(maxFaults) {
+			if stream.isSuspended() || !s.isLive() {
+				t.Fatalf("suspended after %d undecodable messages", n)
+			}
+			stream.applyMessage(t.Context(), from, message(n+1, []byte("no batch")))
+		}
+		if !stream.isSuspended() || s.isLive() || len(s.blocks()) > 0 {
+			t.Errorf("after %d undecodable messages: %+v", maxFaults, s)
+		}
+		time.Sleep(faultWindow)
+		if stream.isSuspended() {
+			t.Error("suspended after the window")
+		}
+		stream.applyMessage(t.Context(), from, message(99, batchOf(2, 2)))
+		if !s.isLive() || !slices.Equal(s.blocks(), []uint64{2}) || s.counts[Gap] != 1 {
+			t.Errorf("after the window: %+v", s)
+		}
+		for range 3 {
+			time.Sleep(faultWindow)
+			for range maxFaults - 1 {
+				stream.applyMessage(t.Context(), from, message(100, []byte("no batch")))
+			}
+		}
+		if stream.isSuspended() {
+			t.Error("suspended, although the undecodable messages are rare")
+		}
+	})
+}
+
+// TestFollowLeavesAPublisherOfUndecodableMessages, and says why.
+func TestFollowLeavesAPublisherOfUndecodableMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startFake(t)
+		s := follow(t, Config{}, e)
+		e.subscribed()
+		eventually(t, "live stream", s.isLive)
+		for range maxFaults {
+			e.locked(func() {
+				for c := range e.readers {
+					writeMessage(c, message(0, []byte("no batch"))...) //nolint:errcheck // the reader has left
+				}
+			})
+		}
+		eventually(t, "end of the connection", func() bool { return s.count(Lost) == 1 })
+		if s.isLive() || s.count(Connected) != 1 || s.count(Undecodable) != maxFaults {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestReplayEndsAtAnUndecodableBatch: what follows it is not the whole cache.
+func TestReplayEndsAtAnUndecodableBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startFake(t)
+		e.send(true, "store", 1)
+		e.locked(func() { e.log = append(e.log, []byte("no batch")) })
+		e.send(true, "store", 3)
+		s := follow(t, Config{Replay: e.replay()}, e)
+		e.subscribed()
+		e.send(false, "store", 4)
+		eventually(t, "last event", func() bool { return s.has(4) })
+		if s.count(Replayed) > 0 || s.count(ReplayFailed) == 0 || s.count(Undecodable) == 0 ||
+			!slices.Equal(s.blocks(), []uint64{4}) {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -307,9 +389,9 @@ func TestReplayThatFailedIsRequestedAgainAfterThePauseOnly(t *testing.T) {
 		}
 		e.router.Close()
 		s := newSink()
-		stream := New(Config{Replay: e.replay(), Network: e.zmtp()}, s)
+		stream, from := New(Config{Replay: e.replay(), Network: e.zmtp()}, s), &reader{}
 		number := uint64(10)
-		receive := func() { stream.applyMessage(t.Context(), message(number, e.log[number])) }
+		receive := func() { stream.applyMessage(t.Context(), from, message(number, e.log[number])) }
 		receive()
 		stream.setLive(true)
 		for range 5 {
@@ -394,4 +476,11 @@ func TestStreamIsLiveAgainAfterAPanicOfItsSink(t *testing.T) {
 		eventually(t, "panic", func() bool { return s.count(Connected) == 2 })
 		eventually(t, "live stream", s.isLive)
 	})
+}
+
+// blocks returns the sink's blocks in order.
+func (s *setSink) blocks() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.cache))
 }
