@@ -1,6 +1,8 @@
 package kvcache
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -19,6 +21,7 @@ type Worker struct {
 
 	// guarded by the lock of Caches
 	sources []Source // of the last Configure
+	stated  bool     // the engine has stated the sources; else they are configured
 	ranks   []*rank  // one for each source that is read
 	refused bool     // the log has a line that the sources are not read
 	// counts of streams that have ended, so that counters never decrease
@@ -35,9 +38,9 @@ func (w *Worker) Configure(c Config, host string, announced []Announced) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.workers[w] && !slices.Equal(sources, w.sources) {
-		w.sources, w.refused = sources, false
+		w.sources, w.stated, w.refused = sources, c.Port == 0, false
 		w.rankCount.Store(int64(len(sources)))
-		w.connectLocked()
+		w.pool.connectLocked()
 	}
 }
 
@@ -54,42 +57,79 @@ func (w *Worker) Remove() {
 	if all.workers[w] {
 		delete(all.workers, w)
 		w.sources = nil
-		w.connectLocked()
+		w.closeExceptLocked(nil)
+		w.pool.connectLocked()
 	}
 }
 
-// connectLocked makes the worker's ranks match its sources.
-func (w *Worker) connectLocked() {
-	var kept []*rank
-	wanted := w.sources
-	if why := w.unreadableLocked(); why != "" {
-		wanted = nil
-		w.refuseLocked(why)
-	}
-	for _, r := range w.ranks {
-		if slices.Contains(wanted, r.source) {
-			kept = append(kept, r)
-		} else {
-			w.closeLocked(r)
+// connectLocked makes the ranks of the pool's workers match their sources. The places of the index go to
+// configured sources before those that engines state, and to workers with few sources first: an engine that
+// states many takes no place that another worker needs.
+func (p *Pool) connectLocked() {
+	var all []*Worker
+	for w := range p.caches.workers {
+		if w.pool == p && (len(w.sources) > 0 || len(w.ranks) > 0) {
+			all = append(all, w)
 		}
 	}
-	for _, s := range wanted {
-		if slices.ContainsFunc(kept, func(r *rank) bool { return r.source == s }) {
+	slices.SortFunc(all, func(a, b *Worker) int {
+		switch {
+		case a.stated != b.stated && b.stated:
+			return -1
+		case a.stated != b.stated:
+			return 1
+		}
+		return cmp.Or(len(a.sources)-len(b.sources), a.number-b.number)
+	})
+	free := kvindex.MaxWorkers
+	var readable []*Worker
+	for _, w := range all {
+		why := w.unreadableLocked()
+		if why == "" && len(w.sources) > free {
+			why = fmt.Sprintf("%d sources, and the pool has places for %d of its %d left: divide the pool's workers among "+
+				"several pools", len(w.sources), free, kvindex.MaxWorkers)
+		}
+		if why != "" {
+			w.refuseLocked(why)
+			w.closeExceptLocked(nil)
+			continue
+		}
+		free -= len(w.sources)
+		w.refused = false
+		w.closeExceptLocked(w.sources)
+		readable = append(readable, w)
+	}
+	for _, w := range readable { // after others have freed their places
+		w.openLocked()
+	}
+	p.caches.publishLocked(p)
+}
+
+// closeExceptLocked ends the worker's streams of other sources than those.
+func (w *Worker) closeExceptLocked(wanted []Source) {
+	w.ranks = slices.DeleteFunc(slices.Clone(w.ranks), func(r *rank) bool {
+		ends := !slices.Contains(wanted, r.source)
+		if ends {
+			w.closeLocked(r)
+		}
+		return ends
+	})
+}
+
+// openLocked makes the streams of the worker's sources that have none.
+func (w *Worker) openLocked() {
+	for _, s := range w.sources {
+		if slices.ContainsFunc(w.ranks, func(r *rank) bool { return r.source == s }) {
 			continue
 		}
 		r, err := newRank(w, s)
 		if err != nil {
 			w.refuseLocked(err.Error())
-			for _, r := range kept {
-				w.closeLocked(r)
-			}
-			kept = nil
-			break
+			w.closeExceptLocked(nil)
+			return
 		}
-		kept = append(kept, r)
+		w.ranks = append(w.ranks, r)
 	}
-	w.ranks = kept
-	w.pool.caches.publishLocked(w.pool)
 }
 
 // closeLocked ends one of the worker's streams and keeps its counts.
