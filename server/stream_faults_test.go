@@ -188,7 +188,7 @@ func TestAWholeAnswerIntoAnOpenStreamIsAnError(t *testing.T) {
 				writeNow(t, w, `{"object":"chat.completion","choices":[]}`)
 			}))
 		a := r.post("/v1/chat/completions", `{"model":"small","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
-		if !strings.HasPrefix(a.body, ": keep-alive\n\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) ||
+		if !strings.HasPrefix(a.body, ": keep-alive\n") || !strings.Contains(a.body, `"code":"worker_protocol"`) ||
 			strings.Contains(a.body, "chat.completion") {
 			t.Errorf("%q", a.body)
 		}

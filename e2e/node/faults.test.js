@@ -82,11 +82,13 @@ test('a truncated responses stream breaks', async () => {
 
 test('heartbeats do not disturb', async () => {
   const [openai] = client();
-  const chunks = await collect(chat(openai, 'slow', { stream: true }));
-  assert.ok(chunks.every((c) => c.choices.length > 0));
-  assert.equal(chunks.at(-1).choices[0].finish_reason, 'stop');
-  const events = await collect(openai.responses.create({ model: 'slow', input: 'Say hello', stream: true }));
-  assert.equal(events.at(-1).type, 'response.completed');
+  for (const model of ['slow', 'identified']) {
+    const chunks = await collect(chat(openai, model, { stream: true }));
+    assert.ok(chunks.every((c) => c.choices.length > 0));
+    assert.equal(chunks.at(-1).choices[0].finish_reason, 'stop');
+    const events = await collect(openai.responses.create({ model, input: 'Say hello', stream: true }));
+    assert.equal(events.at(-1).type, 'response.completed');
+  }
 });
 
 test('an error after heartbeats is raised', async () => {
@@ -156,6 +158,8 @@ for (const model of ['error-messages', 'cut', 'reset', 'truncated']) {
 
 test('Anthropic: heartbeats do not disturb', async () => {
   const [anthropic] = anthropicClient();
-  const events = await collect(message(anthropic, 'slow', { stream: true }));
-  assert.equal(events.at(-1).type, 'message_stop');
+  for (const model of ['slow', 'identified']) {
+    const events = await collect(message(anthropic, model, { stream: true }));
+    assert.equal(events.at(-1).type, 'message_stop');
+  }
 });

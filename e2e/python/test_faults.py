@@ -99,14 +99,16 @@ class OpenAI(unittest.TestCase):
             self.openai.with_options(max_retries=0).chat.completions.create(model="cut", messages=ASK)
 
     def test_heartbeats_do_not_disturb(self):
-        chunks = list(self.ask("slow", stream=True))
-        self.assertTrue(all(c.choices for c in chunks))
-        self.assertEqual(chunks[-1].choices[0].finish_reason, "stop")
+        for model in ("slow", "identified"):
+            chunks = list(self.ask(model, stream=True))
+            self.assertTrue(all(c.choices for c in chunks), model)
+            self.assertEqual(chunks[-1].choices[0].finish_reason, "stop", model)
         self.assertTrue(self.ask("slow").choices)
 
     def test_heartbeats_do_not_disturb_responses(self):
-        events = [e.type for e in self.openai.responses.create(model="slow", input="Say hello", stream=True)]
-        self.assertEqual((events[0], events[-1]), ("response.created", "response.completed"))
+        for model in ("slow", "identified"):
+            events = [e.type for e in self.openai.responses.create(model=model, input="Say hello", stream=True)]
+            self.assertEqual((events[0], events[-1]), ("response.created", "response.completed"), model)
 
     def test_an_error_after_heartbeats_is_raised(self):
         with self.assertRaises(openai.APIError):
@@ -183,8 +185,9 @@ class Anthropic(unittest.TestCase):
                         self.assertNotEqual(event.type, "message_stop")
 
     def test_heartbeats_do_not_disturb(self):
-        events = [e.type for e in self.ask("slow", stream=True)]
-        self.assertEqual((events[0], events[-1]), ("message_start", "message_stop"))
+        for model in ("slow", "identified"):
+            events = [e.type for e in self.ask(model, stream=True)]
+            self.assertEqual((events[0], events[-1]), ("message_start", "message_stop"), model)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ func faultyModels() map[string][]chaos.Fault {
 		"batched":        one(chaos.Fault{Kind: chaos.Batch}),
 		"commented":      one(chaos.Fault{Kind: chaos.Comments}),
 		"null-error":     one(chaos.Fault{Kind: chaos.NullError}),
+		"identified":     nil, // an id line in each event, after a pause for several heartbeats
 	}
 }
 
@@ -74,6 +75,9 @@ func startFaulty(t *testing.T) *faulty {
 		}})
 		t.Cleanup(e.Close)
 		c := chaos.New(e)
+		if model == "identified" {
+			c = chaos.New(identified{e})
+		}
 		if err := c.Set(faults...); err != nil {
 			t.Fatal(err)
 		}
@@ -91,6 +95,37 @@ queue: { heartbeat_after: 20ms }
 pools:
 `+pools.String())
 	return f
+}
+
+// identified is an engine that pauses before each of its events and adds an id line to it.
+type identified struct{ inner http.Handler }
+
+func (h identified) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.inner.ServeHTTP(&identifiedWriter{ResponseWriter: w}, r)
+}
+
+// identifiedWriter adds a line to each event. An engine writes each event at once.
+type identifiedWriter struct {
+	http.ResponseWriter
+	events int
+}
+
+// Unwrap returns the writer for http.ResponseController.
+func (w *identifiedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *identifiedWriter) Write(p []byte) (int, error) {
+	if w.Header().Get("Content-Type") == "text/event-stream" {
+		time.Sleep(50 * time.Millisecond)
+		if _, err := fmt.Fprintf(w.ResponseWriter, "id: %d\n", w.events); err != nil {
+			return 0, fmt.Errorf("writing an id line: %w", err)
+		}
+		w.events++
+	}
+	n, err := w.ResponseWriter.Write(p)
+	if err != nil {
+		return n, fmt.Errorf("writing an event: %w", err)
+	}
+	return n, nil
 }
 
 // TestTheSlowModelHasHeartbeats verifies that the SDKs' tests include heartbeats.

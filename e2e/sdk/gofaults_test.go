@@ -112,10 +112,12 @@ func goOddStreams(t *testing.T, f *faulty) {
 
 func goHeartbeats(t *testing.T, f *faulty) {
 	c, _ := goClient(f.Process)
-	chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(t.Context(),
-		chatOf("slow", hello))))
-	if got := finish(t, chunks); got != "stop" || len(chunks[0].Choices) == 0 {
-		t.Errorf("the finish reason is %q, the first chunk %s", got, chunks[0].RawJSON())
+	for _, model := range []string{"slow", "identified"} {
+		chunks := must[[]openai.ChatCompletionChunk](t)(collect(c.Chat.Completions.NewStreaming(t.Context(),
+			chatOf(model, hello))))
+		if got := finish(t, chunks); got != "stop" || len(chunks[0].Choices) == 0 {
+			t.Errorf("%s: the finish reason is %q, the first chunk %s", model, got, chunks[0].RawJSON())
+		}
 	}
 	must[*openai.ChatCompletion](t)(c.Chat.Completions.New(t.Context(), chatOf("slow", hello)))
 }

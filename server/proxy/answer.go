@@ -63,7 +63,7 @@ func unwrapped(w http.ResponseWriter) http.ResponseWriter {
 	return w
 }
 
-// startBeats starts heartbeats: a comment after each period `every` without other data. The first one
+// startBeats starts heartbeats: a comment line after each period `every` without other data. The first one
 // opens the answer.
 func (a *answer) startBeats(every time.Duration, opened func()) {
 	if every <= 0 {
@@ -101,8 +101,10 @@ func (a *answer) onBeat() {
 	a.beat.Reset(a.every)
 }
 
-// heartbeat is a comment: SDKs read an event, even an empty one, as a chunk.
-var heartbeat = []byte(": keep-alive\n\n")
+// heartbeat is a comment: SDKs read an event, even an empty one, as a chunk. No blank line follows it.
+// Some versions of openai-go read a blank line as an event without data, and openai-python does so after
+// an id line.
+var heartbeat = []byte(": keep-alive\n")
 
 // stopBeats ends the heartbeats. Afterwards only the handler uses the answer.
 func (a *answer) stopBeats() {
