@@ -10,6 +10,10 @@ const commonCeiling = 4000
 // leastDefault is the lowest power of two that clients send by default.
 const leastDefault = 512
 
+// titleDefault is what chat programs send with requests that they write themselves, such as Open WebUI
+// for the title of a chat.
+const titleDefault = 1000
+
 // Notes of a Classification about a max_tokens that was not counted.
 const (
 	notCounted   = "max_tokens not counted: "
@@ -17,6 +21,7 @@ const (
 	noteTools    = notCounted + "the request offers tools"
 	noteCeiling  = notCounted + "so high a value is a ceiling"
 	noteDefault  = notCounted + "a power of two is a client's default"
+	noteTitle    = notCounted + "1000 is a client's default"
 )
 
 // countedMaxTokens returns the max_tokens that count for the tier, or 0 and the reason why not:
@@ -36,6 +41,8 @@ func (k *Classifier) countedMaxTokens(f *ClassifierInput) (tokens int64, note st
 		return 0, noteCeiling
 	case n >= leastDefault && n&(n-1) == 0:
 		return 0, noteDefault
+	case n == titleDefault:
+		return 0, noteTitle
 	}
 	return n, ""
 }

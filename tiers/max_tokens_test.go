@@ -36,10 +36,13 @@ func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 			tools},
 		"an agent's, where it is required": {Rules{},
 			ClassifierInput{MaxTokens: 64000, Tools: true, LimitRequired: true}, "small default", required},
-		"a ceiling without tools":  {Rules{}, ClassifierInput{MaxTokens: 4000}, "small default", ceiling},
-		"a larger ceiling":         {Rules{}, ClassifierInput{MaxTokens: 32000}, "small default", ceiling},
-		"a default of 1,024":       {Rules{}, ClassifierInput{MaxTokens: 1024}, "small default", usual},
-		"a default of 2,048":       {Rules{}, ClassifierInput{MaxTokens: 2048}, "small default", usual},
+		"a ceiling without tools": {Rules{}, ClassifierInput{MaxTokens: 4000}, "small default", ceiling},
+		"a larger ceiling":        {Rules{}, ClassifierInput{MaxTokens: 32000}, "small default", ceiling},
+		"a default of 1,024":      {Rules{}, ClassifierInput{MaxTokens: 1024}, "small default", usual},
+		"a default of 2,048":      {Rules{}, ClassifierInput{MaxTokens: 2048}, "small default", usual},
+		"a default of 1,000": {Rules{}, ClassifierInput{MaxTokens: 1000}, "small default",
+			"max_tokens not counted: 1000 is a client's default"},
+		"one more than 1,000":      {Rules{}, ClassifierInput{MaxTokens: 1001}, "medium max_tokens", ""},
 		"less than a power of two": {Rules{}, ClassifierInput{MaxTokens: 2047}, "large max_tokens", ""},
 		"small powers of two are no defaults": {Rules{MaxTokens: map[string]int64{"medium": 100}},
 			ClassifierInput{MaxTokens: 256}, "medium max_tokens", ""},
@@ -103,7 +106,7 @@ func TestMaxTokensNeverMovesARequestWithTools(t *testing.T) {
 		without.MaxTokens = 0
 		got, plain := k.Classify(&f), k.Classify(&without)
 		counted := !f.Tools && !f.LimitRequired && f.MaxTokens < 4000 &&
-			!(f.MaxTokens >= 512 && bits.OnesCount64(uint64(f.MaxTokens)) == 1)
+			!(f.MaxTokens >= 512 && bits.OnesCount64(uint64(f.MaxTokens)) == 1) && f.MaxTokens != 1000
 		if !counted && (got.Tier != plain.Tier || got.Rule != plain.Rule) {
 			rt.Errorf("%+v is %+v, without max_tokens %+v", f, got, plain)
 		}

@@ -10,7 +10,7 @@
 //
 // # Texts
 //
-// [AppendUserText] returns the last user message and [AppendSystemText] the application's
+// [AppendUserText] returns what a person wrote last and [AppendSystemText] the application's
 // instructions. The classifier reads both. Long texts keep only their beginning and end.
 //
 // # Token counts

@@ -1,20 +1,25 @@
 package prompt
 
-import "tierway/openai"
+import (
+	"slices"
 
-// AppendUserText appends the text of the last user message that has any to dst, decoded, with
-// each part on its own line. Tool results, images, audio and files are not user text, so an
-// agent's loop keeps its original text. Without messages, the text is the prompt, input or
-// query; of several, it is the last one. Token IDs are not text. A text of more than 2·limit bytes is
-// cut to its first and last limit bytes at character boundaries, with a line break between them.
-// Without text, for a form and for the dialect Other, dst is returned unchanged.
+	"tierway/openai"
+)
+
+// AppendUserText appends the text that a person wrote to dst, decoded: of the last user message with
+// such a text, the last part that has any. Tool results, images, audio and files are not user text, so an
+// agent's loop keeps its original text. Reminders and other blocks that agents add in tags are not
+// either, nor rules at the end of a text that an earlier message has too. Without messages, the text is the
+// prompt, input or query; of several, it is the last one. Token IDs are not text. A text of more than
+// 2·limit bytes is cut to its first and last limit bytes at character boundaries, with a line break
+// between them. Without text, for a form and for the dialect Other, dst is returned unchanged.
 func AppendUserText(dst []byte, r *openai.Request, limit int) []byte {
 	t := newExcerpt(r, dst, limit)
 	if r.Dialect == openai.Responses {
-		t.addUser(r.At(openai.FieldInput))
+		t.addUser(r.At(openai.FieldInput), r.At(openai.FieldInstructions))
 		return t.text()
 	}
-	t.addUser(r.At(openai.FieldMessages))
+	t.addUser(r.At(openai.FieldMessages), r.At(openai.FieldSystem))
 	for _, f := range [...]openai.Field{
 		openai.FieldPrompt, openai.FieldInput, openai.FieldQuery, openai.FieldQueries, openai.FieldText1,
 	} {
@@ -87,23 +92,82 @@ func textOf(c *openai.Reader) (text []byte) {
 	return text
 }
 
-// addUser adds the last user message that has text. The input of Responses may be a string
-// instead.
-func (t *excerpt) addUser(from int) {
+// addUser adds what a person wrote in the last user message with such a text. The input of Responses
+// may be a string instead. system is the position of the system prompt.
+func (t *excerpt) addUser(from, system int) {
 	if t.Seek(from); from > 0 && t.Next() == '"' {
-		t.addContent(from)
+		t.addWritten(writtenIn(t.Text(), nil))
+		return
 	}
 	if !t.enterArray(from) {
 		return
 	}
-	last := 0
-	for t.More(']') {
+	var texts [8][]byte
+	rules := t.appendTexts(texts[:0], system)
+	var places [32]userTurn
+	turns := places[:0]
+	for first := true; t.More(']'); first = false {
 		role, content := readTurn(&t.Reader)
 		if string(role) == "user" && t.hasText(content) {
-			last = content
+			turns = append(turns, userTurn{content, len(rules)})
+		}
+		if first || string(role) == "system" || string(role) == "developer" {
+			rules = t.appendTexts(rules, content)
 		}
 	}
-	t.addContent(last)
+	for _, turn := range slices.Backward(turns) {
+		if w := t.lastWritten(turn.content, rules[:turn.rules]); !w.empty() {
+			t.addWritten(w)
+			return
+		}
+	}
+}
+
+// userTurn is a user message.
+type userTurn struct {
+	content int // its position
+	rules   int // how many texts of rules come before it
+}
+
+// addWritten adds what a person wrote.
+func (t *excerpt) addWritten(w written) {
+	t.addText(w.raw)
+	if len(w.text) > 0 {
+		t.parts++
+		t.addDecoded(w.text)
+	}
+}
+
+// lastWritten returns the last text in the content at from that a person wrote.
+func (t *excerpt) lastWritten(from int, rules [][]byte) (last written) {
+	results := false
+	var texts [8][]byte
+	for _, raw := range t.appendTexts(texts[:0], from) {
+		if results {
+			results = false
+			continue
+		}
+		w := writtenIn(raw, rules)
+		if results = w.results; !w.empty() {
+			last = w
+		}
+	}
+	return last
+}
+
+// appendTexts appends the raw texts of the content at from.
+func (t *excerpt) appendTexts(texts [][]byte, from int) [][]byte {
+	if from == 0 {
+		return texts
+	}
+	c := t.Reader
+	if c.Seek(from); c.Next() != '[' {
+		return append(texts, c.Text())
+	}
+	for c.Enter('['); c.More(']'); {
+		texts = append(texts, textOf(&c))
+	}
+	return texts
 }
 
 // enterArray enters the array at from, if there is one.
