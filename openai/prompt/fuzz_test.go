@@ -21,6 +21,7 @@ func FuzzPromptReaders(f *testing.F) {
 		`{"model":"m","messages":[{"content":[{"type":"tool_result","content":["x",{"text":"y"}]},{"text":"\ud83d\ude00z"}],"role":"user"}],"system":[{"text":"s"}],"tools":[{"a":[1]}]}`,
 		`{"model":"m","input":[{"type":"message","role":"user","content":"a"},{"type":"reasoning","role":"user","content":"b"}],"instructions":"i","conversation":"c"}`,
 		`{"model":"m","prompt":[[1,2.5,"x"]],"input":["a",5,"b"],"query":["q"],"cache_salt":[1],"suffix":{}}`,
+		`{"model":"m","messages":[{"role":"user","content":[{"text":"<a-context x=1>y</a-context> < = > </user_query>"},"[a] Result:"]}]}`,
 		`{"model":"m","messages":[{"role":"user","content":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaé\n"},"x",[],5],"prompt":"p","input":{}}`,
 	} {
 		for d := openai.Other; d <= openai.Audio; d++ {

@@ -186,7 +186,7 @@ func tagName(text []byte) string {
 			return ""
 		}
 	}
-	if !isLetter(name[0]) {
+	if len(name) == 0 || !isLetter(name[0]) {
 		return ""
 	}
 	return string(name)

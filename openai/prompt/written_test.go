@@ -81,6 +81,7 @@ func TestUserTextIsWhatAPersonWrote(t *testing.T) {
 		{"a component", []any{user("<ContextMenu>\nx\n</ContextMenu> why?")}, "<ContextMenu>\nx\n</ContextMenu> why?"},
 		{"an element in a line", []any{user("use <rules>x</rules> here")}, "use <rules>x</rules> here"},
 		{"a comparison", []any{user("is a<b or b>c?")}, "is a<b or b>c?"},
+		{"an equation", []any{user("if a < b = c > d, < = > and <=x>")}, "if a < b = c > d, < = > and <=x>"},
 		{"an empty element", []any{user("<system-reminder/>x")}, "<system-reminder/>x"},
 		{"many tags without an end",
 			[]any{user(strings.Repeat("<a-context>", 1000) + "hi")}, strings.Repeat("<a-context>", 1000) + "hi"},
