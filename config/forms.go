@@ -61,7 +61,7 @@ var forms = map[string]form{
 
 // secretHeaders returns the headers with keys of clients.
 func secretHeaders() []string {
-	return []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
+	return []string{"Api-Key", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
 }
 
 // isForm reports whether the decoder accepts text for the form of that name.

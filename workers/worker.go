@@ -232,7 +232,7 @@ func (w *Worker) RepeatsKey(text []byte) bool {
 func (w *Worker) Reference(raw string) (ref string, ok bool) { return w.address.relative(raw) }
 
 // credentials are headers with a client's own credentials. They never reach a worker.
-var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
+var credentials = []string{"Api-Key", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
 
 // Send sends r to the worker as a Sender does. r.Path is relative to the gateway's root, such as
 // /v1/chat/completions; the worker's base path is prepended. Send changes r.Header: the worker's

@@ -119,12 +119,11 @@ func (g *guard) admitted(c *gin.Context, op *operation, o *operator) bool {
 // answer.
 func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 	now, identity := time.Now(), g.control.Snapshot().Identity
-	key, sent := control.Credential(c.Request.Header)
-	admin, known := identity.AdminOf(key, now)
-	known = known && sent
+	key, admin, known := adminOf(identity, c.Request.Header, now)
 	// A proxy in front may ask for a password, which browsers send as Basic.
-	basic := strings.HasPrefix(c.GetHeader("Authorization"), "Basic ")
-	if id := sessionID(c.Request, g.control.Snapshot().File); !sent && (key == "" || basic) && id != "" {
+	auth := c.GetHeader("Authorization")
+	sent := key != "" || auth != "" && !strings.EqualFold(auth, "Bearer") && !strings.HasPrefix(auth, "Basic ")
+	if id := sessionID(c.Request, g.control.Snapshot().File); !sent && id != "" {
 		active := c.GetHeader(backgroundHeader) == "" && !op.endless // a browser reconnects a stream by itself
 		found, open := g.sessions.findSession(id, active, now)
 		if admin, known = identity.AdminWith(found.admin, now); open && known {
@@ -138,6 +137,20 @@ func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 	}
 	o.Admin, o.actor.Name, o.actor.Role = admin, admin.Name, admin.Role
 	return true
+}
+
+// adminOf returns the admin of the first key of the headers that is an admin's, else the first key.
+func adminOf(identity *control.Identity, h http.Header, now time.Time) (key string, admin store.Admin, known bool) {
+	for _, sent := range control.Credentials(h) {
+		if sent == "" {
+			continue
+		}
+		key = cmp.Or(key, sent)
+		if admin, known = identity.AdminOf(sent, now); known {
+			return sent, admin, true
+		}
+	}
+	return key, admin, false
 }
 
 // mayContinue reports whether an endless answer may continue: the operator's key, and its session if it has one, are

@@ -206,7 +206,7 @@ func (o *ExplainOrder) request(ctx context.Context) (*http.Request, error) {
 	r.Header.Set("Content-Type", "application/json")
 	for name, value := range o.Headers {
 		switch name = http.CanonicalHeaderKey(name); name {
-		case "Authorization", "X-Api-Key", "Cookie":
+		case "Authorization", "X-Api-Key", "Api-Key", "Cookie":
 			return nil, invalid("body.headers", name+" is a credential: send tenant or key_id instead", nil)
 		}
 		r.Header.Set(name, value)

@@ -55,16 +55,24 @@ func (g *AuthFailureLimiter) Add(ip string, now time.Time) (tooMany bool, wait t
 	return g.byIP[ip] > failuresPerMinute, time.Minute - now.Sub(g.since)
 }
 
-// Credential returns the key of a request's Authorization or X-Api-Key header, and whether
-// it is the only one. A key in the query is never read.
-func Credential(h http.Header) (string, bool) {
-	auth, key := h.Values("Authorization"), h.Values("X-Api-Key")
-	switch {
-	case len(auth) == 1:
-		scheme, token, ok := strings.Cut(auth[0], " ")
-		return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
-	case len(auth) == 0 && len(key) == 1:
-		return key[0], true
+// Credentials returns the keys in a request's headers Authorization (as a bearer token), X-Api-Key and Api-Key, in this
+// order; "" for a header without a key. A repeated header has none. A key in the query is never read.
+func Credentials(h http.Header) (keys [3]string) {
+	for i, name := range [...]string{"Authorization", "X-Api-Key", "Api-Key"} {
+		values := h[name]
+		if len(values) != 1 {
+			continue
+		}
+		keys[i] = strings.TrimSpace(values[0])
+		if i == 0 {
+			scheme, token, _ := strings.Cut(keys[i], " ")
+			if keys[i] = ""; strings.EqualFold(scheme, "Bearer") {
+				keys[i] = strings.TrimSpace(token)
+			}
+		}
 	}
-	return "", false
+	return keys
 }
+
+// HasKey reports whether a request has a key.
+func HasKey(h http.Header) bool { return Credentials(h) != [3]string{} }

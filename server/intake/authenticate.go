@@ -2,6 +2,7 @@ package intake
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"tierway/openai"
@@ -30,20 +31,26 @@ func (it *Intake) Authenticate(in *Inbound) (Caller, error) {
 	return c, err
 }
 
-// Identify finds the caller of a request by its key, without counting failures. unknown reports that a
-// key is required and that the key of the request is missing, malformed or unknown.
+// Identify finds the caller of a request by the first of its keys that the gateway knows, without counting failures.
+// unknown reports that a key is required and that the keys of the request are missing, malformed or unknown.
 func (it *Intake) Identify(in *Inbound) (c Caller, unknown bool, err error) {
-	key, given := control.Credential(in.HTTP.Header)
+	keys := control.Credentials(in.HTTP.Header)
 	err = tenants.ErrUnknownKey
-	if given {
+	for _, key := range keys { // clients send tokens of other services beside the key of the gateway
+		if key == "" {
+			continue
+		}
 		c.Caller, err = in.Snap.Identity.Directory.Authenticate(key, in.Start)
+		if !errors.Is(err, tenants.ErrUnknownKey) {
+			break
+		}
 	}
 	switch {
 	case err == nil:
 		return c, false, nil
 	case errors.Is(err, tenants.ErrDisabled):
 		return Caller{Caller: c.Caller, Disabled: true}, false, RefusedKey(err)
-	case it.unread(in.Snap.Identity, key):
+	case slices.ContainsFunc(keys[:], func(key string) bool { return it.unread(in.Snap.Identity, key) }):
 		return Caller{}, false, &openai.Error{Code: openai.CodeAuthBackendUnavailable, RetryAfter: control.PollInterval,
 			Message: "API keys cannot be checked because the database is unavailable. Try again later."}
 	case in.Snap.File.Auth.Required:
@@ -70,7 +77,7 @@ func RefusedKey(err error) error {
 // BadKey returns the answer to every missing, malformed or unknown key.
 func BadKey() error {
 	return &openai.Error{Code: openai.CodeInvalidAPIKey,
-		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>`."}
+		Message: "Incorrect API key provided. Send a valid key as `Authorization: Bearer <key>` or `x-api-key: <key>`."}
 }
 
 // unread reports whether a key may be valid although it is unknown, because the database was never
@@ -83,12 +90,12 @@ func (it *Intake) unread(identity *control.Identity, key string) bool {
 // countUnknownKey counts a request with a missing or unknown key. It returns err, or a rate-limit error
 // if too many unknown keys came from the client's address.
 func (it *Intake) countUnknownKey(in *Inbound, err error) error {
-	key, _ := control.Credential(in.HTTP.Header)
+	keys := control.Credentials(in.HTTP.Header)
 	it.metrics.AuthFailures.Inc()
-	if it.control.Stores.SQL != nil && tenants.WellFormed(key) {
+	if it.control.Stores.SQL != nil && slices.ContainsFunc(keys[:], tenants.WellFormed) {
 		it.control.Database.RequestRefresh() // it may be new
 	}
-	if key == "" {
+	if !control.HasKey(in.HTTP.Header) {
 		return err // a missing key is not a guess
 	}
 	if tooMany, wait := it.control.AuthFailures.Add(in.Snap.ClientIP(in.HTTP), in.Start); tooMany {

@@ -137,10 +137,9 @@ func (n *explainer) authenticate() (err error) {
 		return intake.RefusedKey(is.Barred)
 	}
 	h := x.in.HTTP.Header
-	_, given := control.Credential(h)
 	c, unknown, err := x.s.intake.Identify(&x.in)
 	x.caller = c
-	if keyless := !given && h.Get("Authorization") == "" && h.Get("X-Api-Key") == ""; keyless && (err == nil || unknown) {
+	if keyless := !control.HasKey(h) && h.Get("Authorization") == ""; keyless && (err == nil || unknown) {
 		n.callerText, x.caller.Caller = "no key: explained for an unrestricted tenant", tenants.Anonymous()
 		n.addNote("%s", n.callerText)
 		return nil
