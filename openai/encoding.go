@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 const (
@@ -23,6 +25,16 @@ const (
 
 	// unzipBytes is the memory of the gzip reader: its window, tables and read-ahead buffer.
 	unzipBytes = 48 << 10
+
+	// maxWindow is the largest window of a zstd body, which RFC 8878 asks every decoder to support. unpackBytes is the
+	// memory of its decoder beside the window.
+	maxWindow   = 8 << 20
+	leastWindow = 128 << 10 // of the decoder
+	unpackBytes = 512 << 10
+
+	// framesFree limits the bytes of a zstd body that may contain no data, such as empty frames: 50,000 frames take
+	// milliseconds. Beyond it, a body decompresses to at least half its size.
+	framesFree = 512 << 10
 )
 
 // Memory accounts for the memory of bodies.
@@ -33,9 +45,9 @@ type Memory interface {
 	Return(n int64)
 }
 
-// Decode reads a request body and decodes its Content-Encoding: none, identity or gzip. hint is
+// Decode reads a request body and decodes its Content-Encoding: none, identity, gzip or zstd. hint is
 // the Content-Length, or negative if unknown. Neither the encoded nor the decoded body may
-// exceed limit bytes. gzip may decompress to 100 times its size, or to 1 MiB.
+// exceed limit bytes. A body may decompress to 100 times its size, or to 1 MiB.
 //
 // Decode reserves memory before it allocates, so the buffer grows as the body arrives: its
 // capacity is at most four times the received bytes. A buffer and its replacement are reserved
@@ -45,28 +57,29 @@ type Memory interface {
 // An error that the client can correct is a *RequestError. Every other error comes from memory, or
 // wraps the error of body.
 func Decode(encoding string, body io.Reader, hint, limit int64, memory Memory) ([]byte, error) {
-	zipped := false
+	source := &source{from: body, limit: limit}
+	into := buffer{hint: hint, limit: limit, memory: memory}
+	read := func() error { return into.ReadAll(source) }
 	switch e := strings.ToLower(strings.Trim(encoding, " \t")); e {
 	case "", "identity":
 	case "gzip", "x-gzip":
-		zipped = true
+		source.encoding, into.compressed = "gzip", source
+		read = func() error { return unzip(&into, source) }
+	case "zstd":
+		source.encoding, into.compressed, source.into = "zstd", source, &into
+		read = func() error { return unpack(&into, source) }
 	default:
 		return nil, &RequestError{Reason: CodeUnsupportedEncoding, Param: "Content-Encoding",
-			Message: "Content-Encoding " + Quoted(encoding) + " is not supported: send the body uncompressed, or with gzip once"}
+			Message: "Content-Encoding " + Quoted(encoding) +
+				" is not supported: send the body uncompressed, or with gzip or zstd once"}
 	}
 	if hint > limit {
 		return nil, tooLarge(limit)
 	}
-	source := &source{from: body, limit: limit}
-	into := buffer{hint: hint, limit: limit, memory: memory}
-	var err error
-	if zipped {
-		into.hint, into.compressed = -1, source
-		err = unzip(&into, source)
-	} else {
-		err = into.ReadAll(source)
+	if into.compressed != nil {
+		into.hint = -1
 	}
-	if err != nil {
+	if err := read(); err != nil {
 		return nil, source.convertError(err)
 	}
 	return into.b, nil
@@ -77,7 +90,7 @@ func tooLarge(limit int64) error {
 		Message: fmt.Sprintf("the request body exceeds %d bytes: send a smaller body, or raise max_body_bytes", limit)}
 }
 
-func badGzip(format string, args ...any) error {
+func badEncoding(format string, args ...any) error {
 	return &RequestError{Reason: CodeInvalidValue, Param: "Content-Encoding",
 		Message: "the request body " + fmt.Sprintf(format, args...)}
 }
@@ -89,7 +102,9 @@ type finalError struct{ error }
 // connections from broken bodies.
 type source struct {
 	from        io.Reader
+	encoding    string // gzip or zstd; "" for a plain body
 	read, limit int64
+	into        *buffer // receives the data; nil if the bytes without data are limited elsewhere
 	err         error
 }
 
@@ -97,8 +112,12 @@ func (s *source) Read(p []byte) (int, error) {
 	// One byte over the limit shows that the body is too long.
 	p = p[:min(int64(len(p)), s.limit-s.read+1)]
 	n, err := s.from.Read(p)
-	if s.read += int64(n); s.read > s.limit {
+	s.read += int64(n)
+	switch {
+	case s.read > s.limit:
 		err = finalError{tooLarge(s.limit)}
+	case s.into != nil && s.read > framesFree+2*int64(len(s.into.b)):
+		err = finalError{badEncoding("has too many %s frames without data: compress it into one frame", s.encoding)}
 	}
 	if err != nil && err != io.EOF {
 		s.err = err
@@ -114,8 +133,8 @@ func (s *source) convertError(err error) error {
 	if s.err != nil {
 		return fmt.Errorf("reading the request body: %w", s.err)
 	}
-	return badGzip("is not a complete and valid gzip stream, or has bytes after its end: compress it again, or send it " +
-		"uncompressed")
+	return badEncoding("is not a complete and valid %s stream, or has bytes after its end: compress it again, or send it "+
+		"uncompressed", s.encoding)
 }
 
 // unzip decodes all members of a gzip body.
@@ -141,7 +160,63 @@ func unzip(into *buffer, from io.Reader) error {
 			return err
 		}
 	}
-	return finalError{badGzip("has more than %d gzip members: compress it into one member", maxMembers)}
+	return finalError{badEncoding("has more than %d gzip members: compress it into one member", maxMembers)}
+}
+
+// unpack decodes all frames of a zstd body. No frame may have a larger window than the first one, for which memory is
+// reserved.
+func unpack(into *buffer, from io.Reader) error {
+	buffered := bufio.NewReader(from)
+	window, err := firstWindow(buffered)
+	if err != nil {
+		return err
+	}
+	if err := into.memory.Reserve(window + unpackBytes); err != nil {
+		return finalError{err}
+	}
+	defer into.memory.Return(window + unpackBytes)
+	z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(uint64(window)))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	err = into.ReadAll(z)
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return finalError{badEncoding("has a zstd frame with a larger window than its first one: compress it into one frame")}
+	}
+	return err
+}
+
+// firstWindow returns the window of the first zstd frame in bytes. Skippable frames before it are read.
+func firstWindow(buffered *bufio.Reader) (int64, error) {
+	for range maxMembers {
+		begin, err := buffered.Peek(zstd.HeaderMaxSize)
+		if len(begin) == 0 {
+			return 0, err
+		}
+		var h zstd.Header
+		if err := h.Decode(begin); err != nil {
+			return 0, err
+		}
+		if h.Skippable {
+			if _, err := io.CopyN(io.Discard, buffered, int64(h.HeaderSize)+int64(h.SkippableSize)); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		window := h.WindowSize
+		if h.SingleSegment {
+			window = h.FrameContentSize
+		}
+		if window > maxWindow {
+			return 0, finalError{badEncoding("needs a zstd window of more than %d bytes: compress it with a smaller window",
+				maxWindow)}
+		}
+		return int64(max(window, leastWindow)), nil
+	}
+	return 0, finalError{badEncoding("has more than %d zstd frames before its data: compress it into one frame",
+		maxMembers)}
 }
 
 // buffer is a byte slice that grows to at most limit+1 bytes.
@@ -167,7 +242,7 @@ func (f *buffer) ReadAll(from io.Reader) error {
 		case have > f.limit:
 			return finalError{tooLarge(f.limit)}
 		case f.compressed != nil && have > ratioFree && have > maxRatio*f.compressed.read:
-			return finalError{badGzip("decompresses to more than %d times its size: send it uncompressed", maxRatio)}
+			return finalError{badEncoding("decompresses to more than %d times its size: send it uncompressed", maxRatio)}
 		case err == io.EOF:
 			return nil
 		case err != nil:

@@ -10,12 +10,30 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 func gzipped(t testing.TB, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
+	if _, err := w.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zstandard(t testing.TB, plain []byte, options ...zstd.EOption) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, append(options, zstd.WithEncoderConcurrency(1))...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.Write(plain); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +70,7 @@ func (a *limitedMemory) Return(n int64) { a.reserved -= n }
 func TestDecodeReturnsTheBody(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 100_000, 1 << 20, 1<<20 + 1, 3 << 20} {
 		plain := noise(size)
-		zipped := gzipped(t, plain)
+		zipped, packed := gzipped(t, plain), zstandard(t, plain)
 		for _, hint := range []int64{-1, 0, 1, int64(size), int64(size) * 2} {
 			const most = 8 << 20
 			for _, encoding := range []string{"", "identity", " Identity "} {
@@ -66,6 +84,10 @@ func TestDecodeReturnsTheBody(t *testing.T) {
 					!bytes.Equal(got, plain) {
 					t.Errorf("%d bytes as %q, hint %d: %d bytes, %v", size, encoding, hint, len(got), err)
 				}
+			}
+			if got, err := Decode("zstd", bytes.NewReader(packed), hint, most, new(limitedMemory)); err != nil ||
+				!bytes.Equal(got, plain) {
+				t.Errorf("%d bytes of zstd, hint %d: %d bytes, %v", size, hint, len(got), err)
 			}
 		}
 		if got, err := Decode("", iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(plain))), int64(size), 8<<20,
@@ -83,8 +105,8 @@ func TestSmallBodyWithContentLengthIsNotCopied(t *testing.T) {
 }
 
 func TestOtherEncodingsAreRejected(t *testing.T) {
-	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip", "gzip;q=1",
-		"gz", ","} {
+	for _, encoding := range []string{"br", "zstd, gzip", "deflate", "gzip, gzip", "gzip,gzip", "identity, gzip",
+		"gzip;q=1", "gz", ","} {
 		_, err := Decode(encoding, strings.NewReader("{}"), 2, 100, new(limitedMemory))
 		var rejected *RequestError
 		if !errors.As(err, &rejected) || rejected.Reason != CodeUnsupportedEncoding {
@@ -98,7 +120,8 @@ func TestBodiesOverTheLimitAreRejected(t *testing.T) {
 	fits, over := bytes.Repeat([]byte("x"), most), bytes.Repeat([]byte("x"), most+1)
 	for _, hint := range []int64{-1, 0, most} {
 		for encoding, wrap := range map[string]func([]byte) []byte{"": func(b []byte) []byte { return b },
-			"gzip": func(b []byte) []byte { return gzipped(t, b) }} {
+			"gzip": func(b []byte) []byte { return gzipped(t, b) },
+			"zstd": func(b []byte) []byte { return zstandard(t, b) }} {
 			if got, err := Decode(encoding, bytes.NewReader(wrap(fits)), hint, most, new(limitedMemory)); err != nil ||
 				len(got) != most {
 				t.Errorf("%q of %d bytes, hint %d: %d, %v", encoding, most, hint, len(got), err)
@@ -158,6 +181,8 @@ func TestReadingStopsAtTheLimit(t *testing.T) {
 		"short length": {"", zeros{}, 10, CodeRequestTooLarge, 2 * most},
 		// the first megabyte and the buffer of twice that size
 		"bomb": {"gzip", bytes.NewReader(bomb), -1, CodeInvalidValue, 3<<20 + unzipBytes},
+		"zstd bomb": {"zstd", bytes.NewReader(zstandard(t, make([]byte, 64<<20), zstd.WithWindowSize(1<<20))), -1,
+			CodeInvalidValue, 3<<20 + 1<<20 + unpackBytes},
 	} {
 		c, memory := &countingReader{Reader: tt.body}, new(limitedMemory)
 		var before, after runtime.MemStats
@@ -199,7 +224,7 @@ func TestContentLengthAloneReservesLittle(t *testing.T) {
 func TestReservationEqualsTheBuffersCapacity(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead, 100_000, 3 << 20} {
 		plain := noise(size)
-		for encoding, body := range map[string][]byte{"": plain, "gzip": gzipped(t, plain)} {
+		for encoding, body := range map[string][]byte{"": plain, "gzip": gzipped(t, plain), "zstd": zstandard(t, plain)} {
 			memory := new(limitedMemory)
 			got, err := Decode(encoding, bytes.NewReader(body), int64(len(body)), 4<<20, memory)
 			if err != nil || memory.reserved != int64(cap(got)) {
@@ -211,7 +236,7 @@ func TestReservationEqualsTheBuffersCapacity(t *testing.T) {
 
 func TestDecodeFailsWithoutMemory(t *testing.T) {
 	plain := noise(1 << 20)
-	for encoding, body := range map[string][]byte{"": plain, "gzip": gzipped(t, plain)} {
+	for encoding, body := range map[string][]byte{"": plain, "gzip": gzipped(t, plain), "zstd": zstandard(t, plain)} {
 		for _, limit := range []int64{1, 100_000, 1 << 20} {
 			memory := &limitedMemory{limit: limit}
 			if _, err := Decode(encoding, bytes.NewReader(body), int64(len(body)), 4<<20, memory); !errors.Is(err, errNoMemory) {
@@ -278,7 +303,8 @@ func TestBrokenGzipIsRejected(t *testing.T) {
 func TestBrokenConnectionIsNotARequestError(t *testing.T) {
 	broken := errors.New("connection reset")
 	zipped := gzipped(t, noise(5000))
-	for encoding, body := range map[string][]byte{"": []byte("half"), "gzip": zipped[:2000]} {
+	for encoding, body := range map[string][]byte{"": []byte("half"), "gzip": zipped[:2000],
+		"zstd": zstandard(t, noise(5000))[:2000]} {
 		for _, cause := range []error{broken, io.ErrUnexpectedEOF} {
 			_, err := Decode(encoding, io.MultiReader(bytes.NewReader(body), iotest.ErrReader(cause)), int64(len(zipped)), 1<<20,
 				new(limitedMemory))
@@ -286,6 +312,47 @@ func TestBrokenConnectionIsNotARequestError(t *testing.T) {
 			if !errors.Is(err, cause) || errors.As(err, &rejected) {
 				t.Errorf("%q: %v", encoding, err)
 			}
+		}
+	}
+}
+
+// TestZstandardStaysWithinItsBounds: a window, empty frames, and text after the end cost a client nothing.
+func TestZstandardStaysWithinItsBounds(t *testing.T) {
+	text := []byte(strings.Repeat(`{"model":"m"}`, 100))
+	whole := zstandard(t, text)
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0} // empty
+	skipped := []byte{0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0}
+	for name, tt := range map[string]struct {
+		body []byte
+		want Code // "": accepted
+	}{
+		"two frames":            {append(bytes.Clone(whole), whole...), ""},
+		"an empty frame":        {append(bytes.Clone(frame), whole...), ""},
+		"a skippable frame":     {append(bytes.Clone(skipped), whole...), ""},
+		"the largest window":    {zstandard(t, noise(9<<20), zstd.WithWindowSize(8<<20)), ""},
+		"too large a window":    {zstandard(t, noise(17<<20), zstd.WithWindowSize(16<<20)), CodeInvalidValue},
+		"a window of 1 GB":      {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0, 1, 0, 0}, CodeInvalidValue},
+		"many empty frames":     {bytes.Repeat(frame, 1<<20), CodeInvalidValue},
+		"many skippable frames": {bytes.Repeat(skipped, 1<<20), CodeInvalidValue},
+		"a bomb":                {zstandard(t, make([]byte, 2*ratioFree)), CodeInvalidValue},
+		"1 MiB of zeros":        {zstandard(t, make([]byte, ratioFree)), ""},
+		"empty":                 {nil, CodeInvalidValue},
+		"plain text":            {text, CodeInvalidValue},
+		"gzip":                  {gzipped(t, text), CodeInvalidValue},
+		"cut off":               {whole[:len(whole)-3], CodeInvalidValue},
+		"text after it":         {append(bytes.Clone(whole), "{}"...), CodeInvalidValue},
+		"a wrong sum":           {append(bytes.Clone(whole[:len(whole)-1]), whole[len(whole)-1]^1), CodeInvalidValue},
+		"a foreign dictionary":  {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0x21, 7, 0, 1, 0, 0}, CodeInvalidValue},
+	} {
+		memory := new(limitedMemory)
+		got, err := Decode("zstd", bytes.NewReader(tt.body), int64(len(tt.body)), 32<<20, memory)
+		var rejected *RequestError
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.As(err, &rejected) || rejected.Reason != tt.want ||
+			rejected.Param != "Content-Encoding" || strings.Contains(rejected.Message, "gzip")) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+		if err == nil && memory.reserved != int64(cap(got)) {
+			t.Errorf("%s: %d bytes stay reserved, of %d", name, memory.reserved, cap(got))
 		}
 	}
 }

@@ -65,8 +65,8 @@ var table = []Row{
 		"The endpoint does not support this Content-Type.",
 		"Send `Content-Type: application/json`, or `multipart/form-data` to endpoints that accept files."},
 	{CodeUnsupportedEncoding, 415, "invalid_request_error", "invalid_request_error", RetryDefault,
-		"The body has a Content-Encoding other than gzip.",
-		"Send the body uncompressed or with gzip."},
+		"The body has a Content-Encoding other than gzip or zstd.",
+		"Send the body uncompressed, or with gzip or zstd once."},
 	{CodeHostNotAllowed, 421, "invalid_request_error", "invalid_request_error", RetryNever,
 		"The gateway runs without keys and rejects requests for host names other than its own.",
 		"Send the request to localhost or an IP address. Operator: add the host name to `hosts` (with `serve --model`: to " +
