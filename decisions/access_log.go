@@ -91,7 +91,8 @@ func appendCourse(b []byte, d *Decision) []byte {
 		b = appendCount(b, "cached_tokens", u.Cached)
 		b = appendCount(b, "output_tokens", u.Output)
 	}
-	return appendYes(b, "estimated", d.Estimated)
+	b = appendYes(b, "estimated", d.Estimated)
+	return appendText(b, "usage_note", d.UsageNote)
 }
 
 // accessLevel returns the level of a line. ERROR is a fault of the gateway, WARN a fault or

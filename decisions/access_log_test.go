@@ -20,7 +20,7 @@ var accessKeys = [...]string{
 	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "class", "asked_class", "dialect",
 	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "attempts", "error_type",
 	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
-	"cached_tokens", "output_tokens", "estimated",
+	"cached_tokens", "output_tokens", "estimated", "usage_note",
 }
 
 // wholeDecision sets every field that an access line contains.
@@ -34,7 +34,8 @@ func wholeDecision() *Decision {
 		Reason: "prefix_home",
 		Attempts: []Attempt{{Worker: "w0", ErrorType: "connect"},
 			{Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32}},
-		Promoted: true, Usage: Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true, QueueMs: 2.5, TTFTMs: 12,
+		Promoted: true, Usage: Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true,
+		UsageNote: "n", QueueMs: 2.5, TTFTMs: 12,
 		DurationMs: 90.25, OverheadMs: 0.5,
 		Result: Failed, Status: 502, Code: "worker_error", Limit: "rpm", Shed: "depth", Cause: "the worker answered 500"}
 }
@@ -78,7 +79,7 @@ func TestAccessLineHasTheDocumentedKeysInOrder(t *testing.T) {
 		`"config_generation":7,"limit":"rpm","shed":"depth","tenant":"acme","key":"k1","class":"batch","asked_class":"interactive","dialect":"chat",` +
 		`"requested_model":"gpt-4o-mini","model":"fake-7b","tier":"small","rule":"alias","rule_note":"X-Model-Tier: unknown","policy":"chwbl","worker":"w1",` +
 		`"reason":"prefix_home","attempts":2,"error_type":"500","overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
-		`"predicted_cached_tokens":32,"prompt_tokens":40,"cached_tokens":30,"output_tokens":9,"estimated":true}` + "\n"
+		`"predicted_cached_tokens":32,"prompt_tokens":40,"cached_tokens":30,"output_tokens":9,"estimated":true,"usage_note":"n"}` + "\n"
 	if diff := cmp.Diff(want, string(line)); diff != "" {
 		t.Errorf("a full line (-want +got):\n%s", diff)
 	}

@@ -61,7 +61,9 @@ type Decision struct {
 	PromptTokens int64 `json:"prompt_tokens_estimate,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as requested; 0 if the client sent none
 	Usage        Usage `json:"usage,omitzero"`
-	Estimated    bool  `json:"estimated,omitempty"` // Usage is the gateway's own count, because the engine reported none
+	Estimated    bool  `json:"estimated,omitempty"` // Usage is the gateway's own count, at least in part
+	// what is odd about the engine's report, such as an output above max_tokens
+	UsageNote string `json:"usage_note,omitempty"`
 
 	QueueMs    float64 `json:"queue_ms"`          // all waits for a worker, also those that ended without one
 	TTFTMs     float64 `json:"ttft_ms,omitempty"` // to the first content event of a generated stream; 0 for a whole answer

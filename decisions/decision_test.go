@@ -61,7 +61,8 @@ func fullDecision() *Decision {
 						WorkingSet: 8, Load: 9, Recent: 11, SlotWait: 10, Late: 12},
 					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
-		QueueMs: 20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
+		UsageNote: "o",
+		QueueMs:   20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
 		Result: OK, Status: 200, Code: "c", Limit: "rpm", Shed: "depth", Cause: "x"}
 	d.Refused = d.Attempts[0].Choice
 	return d
@@ -85,7 +86,7 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
 	`"choice":` + choiceJSON + `}],` +
 	`"refused_choice":` + choiceJSON + `,` +
-	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
+	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"usage_note":"o","queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
 
 // shortJSON has the fields that are never omitted.

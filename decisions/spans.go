@@ -168,6 +168,7 @@ func (t Trace) addMeasurements(a *attrs) {
 	a.count("tierway.cached_tokens", t.Usage.Cached)
 	a.count("tierway.output_tokens", t.Usage.Output)
 	a.yes("tierway.usage_estimated", t.Estimated)
+	a.text("tierway.usage_note", t.UsageNote)
 }
 
 // queueSpan returns the span of the wait before attempt n, counted from 0.

@@ -50,14 +50,27 @@ func (p *Parsed) GeneratesStream() bool {
 // (plus its bytes) and of each choice: ten times the longest context of any model.
 const tokensMax = 10_000_000
 
-// MostUsage returns the largest usage that is accepted from an engine's report. Engines may count
-// further tokens, such as a template's, so that the output may reach twice max_tokens plus 64.
-func (p *Parsed) MostUsage() openai.Usage {
-	output := int64(tokensMax)
-	if p.Req.MaxTokens > 0 {
-		output = min(output, 2*p.Req.MaxTokens+64)
+// longestAnswer is the largest number of tokens that is accepted for a choice above max_tokens: twice the output
+// limit of the models with the longest answers.
+const longestAnswer = 1 << 18
+
+// UsageBounds are the bounds of the usage that an engine reports.
+type UsageBounds struct {
+	Prompt, Output int64 // largest accepted counts
+	MaxTokens      int64 // largest output that max_tokens explains
+}
+
+// UsageBounds returns the bounds of the answer's usage. It reads the body. The output may exceed max_tokens, because
+// some engines ignore it or do not count reasoning against it. Engines may count further tokens, such as a
+// template's, so that max_tokens explains twice its value plus 64.
+func (p *Parsed) UsageBounds() UsageBounds {
+	choices := max(1, p.Req.N) * p.Req.Prompts()
+	b := UsageBounds{Prompt: tokensMax + int64(len(p.Req.Body)), Output: tokensMax, MaxTokens: tokensMax}
+	if m := min(p.Req.MaxTokens, tokensMax); m > 0 {
+		b.Output, b.MaxTokens = max(m, longestAnswer), 2*m+64
 	}
-	return openai.Usage{Prompt: tokensMax + int64(len(p.Req.Body)), Output: output * max(1, p.Req.N) * p.Req.Prompts()}
+	b.Output, b.MaxTokens = b.Output*choices, b.MaxTokens*choices
+	return b
 }
 
 // AtMostOnce reports whether the request must not reach an engine twice, because it creates or stores an

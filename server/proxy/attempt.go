@@ -14,6 +14,7 @@ import (
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
 )
 
@@ -33,7 +34,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 		lease:     lease,
 		moments:   moments{started: started},
 		outcome:   outcome{ending: ending{result: decisions.Refused}},
-		most:      x.parsed.MostUsage(),
+		bounds:    x.parsed.UsageBounds(),
 		placement: x.wait.placement,
 		span:      x.trace.Attempt(started),
 	}
@@ -149,12 +150,12 @@ type attempt struct {
 	addsPriority []string      // added fields for the engine's own queue
 	status       int
 	usage        openai.Usage // as the engine reported it
-	most         openai.Usage // largest accepted report
-	usesEngine   bool         // the answer shows whether the engine works
-	stream       bool         // the answer is a stream of generated tokens
-	probing      bool         // a probe of a half-open worker
-	retryable    bool         // the request may be sent to one more worker
-	retryPaid    atomic.Bool  // the retry after this attempt is spent from the budget
+	bounds       intake.UsageBounds
+	usesEngine   bool        // the answer shows whether the engine works
+	stream       bool        // the answer is a stream of generated tokens
+	probing      bool        // a probe of a half-open worker
+	retryable    bool        // the request may be sent to one more worker
+	retryPaid    atomic.Bool // the retry after this attempt is spent from the budget
 	moments
 	outcome
 }
@@ -321,18 +322,41 @@ func (a *attempt) firstContent(at time.Time) {
 	}
 }
 
-// bookReported records the usage that the engine reported, unless the request is free. If the report exceeds
-// every possible usage, it is replaced by an estimate with seen, the gateway's count of the output.
+// Notes of a usage that the engine has reported.
+const (
+	noteAboveMaxTokens = "output above max_tokens"
+	noteOutput         = "output not plausible"
+	notePrompt         = "prompt not plausible"
+	noteUsage          = "usage not plausible"
+)
+
+// bookReported records the usage that the engine reported, unless the request is free. A count that exceeds every
+// possible one is replaced: the prompt's by the estimate of the gateway, the output's by seen, its own count.
 func (a *attempt) bookReported(u openai.Usage, seen int64) {
 	if a.x.resolution.Free(&a.x.in) {
 		return
 	}
-	if u.Prompt > a.most.Prompt || u.Output > a.most.Output {
-		a.bookEstimate(seen)
-		return
+	booked, noPrompt, noOutput := u, u.Prompt > a.bounds.Prompt, u.Output > a.bounds.Output
+	if noPrompt {
+		booked.Prompt, booked.Cached, booked.CachedKnown = a.x.facts.PromptTokens, 0, false
+		u.Prompt, u.Cached, u.CachedKnown = 0, 0, false
+	}
+	if noOutput {
+		booked.Output, u.Output = seen, 0
+	}
+	a.used.note = ""
+	switch {
+	case noPrompt && noOutput:
+		a.used.note = noteUsage
+	case noPrompt:
+		a.used.note = notePrompt
+	case noOutput:
+		a.used.note = noteOutput
+	case u.Output > a.bounds.MaxTokens:
+		a.used.note = noteAboveMaxTokens
 	}
 	a.usage = u
-	a.used.usage, a.used.known, a.used.estimated = u, true, false
+	a.used.usage, a.used.known, a.used.estimated = booked, true, noPrompt || noOutput
 	a.m.Series.Prompt.Add(float64(u.Prompt))
 	a.m.Series.Cached.Add(float64(u.Cached))
 	a.m.Series.Output.Add(float64(u.Output))

@@ -67,6 +67,7 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		Refused:        x.wait.refused,
 		Usage:          decisions.Usage{Prompt: used.usage.Prompt, Cached: used.usage.Cached, Output: used.usage.Output},
 		Estimated:      used.estimated,
+		UsageNote:      used.note,
 		PromptTokens:   cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
 	}
 	if x.ending.result == decisions.ClientGone && x.answer.held() {
