@@ -227,6 +227,10 @@ func idFrom(at time.Time) string {
 	return ms[:8] + "-" + ms[8:]
 }
 
+// clockBack is the number of days by which a gateway's clock may go back. What is booked up to so many days ahead
+// counts as the present day's and month's, so that a budget holds.
+const clockBack = 2
+
 // Spent returns the usage of tenants and keys in the UTC day and month of the given time, sorted by
 // tenant and key.
 func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
@@ -234,8 +238,9 @@ func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 	defer done()
 	at = at.UTC()
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	day := tenants.Day(at)
 	today := func(what string) string {
-		return fmt.Sprintf("CASE WHEN day = %d THEN %s ELSE 0 END", tenants.Day(at), what)
+		return fmt.Sprintf("CASE WHEN day BETWEEN %d AND %d THEN %s ELSE 0 END", day, day+clockBack, what)
 	}
 	keys, err := collect(ctx, s.read, func(r *SpentRow) []column {
 		return []column{
@@ -244,7 +249,7 @@ func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 			sumColumn("prompt + output", &r.Month.Tokens), sumColumn("money", &r.Month.Money),
 		}
 	}, "FROM usage WHERE day >= $1 AND day < $2 GROUP BY tenant, key_id",
-		int64(tenants.Day(first)), int64(tenants.Day(first.AddDate(0, 1, 0))))
+		int64(tenants.Day(first)), int64(max(tenants.Day(first.AddDate(0, 1, 0)), day+clockBack+1)))
 	if err != nil {
 		return nil, s.fail(ctx, "reading the usage of the budgets", err)
 	}

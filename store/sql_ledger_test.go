@@ -127,6 +127,15 @@ func TestBudgetsAreRebuiltFromTheRollUp(t *testing.T) {
 			{Tenant: "anonymous", Day: spent(5, 0), Month: spent(5, 0)},
 		}
 		same(t, "spent", must(s.Spent(t.Context(), noon.In(time.FixedZone("east", 11*3600))))(t), want)
+		// A clock that is back by up to two days counts what is booked already.
+		for _, c := range []struct {
+			now        time.Time
+			day, month int64
+		}{{at(11, 20, 1), 13, 1113}, {at(11, 19, 1), 13, 1113}, {at(11, 18, 1), 0, 1113}, {at(10, 31, 1), 107, 107}} {
+			if got := must(s.Spent(t.Context(), c.now))(t)[0]; got.Day.Tokens != c.day || got.Month.Tokens != c.month {
+				t.Errorf("on %v it is %+v, want %d and %d tokens", c.now, got, c.day, c.month)
+			}
+		}
 		if n := must(s.Prune(t.Context(), noon.AddDate(1, 0, 0)))(t); n != 7 {
 			t.Errorf("%d rows went", n)
 		}

@@ -1,5 +1,10 @@
 package tenants
 
+import (
+	"math"
+	"time"
+)
+
 // budgetWindows is a subject's usage of its budgets in two windows: the current one, and the one
 // before it, which may still have in-flight requests.
 type budgetWindows [2]window
@@ -15,23 +20,48 @@ type window struct {
 	ledger    Spent // from the ledger, of all gateways
 }
 
-// at returns the window with that index. It creates one that is newer than one of the two, and
-// returns nil for an older one.
-func (a *budgetWindows) at(index int) *window {
-	older := &a[0]
+// maxBack is how far a clock may go back. Budgets then stay in the windows that have begun. A window further ahead
+// was begun by a wrong clock, and has no effect.
+const maxBack = 48 * time.Hour
+
+// current returns the index of the newest window that has begun, from that of the clock to the last plausible one.
+func (a *budgetWindows) current(clock, last int) int {
+	for i := range a {
+		if a[i].index <= last {
+			clock = max(clock, a[i].index)
+		}
+	}
+	return clock
+}
+
+// currentDay returns the current day at a time.
+func (s *state) currentDay(at time.Time) int { return s.days.current(Day(at), Day(at.Add(maxBack))) }
+
+// currentMonth returns the current month at a time.
+func (s *state) currentMonth(at time.Time) int {
+	return s.months.current(Month(at), Month(at.Add(maxBack)))
+}
+
+// at returns the window with that index. It creates one that is newer than one of the two, or in place of one that
+// is later than the last plausible one. It returns nil for an older one.
+func (a *budgetWindows) at(index, last int) *window {
+	oldest := &a[0]
 	for i := range a {
 		if a[i].index == index {
 			return &a[i]
 		}
-		if a[i].index < older.index {
-			older = &a[i]
+		if a[i].index > last {
+			a[i] = window{}
+		}
+		if a[i].index < oldest.index {
+			oldest = &a[i]
 		}
 	}
-	if index < older.index {
+	if index < oldest.index {
 		return nil
 	}
-	*older = window{index: index}
-	return older
+	*oldest = window{index: index}
+	return oldest
 }
 
 // window returns the window with that index, or an empty one.
@@ -44,17 +74,17 @@ func (a *budgetWindows) window(index int) window {
 	return window{}
 }
 
-// addUsage books the usage of a request of that window.
-func (a *budgetWindows) addUsage(index int, u Spent) {
-	if w := a.at(index); w != nil {
+// addUsage books the usage of a request of that window. last is the last plausible window.
+func (a *budgetWindows) addUsage(index, last int, u Spent) {
+	if w := a.at(index, max(index, last)); w != nil {
 		w.own = w.own.plus(u)
 		w.spent = w.spent.plus(u)
 	}
 }
 
-// seed raises the known usage to the ledger's.
-func (a *budgetWindows) seed(index int, s Spent) {
-	if w := a.at(index); w != nil {
+// seed raises the known usage to the ledger's. last is the last plausible window.
+func (a *budgetWindows) seed(index, last int, s Spent) {
+	if w := a.at(index, last); w != nil {
 		w.spent = w.spent.raised(s)
 		w.ledger = w.ledger.raised(s)
 	}
@@ -74,7 +104,7 @@ func (w window) sharedFloor() Spent {
 // updateShared applies the value of a shared counter. Replies may arrive in any order: usage
 // that is not in this one is added to it.
 func (a *budgetWindows) updateShared(index int, h SharedCounter) {
-	if w := a.at(index); w != nil {
+	if w := a.at(index, math.MaxInt); w != nil {
 		w.synced = true
 		w.confirmed = w.confirmed.raised(h.Own)
 		w.shared = w.shared.raised(h.Sum)

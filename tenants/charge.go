@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -39,7 +40,26 @@ type Charge struct {
 	At           time.Time // time of admission: budgets are booked to its UTC day and month
 	Tokens       int64     // reservation: the prompt's estimate plus the expected output
 	IgnoreBudget bool      // degraded: admitted although a budget is spent
+	admittedIn   windows   // set at admission
 }
+
+// windows are the indexes of a UTC day and month; 0 is not set.
+type windows struct{ day, month int }
+
+// setWindows records to which windows the usage is booked: those of At, or later ones that have begun already.
+func (c *Charge) setWindows(states []*state) {
+	w := windows{Day(c.At), Month(c.At)}
+	for _, s := range states {
+		w.day, w.month = max(w.day, s.currentDay(c.At)), max(w.month, s.currentMonth(c.At))
+	}
+	c.admittedIn = w
+}
+
+// day returns the day to which the usage is booked.
+func (c *Charge) day() int { return cmp.Or(c.admittedIn.day, Day(c.At)) }
+
+// month returns the month to which the usage is booked.
+func (c *Charge) month() int { return cmp.Or(c.admittedIn.month, Month(c.At)) }
 
 // Used is the real usage of a request.
 type Used struct {

@@ -42,6 +42,7 @@ func (l *Limiter) TakeCharge(c *Charge, share int) Admission {
 	var buf [2]*state
 	states := l.lockStates(c.Caller.Subjects, share, buf[:0])
 	defer unlockStates(states)
+	c.setWindows(states)
 	var v Admission
 	now := c.At.UnixMicro()
 	for i, s := range states {
@@ -58,7 +59,7 @@ func (l *Limiter) TakeCharge(c *Charge, share int) Admission {
 }
 
 // SettleCharge ends an admitted request. It frees the slot, replaces the reserved tokens by the real
-// ones, and books the usage to the UTC day and month of c.At. It must be called once for each
+// ones, and books the usage to the UTC day and month of its admission. It must be called once for each
 // admission.
 func (l *Limiter) SettleCharge(c *Charge, u Used, now time.Time) {
 	for i := range c.Caller.Subjects {
@@ -90,8 +91,8 @@ func (l *Limiter) Spent(tenant, key string, at time.Time) (day, month Spent) {
 func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
 	s := l.lockState(subjectID{tenant, key})
 	defer s.mu.Unlock()
-	s.days.seed(Day(at), day)
-	s.months.seed(Month(at), month)
+	s.days.seed(Day(at), Day(at.Add(maxBack)), day)
+	s.months.seed(Month(at), Month(at.Add(maxBack)), month)
 }
 
 // Forget removes the subjects for which keep returns false, except those with in-flight requests. The

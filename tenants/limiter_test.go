@@ -261,6 +261,73 @@ func TestClockStepBackAdmitsNothingMore(t *testing.T) {
 	})
 }
 
+// TestBudgetsHoldWhileTheClockIsBack: usage is booked to the window that has begun, also when the clock is
+// back in an earlier one, and in both limiters.
+func TestBudgetsHoldWhileTheClockIsBack(t *testing.T) {
+	midnight := noon().Add(12 * time.Hour) // also the end of a month
+	for _, c := range []struct {
+		limits  Limits
+		before  int           // days that the gateway served before the present one
+		back    time.Duration // of the clock, after half of the budget is spent
+		refused bool          // the budget has ended, by the clock
+	}{
+		{Limits{DayTokens: 20}, 0, time.Hour, true},
+		{Limits{DayTokens: 20}, 0, 24 * time.Hour, true},
+		{Limits{DayTokens: 20}, 1, 24 * time.Hour, true},
+		{Limits{DayTokens: 20}, 2, 24 * time.Hour, true},
+		{Limits{DayTokens: 20}, 2, 47 * time.Hour, true},
+		{Limits{DayMoney: 20}, 1, 24 * time.Hour, true},
+		{Limits{MonthTokens: 20}, 1, 24 * time.Hour, true},
+		{Limits{MonthMoney: 20}, 0, 24 * time.Hour, true},
+		{Limits{DayTokens: 20}, 1, 365 * 24 * time.Hour, false}, // the earlier time was wrong
+		{Limits{MonthTokens: 20}, 0, 10 * 24 * time.Hour, false},
+	} {
+		for _, remote := range []bool{false, true} {
+			t.Run(fmt.Sprint(c, remote), func(t *testing.T) {
+				h, client := newHouse(), caller(c.limits, Limits{})
+				var at SubjectState
+				serve := func(n int) (served int) {
+					for range n {
+						charge := &Charge{Caller: client, At: h.now}
+						at = h.BeginRemote(charge, nil)[0]
+						h.AbortRemote(charge)
+						if h.TakeCharge(charge, 1).Refused != "" {
+							continue
+						}
+						if remote { // the shared counters have the same sums
+							h.SettleCharge(charge, Used{Refund: true}, h.now)
+							h.BeginRemote(charge, nil)
+							h.CommitRemote(charge)
+						}
+						h.SettleCharge(charge, Used{Tokens: 5, Money: 5}, h.now)
+						if s := h.SubjectStates(charge, nil)[0]; s.Day.Index != at.Day.Index || s.Day.Own.Tokens < 5 {
+							t.Fatalf("admitted in window %d, settled in %d with %+v", at.Day.Index, s.Day.Index, s.Day)
+						}
+						served++
+					}
+					return served
+				}
+				for d := c.before; d > 0; d-- {
+					h.now = midnight.Add(time.Minute - time.Duration(d)*24*time.Hour)
+					serve(1)
+				}
+				h.now = midnight.Add(time.Minute)
+				if n := serve(2); n != 2 {
+					t.Fatalf("%d of 2 requests pass half of the budget", n)
+				}
+				day := at.Day.Index
+				h.now = h.now.Add(-c.back)
+				if n := serve(10); c.refused && n != 2 || !c.refused && n != 4 {
+					t.Errorf("%d requests pass after the clock went back by %v", n, c.back)
+				}
+				if states := h.DirtySubjects(h.now, nil); len(states) != 1 || c.refused && states[0].Day.Index != day {
+					t.Errorf("the shared counters get %+v, want those of window %d", states, day)
+				}
+			})
+		}
+	}
+}
+
 func TestWrongClockBlocksNoBucketForLong(t *testing.T) {
 	h := newHouse()
 	client := caller(Limits{RPM: 60}, Limits{})

@@ -35,8 +35,9 @@ func (l *Limiter) BeginRemote(c *Charge, all []SubjectState) []SubjectState {
 	var buf [2]*state
 	states := l.lockStates(c.Caller.Subjects, 1, buf[:0])
 	defer unlockStates(states)
+	c.setWindows(states)
 	for i, s := range states {
-		all = append(all, l.subjectState(&c.Caller.Subjects[i], s, c.At))
+		all = append(all, l.subjectState(&c.Caller.Subjects[i], s, c.At, c.day(), c.month()))
 		s.pending++
 	}
 	return all
@@ -62,12 +63,14 @@ func (l *Limiter) endRemote(c *Charge, admitted bool) {
 	}
 }
 
-// SubjectStates appends the current states of the caller's subjects to all, in the windows of
-// c.At.
+// SubjectStates appends the current states of the caller's subjects to all, in the windows of the
+// admission.
 func (l *Limiter) SubjectStates(c *Charge, all []SubjectState) []SubjectState {
 	for i := range c.Caller.Subjects {
 		sub := &c.Caller.Subjects[i]
-		l.withState(sub.Tenant, sub.Key, func(s *state) { all = append(all, l.subjectState(sub, s, c.At)) })
+		l.withState(sub.Tenant, sub.Key, func(s *state) {
+			all = append(all, l.subjectState(sub, s, c.At, c.day(), c.month()))
+		})
 	}
 	return all
 }
@@ -79,10 +82,11 @@ func (l *Limiter) DirtySubjects(now time.Time, all []SubjectState) []SubjectStat
 	defer l.mu.RUnlock()
 	for id, s := range l.subjects {
 		s.mu.Lock()
-		day, month := s.days.windowUsage(Day(now)), s.months.windowUsage(Month(now))
+		today, thisMonth := s.currentDay(now), s.currentMonth(now)
+		day, month := s.days.windowUsage(today), s.months.windowUsage(thisMonth)
 		unconfirmed := s.limits.Budgeted() && (day.Own != day.Confirmed || month.Own != month.Confirmed)
 		if unconfirmed || s.limits.Concurrent > 0 && s.inflight > 0 {
-			all = append(all, l.subjectState(&Subject{Tenant: id.tenant, Key: id.key}, s, now))
+			all = append(all, l.subjectState(&Subject{Tenant: id.tenant, Key: id.key}, s, now, today, thisMonth))
 		}
 		s.mu.Unlock()
 	}
@@ -115,13 +119,13 @@ func RemoteAdmission(c *Charge, refused Limit, index int, wait time.Duration, us
 	return a
 }
 
-// subjectState returns the state of a locked subject, in the windows of at. The sequence
+// subjectState returns the state of a locked subject at a time, in two windows. The sequence
 // number is taken under the lock, so that the newer of two states has the higher number.
-func (l *Limiter) subjectState(sub *Subject, s *state, at time.Time) SubjectState {
+func (l *Limiter) subjectState(sub *Subject, s *state, at time.Time, day, month int) SubjectState {
 	b := s.buckets.decayed(at.UnixMicro(), s.limits.rates(1))
 	return SubjectState{Tenant: sub.Tenant, Key: sub.Key, Limits: s.limits, Sequence: l.sequence.Add(1),
 		Used: [3]float64{b[0].used, b[1].used, b[2].used}, InFlight: s.inflight, Pending: s.pending, Ended: s.ended,
-		Day: s.days.windowUsage(Day(at)), Month: s.months.windowUsage(Month(at))}
+		Day: s.days.windowUsage(day), Month: s.months.windowUsage(month)}
 }
 
 // windowUsage returns what is known of the window with that index.

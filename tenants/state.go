@@ -35,12 +35,12 @@ type budget struct {
 	spent, most int64 // most is 0 without a budget
 }
 
-// budgets returns the usage of the budgets in the windows of a time.
+// budgets returns the usage of the budgets in the current windows of a time.
 func (s *state) budgets(l *Limits, at time.Time) (all [4]budget) {
 	if !l.Budgeted() {
 		return all
 	}
-	day, month := s.days.window(Day(at)).spent, s.months.window(Month(at)).spent
+	day, month := s.days.window(s.currentDay(at)).spent, s.months.window(s.currentMonth(at)).spent
 	return [4]budget{{LimitDayTokens, day.Tokens, l.DayTokens}, {LimitMonthTokens, month.Tokens, l.MonthTokens},
 		{LimitDayMoney, int64(day.Money), int64(l.DayMoney)}, {LimitMonthMoney, int64(month.Money), int64(l.MonthMoney)}}
 }
@@ -71,8 +71,9 @@ func (s *state) settleUsage(c *Charge, then *Limits, u Used, now int64) {
 		return // a budget that is set later starts from the ledger
 	}
 	used := Spent{Tokens: u.Tokens, Money: u.Money}
-	s.days.addUsage(Day(c.At), used)
-	s.months.addUsage(Month(c.At), used)
+	last := time.UnixMicro(now).Add(maxBack)
+	s.days.addUsage(c.day(), Day(last), used)
+	s.months.addUsage(c.month(), Month(last), used)
 }
 
 // measureRates records in v what remains of the subject's rates.
