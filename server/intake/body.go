@@ -20,6 +20,12 @@ const (
 	bodyRate = 1 << 10
 )
 
+// bodyTime returns the time in which the first n bytes of a body, and then the next ones, must have arrived.
+func bodyTime(n int64) time.Duration {
+	n = min(n, 1<<42) // 4 TiB have 136 years, and 8 TiB would overflow a Duration
+	return bodyGrace + time.Duration(n/bodyRate)*time.Second + time.Duration(n%bodyRate)*time.Second/bodyRate
+}
+
 // readBody reads and decodes the request's body, within max_body_bytes and max_buffered_bytes.
 func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 	if !in.hasBody() {
@@ -106,7 +112,7 @@ type pacedReader struct {
 }
 
 func (p *pacedReader) Read(b []byte) (int, error) {
-	limit := p.start.Add(bodyGrace + time.Duration(p.n)*time.Second/bodyRate)
+	limit := p.start.Add(bodyTime(p.n))
 	if silence := time.Now().Add(p.stall); silence.Before(limit) {
 		limit = silence
 	}

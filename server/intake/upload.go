@@ -112,7 +112,7 @@ func (u *Upload) read(p []byte) (int, error) {
 	u.reading.Lock()
 	defer u.reading.Unlock()
 	began := time.Now()
-	allowed := bodyGrace + time.Duration(u.n)*time.Second/bodyRate - u.waited
+	allowed := bodyTime(u.n) - u.waited
 	limit := began.Add(min(allowed, u.in.Snap.File.Timeouts.ClientStall))
 	if err := u.setDeadline(limit); err != nil {
 		return 0, err
