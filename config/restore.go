@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -27,7 +26,7 @@ func RestoreHidden(draft []byte, path string) []byte {
 	if path == "" {
 		return draft
 	}
-	src, err := os.ReadFile(path)
+	src, err := readFile(path)
 	if err != nil {
 		return draft
 	}

@@ -55,7 +55,7 @@ func loadConfigWith(c *cobra.Command, path string, env func(string) (string, boo
 		problems = f.Warnings()
 	}
 	if len(problems) > 0 {
-		src, readErr := os.ReadFile(path)
+		src, readErr := readFile(path, nil, maxConfig)
 		if readErr != nil {
 			src = nil // print the problems without source lines
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tierway/config"
 	"tierway/server"
 	"tierway/server/admin"
 )
@@ -77,7 +78,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return unexplained(err)
 	}
-	body, err := readFile(f.file, c.InOrStdin())
+	body, err := readFile(f.file, c.InOrStdin(), maxRequest)
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
@@ -151,12 +152,28 @@ func (f explainFlags) request(body []byte) (*http.Request, error) {
 	return r, nil
 }
 
-// readFile reads a file, or standard input for "-".
-func readFile(path string, in io.Reader) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(in)
+// Limits of what a command reads at once, in bytes.
+const (
+	maxConfig  = 4 << 20  // that of a configuration file
+	maxRequest = 64 << 20 // twice the default of max_body_bytes
+)
+
+// readFile reads a file, or standard input for "-", of at most that many bytes.
+func readFile(path string, in io.Reader, most int64) ([]byte, error) {
+	name := "standard input"
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in, name = file, path
 	}
-	return os.ReadFile(path)
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is longer than %v: check that it is the right file", name, config.Size(most))
+	}
+	return text, err
 }
 
 // Paths with similar bodies.

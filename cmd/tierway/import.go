@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +58,7 @@ func runImport(c *cobra.Command, file string, o imports.Options, translate impor
 		fmt.Fprintf(c.ErrOrStderr(), "tierway: %s cannot be imported:\n%v\n", file, err)
 		return exit(1)
 	}
-	src, err := readInput(c, file)
+	src, err := readFile(file, c.InOrStdin(), maxConfig)
 	if err != nil {
 		return fail(err)
 	}
@@ -76,12 +74,4 @@ func runImport(c *cobra.Command, file string, o imports.Options, translate impor
 	}
 	_, err = c.OutOrStdout().Write(result.Config)
 	return err
-}
-
-// readInput reads a file, or standard input for -.
-func readInput(c *cobra.Command, file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(c.InOrStdin())
-	}
-	return os.ReadFile(file)
 }

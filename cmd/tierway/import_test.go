@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tierway/tenants"
 )
 
 // runTree runs the program with arguments and standard input.
@@ -35,6 +38,56 @@ func TestImportedConfigurationPassesCheck(t *testing.T) {
 		if _, messages, err := runTree("", "check", "-c", path); err != nil || messages != "" {
 			t.Errorf("%s: %v %s\n%s", router, err, messages, out)
 		}
+	}
+}
+
+// endless is an input without an end. It counts what is read.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '#'
+	}
+	e.read += len(p)
+	return len(p), nil
+}
+
+// TestInputIsReadWithABound: a wrong file or pipe must not fill the memory.
+func TestInputIsReadWithABound(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "long.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 1<<40); err != nil { // sparse
+		t.Fatal(err)
+	}
+	valid := filepath.Join(t.TempDir(), "config.yaml")
+	const text = "auth: { required: false }\n" +
+		"tiers: [ { name: small, model: m, workers: [ { name: w, url: \"http://127.0.0.1:1\" } ] } ]\n"
+	if err := os.WriteFile(valid, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
+	for _, args := range [][]string{
+		{"import", "vllm-router", "-"}, {"import", "continuum", "-"}, {"import", "vllm-router", file},
+		{"import", "continuum", file},
+		{"explain", "--live", "--draft", "-", "--decision", "r"}, {"explain", "--live", "--draft", file, "--decision", "r"},
+		{"explain", "-c", valid, "--file", "-"}, {"explain", "-c", valid, "--file", file},
+		{"replay", "--live", "--draft", "-"}, {"replay", "--live", "--draft", file},
+	} {
+		var stderr bytes.Buffer
+		in := &endless{}
+		c := root(io.Discard, &stderr)
+		c.SetIn(in)
+		c.SetArgs(args)
+		err := c.Execute()
+		if err == nil || !strings.Contains(stderr.String()+err.Error(), " is longer than ") || in.read > 2*maxRequest {
+			t.Errorf("%v: %v %s after %d bytes", args, err, stderr.String(), in.read)
+		}
+	}
+	if _, messages, err := runTree("", "check", "-c", file); err == nil ||
+		!strings.Contains(messages, "the file is longer than 4MiB") || len(messages) > 1000 {
+		t.Errorf("check: %v %.200s", err, messages)
 	}
 }
 

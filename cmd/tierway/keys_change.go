@@ -124,7 +124,7 @@ func confirm(c *cobra.Command, yes bool, question string) error {
 // ask prints a question. Any answer except yes ends the command with status 1.
 func ask(in io.Reader, out io.Writer, question string) error {
 	fmt.Fprint(out, question+" [y/N] ")
-	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer means no
+	answer, _ := bufio.NewReader(io.LimitReader(in, 1<<10)).ReadString('\n') // no answer means no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
