@@ -124,8 +124,10 @@ type (
 			Version         int64
 		}
 		Drain *struct {
+			Since           time.Time
 			Inflight        int
 			InflightAtStart *int `json:"inflight_at_start"`
+			Deadline        *time.Time
 			Overdue         bool
 		}
 		Totals struct {

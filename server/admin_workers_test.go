@@ -198,6 +198,64 @@ func TestDrainAndWeightOfTwoGatewaysAreMerged(t *testing.T) {
 	})
 }
 
+// TestADrainShowsItsOwnDeadline, not that of an earlier drain which another gateway has ended. A change of the weight
+// and a repeated order do not begin it again; an order with a time sets a new deadline.
+func TestADrainShowsItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := twoGateways(t)
+		const path = "/admin/workers/w0"
+		drain := func(r *adminRig, body string) time.Time {
+			return decode[drainBegun](t, r.ops(http.StatusAccepted, http.MethodPost, path+"/drain", body)).Deadline
+		}
+		read := func(r *adminRig) {
+			time.Sleep(time.Second)
+			must(t, r.control.Database.Read(t.Context()))
+		}
+		check := func(r *adminRig, what string, since, deadline time.Time) {
+			t.Helper()
+			read(r)
+			d := r.worker("w0").Drain
+			switch {
+			case d == nil:
+				t.Errorf("%s: no drain is shown", what)
+			case deadline.IsZero() != (d.Deadline == nil), d.Deadline != nil && !d.Deadline.Equal(deadline):
+				t.Errorf("%s: the deadline is %v, want %v", what, d.Deadline, deadline)
+			case d.Since.Sub(since).Abs() > time.Millisecond:
+				t.Errorf("%s: it began at %v, want %v", what, d.Since, since)
+			}
+		}
+		began := time.Now()
+		first := drain(a, `{"timeout_s":600}`)
+		check(a, "begun here", began, first)
+		if again := drain(a, ""); !again.Equal(first) {
+			t.Errorf("a second order answers %v, want %v", again, first)
+		}
+		check(a, "ordered again", began, first)
+		a.ops(http.StatusOK, http.MethodPatch, path, `{"weight":5}`)
+		check(a, "after another weight", began, first)
+		longer := drain(a, `{"timeout_s":900}`)
+		check(a, "with another deadline", began, longer)
+
+		for _, end := range []func(){
+			func() { b.ops(http.StatusOK, http.MethodPost, path+"/undrain", "") },
+			func() { b.ops(http.StatusNoContent, http.MethodDelete, "/admin/overrides/w0", "") },
+		} {
+			drain(a, "")
+			time.Sleep(time.Minute)
+			end()
+			began := time.Now()
+			theirs := drain(b, "")
+			check(a, "begun elsewhere", began, time.Time{})
+			check(b, "begun here", began, theirs)
+			b.ops(http.StatusOK, http.MethodPost, path+"/undrain", "")
+			read(a)
+			if d := a.worker("w0").Drain; d != nil {
+				t.Errorf("after its end: %+v", d)
+			}
+		}
+	})
+}
+
 // TestWorkerChangesHonourIfMatch, on one gateway and on two. A rejected change has no effect. The ETag
 // of each answer is valid for the next change.
 func TestWorkerChangesHonourIfMatch(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 
 // drainBegun is the state of a drain that began on this gateway.
 type drainBegun struct {
+	number   int64 // version of the override that drains: with another one, it is another drain
+	since    time.Time
 	deadline time.Time
 	inflight int
 }
@@ -38,8 +40,11 @@ type workerAnswer struct {
 	Warnings []string           `json:"warnings,omitempty"`
 }
 
+// drainTimeout is the documented default of a drain's time: a long answer takes minutes.
+const drainTimeout = 300 * time.Second
+
 type drainRequest struct {
-	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"Seconds until the deadline that the progress shows. In-flight requests are not cut at the deadline."`
+	Timeout int64 `json:"timeout_s,omitempty" minimum:"1" maximum:"86400" doc:"Seconds until the deadline that the progress shows, 300 by default. A repeated order without it keeps the deadline. In-flight requests are not cut at the deadline."`
 }
 
 type drainAnswer struct {
@@ -62,11 +67,20 @@ func (a *workerAPI) addDrain(st *workerState, now time.Time) {
 	}
 	st.Since = seconds(o.At)
 	st.Drain = &drainState{Since: o.At.UTC(), Inflight: st.Inflight}
-	if v, here := a.drains.Load(st.Name); here {
-		begun := v.(drainBegun)
+	if begun, here := a.drainOf(*o); here {
+		st.Drain.Since = begun.since
 		st.Drain.InflightAtStart, st.Drain.Deadline = new(begun.inflight), optional(begun.deadline)
 		st.Drain.Overdue = st.Inflight > 0 && now.After(begun.deadline)
 	}
+}
+
+// drainOf returns the drain of an override, if it began on this gateway and no other one has changed it.
+func (a *workerAPI) drainOf(o store.Override) (begun drainBegun, here bool) {
+	v, here := a.drains.Load(o.Worker)
+	if here {
+		begun = v.(drainBegun)
+	}
+	return begun, here && begun.number == o.Number()
 }
 
 // expectedOf returns the expected shares of a pool's workers, and warnings about them. weights
@@ -156,14 +170,18 @@ func matching(ifMatch string, f edit) edit {
 
 // changeOverride changes the override of a worker by f, if it has the version that If-Match requires.
 func (a *workerAPI) changeOverride(ctx context.Context, worker, ifMatch string, f edit) (store.Override, error) {
-	actor, from := actorOf(ctx), int64(0)
+	actor, from, was := actorOf(ctx), int64(0), store.Override{}
 	o, err := a.control.EditOverride(ctx, actor, worker, matching(ifMatch, func(o store.Override) (store.Override, error) {
-		from = o.Number()
+		from, was = o.Number(), o
 		o, err := f(o)
 		o.By = actor.Name
 		return o, err
 	}))
 	if err == nil && o.Number() != from {
+		if begun, here := a.drainOf(was); here && o.Drain { // another weight does not end the drain
+			begun.number = o.Number()
+			a.drains.Store(worker, begun)
+		}
 		a.log.Info("a worker's override changed", "worker", worker, "drain", o.Drain, "by", actor.Name, "ip", actor.IP,
 			"request_id", actor.RequestID)
 	}
@@ -189,16 +207,18 @@ func (a *workerAPI) drainWorker(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	timeout := int64(300) // the documented default; a long answer takes minutes
-	if in.Body != nil && in.Body.Timeout > 0 {
-		timeout = in.Body.Timeout
-	}
 	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, drained)
 	if err != nil {
 		return nil, a.failed("draining a worker", err)
 	}
 	now := time.Now().UTC()
-	begun := drainBegun{deadline: now.Add(time.Duration(timeout) * time.Second), inflight: w.Inflight}
+	begun, here := a.drainOf(o)
+	if !here {
+		begun = drainBegun{number: o.Number(), since: o.At.UTC(), inflight: w.Inflight, deadline: now.Add(drainTimeout)}
+	}
+	if in.Body != nil && in.Body.Timeout > 0 {
+		begun.deadline = now.Add(time.Duration(in.Body.Timeout) * time.Second)
+	}
 	a.drains.Store(in.Name, begun)
 	answer := drainAnswer{State: "drained", InflightAtStart: begun.inflight, Deadline: begun.deadline}
 	if _, w, err = a.workerNamed(in.Name); err == nil && w.Inflight > 0 {
