@@ -151,8 +151,8 @@ func (q *Queue) recordRejectionLocked(round *routing.DispatchRound, t *Ticket, e
 	}
 	over := t.excludedWorkers(now)
 	for i := range q.rejections {
-		if s := &q.rejections[i]; s.matches(t, over) {
-			s.tokens, s.wait, s.err = min(s.tokens, tokens), t.Request.Wait, err
+		if s := &q.rejections[i]; s.wait == t.Request.Wait && s.matches(t, over) {
+			s.tokens, s.err = min(s.tokens, tokens), err
 			return
 		}
 	}
