@@ -257,6 +257,39 @@ func TestRequestWaitsForAWorkerWithEngineWait(t *testing.T) {
 	r.check()
 }
 
+// TestRetryDoesNotWaitForEngineWait: the wait of a retry for a worker is short, also behind requests that wait longer.
+func TestRetryDoesNotWaitForEngineWait(t *testing.T) {
+	c := usual()
+	c.EngineWait, c.MaxWait[0] = time.Minute, time.Minute
+	r := newRig(t, c, 2, 1)
+	filled := r.fill(2)
+	first := r.mustWait(r.ticket(0, "a", 1))
+	retry := r.ticket(0, "b", 1)
+	retry.Tried = []*routing.Worker{r.held[filled[0]].Worker()}
+	r.mustWait(retry)
+	last := r.mustWait(r.ticket(0, "c", 1))
+	for i := range 2 {
+		r.pool.Observe(name(i), i, routing.Status{})
+	}
+	r.pass(minWorkerWait - time.Millisecond)
+	if retry.state != stateWaiting {
+		t.Fatal("the retry was evicted before its wait was over")
+	}
+	r.pass(time.Millisecond)
+	if _, err := r.queue.Claim(retry, r.now); shedFor(err) != ShedEngine {
+		t.Errorf("the retry got %v, want %q", err, ShedEngine)
+	}
+	r.pass(time.Minute - minWorkerWait - time.Millisecond)
+	if first.state != stateWaiting || last.state != stateWaiting {
+		t.Error("a request was evicted before engine_wait was over")
+	}
+	r.pass(time.Millisecond)
+	if first.state != stateEvicted || last.state != stateEvicted {
+		t.Error("a request waits on after engine_wait")
+	}
+	r.check()
+}
+
 // TestRequestWaitsForAWorkerInBackoff: a request waits for the end of a worker's backoff unless
 // its own wait limit is earlier.
 func TestRequestWaitsForAWorkerInBackoff(t *testing.T) {

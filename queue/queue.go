@@ -25,6 +25,7 @@ type Queue struct {
 	bytes       int64
 	downSince   time.Time // since when no worker of the pool is up; zero while one is
 	nextMove    time.Time // when the movable tickets are woken again while no worker is up
+	nextExpiry  time.Time // before which no ticket's wait for a worker is over while no worker is up
 	unroutable  []*Ticket // no worker that is up could take them when they were last offered
 	seenChanges uint64    // the pool's change counter at the last whole pass
 

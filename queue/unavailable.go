@@ -20,21 +20,32 @@ func (q *Queue) expireWhileDownLocked(now time.Time) {
 		return
 	}
 	if q.downSince.IsZero() {
-		q.downSince, q.nextMove = now, now
+		q.downSince, q.nextMove, q.nextExpiry = now, now, now
 	}
-	for i := range q.classes {
-		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
-			newer = t.links[inClass].after
-			if now.Sub(later(q.downSince, t.waitingSince)) < q.workerWait(t) {
-				break // newer tickets have not waited longer
-			}
-			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
-		}
+	if !now.Before(q.nextExpiry) {
+		q.nextExpiry = q.expireWaitsLocked(now)
 	}
 	if !now.Before(q.nextMove) {
 		q.nextMove = now.Add(wakeMovableEvery)
 		q.wakeMovableLocked()
 	}
+}
+
+// expireWaitsLocked evicts the tickets whose wait for a worker is over, and returns when the next one may be. A retry
+// waits less than the tickets before it, so all tickets are looked at.
+func (q *Queue) expireWaitsLocked(now time.Time) (next time.Time) {
+	next = now.Add(minWorkerWait) // no later ticket waits less
+	for i := range q.classes {
+		for t, newer := q.classes[i].all.first, (*Ticket)(nil); t != nil; t = newer {
+			newer = t.links[inClass].after
+			if end := later(q.downSince, t.waitingSince).Add(q.workerWait(t)); now.Before(end) {
+				next = earlier(next, end)
+				continue
+			}
+			q.evictLocked(t, q.shedLocked(t, ShedEngine, now), now)
+		}
+	}
+	return next
 }
 
 // wakeMovableLocked calls onWake for the waiting tickets that may leave for another queue, in the order of
@@ -117,6 +128,13 @@ func (q *Queue) lateReasonLocked(t *Ticket) string {
 		return ShedEngine
 	}
 	return ShedWait
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func later(a, b time.Time) time.Time {
