@@ -120,3 +120,47 @@ func TestHangFromBeforeTheLastTransitionHasNoEffect(t *testing.T) {
 		r.is(Closed, HalfOpen)
 	})
 }
+
+// TestHangOpensAHalfOpenBreakerWithAnyProbes with any number of probes that have succeeded, were excluded or are in progress, also
+// if no further probe is admitted. Their reports have no effect afterwards.
+func TestHangOpensAHalfOpenBreakerWithAnyProbes(t *testing.T) {
+	for most := 1; most <= 3; most++ {
+		for succeeded := range most {
+			for excluded := range 3 {
+				for running := 0; running <= most-succeeded; running++ {
+					synctest.Test(t, func(t *testing.T) {
+						r := newRig(t, 1, Config{Probes: most, OpenFor: time.Second})
+						r.fails(0, 10, errRefused)
+						time.Sleep(time.Second + tick)
+						r.Poll()
+						for range succeeded {
+							r.try(0, nil)
+						}
+						for range excluded {
+							r.try(0, errClient)
+						}
+						var reports []func(error)
+						for range running {
+							report, err := r.allow(0)
+							if err != nil {
+								t.Fatal(err)
+							}
+							reports = append(reports, report)
+						}
+						r.is(HalfOpen)
+						r.bs[0].SetHung(time.Now())
+						r.is(Open)
+						for _, report := range reports {
+							report(nil)
+						}
+						r.is(Open)
+						if c := r.last().Cause; c != CauseHung {
+							t.Errorf("%d of %d probes succeeded, %d were excluded, %d run: it opens for %s", succeeded, most, excluded,
+								running, c)
+						}
+					})
+				}
+			}
+		}
+	}
+}
