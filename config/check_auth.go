@@ -4,14 +4,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"tierway/tenants"
-	"tierway/tiers"
 )
 
 // makeDigest is the command that prints a key's digest.
@@ -93,28 +91,13 @@ func (d *decoder) checkAuth(f *File) {
 // checkRights reports tiers and models of keys that match nothing in the file. Otherwise a
 // mistyped right would lock its tenant out silently.
 func (d *decoder) checkRights(f *File) {
-	targets, names := f.Names()
-	equal := func(right, name string) bool { return right == name }
+	names := f.RightNames()
 	for i, k := range f.Auth.Keys {
-		d.checkMatches(fmt.Sprintf("auth.keys[%d].tiers", i), k.Tiers, targets, equal, "is not a tier or pool")
-		d.checkMatches(fmt.Sprintf("auth.keys[%d].models", i), k.Models, names, tenants.Overlap,
-			"matches no model, tier or alias")
-	}
-}
-
-// Names returns the names that the rights of a key may use: tiers and pools, and the models,
-// tiers and aliases that clients may request.
-func (f *File) Names() (targets, models []string) {
-	models = []string{tiers.Auto, tiers.Classify}
-	for _, s := range f.sections() {
-		targets = append(targets, s.Name)
-		if s.tier {
-			models = append(models, s.Name)
+		for _, u := range names.Unknown(tenants.Rights{Tiers: k.Tiers, Models: k.Models}) {
+			at := fmt.Sprintf("auth.keys[%d].%s[%d]", i, u.Field, u.Index)
+			d.report(at, d.shown(at, u.Name)+" "+u.Problem+" of this file", u.Hint())
 		}
-		models = append(append(models, s.Model), s.Models...)
 	}
-	models = append(models, slices.Sorted(maps.Keys(f.Models))...)
-	return distinct(targets), distinct(models)
 }
 
 // distinct returns the names without duplicates and empty names, in their order.
@@ -127,17 +110,6 @@ func distinct(names []string) []string {
 		seen[name] = true
 	}
 	return out
-}
-
-// checkMatches reports rights that match none of the names.
-func (d *decoder) checkMatches(path string, rights, names []string, match func(right, name string) bool,
-	nothing string) {
-	for i, right := range rights {
-		if !slices.ContainsFunc(names, func(name string) bool { return match(right, name) }) {
-			at := fmt.Sprintf("%s[%d]", path, i)
-			d.report(at, d.shown(at, right)+" "+nothing+" of this file", DidYouMean(right, names))
-		}
-	}
 }
 
 // checkLimits reports limits and prices without effect.

@@ -11,6 +11,11 @@ func DidYouMean(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return "did you mean " + near + "?"
 	}
+	return listOf(known)
+}
+
+// listOf returns the first 24 known words.
+func listOf(known []string) string {
 	if len(known) == 0 {
 		return "none is defined"
 	}

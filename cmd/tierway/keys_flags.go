@@ -140,25 +140,10 @@ func expiry(text string, now time.Time) (time.Time, error) {
 // checkRights checks that rights name tiers and models of the configuration. Otherwise a
 // mistyped right would lock the key out silently.
 func checkRights(file *config.File, r tenants.Rights) error {
-	targets, models := file.Names()
-	for _, tier := range r.Tiers {
-		if !slices.Contains(targets, tier) {
-			return fmt.Errorf("--tiers %q: is not a tier or pool of this configuration; it has %s", tier,
-				strings.Join(targets, ", "))
-		}
-	}
-	for _, glob := range r.Models {
-		if !matchesAny(glob, models) {
-			return fmt.Errorf("--models %q: matches no model, tier or alias of this configuration; it has %s", glob,
-				strings.Join(models, ", "))
-		}
+	for _, u := range file.RightNames().Unknown(r) {
+		return fmt.Errorf("--%s %q: %s of this configuration: %s", u.Field, u.Name, u.Problem, u.Hint())
 	}
 	return nil
-}
-
-// matchesAny reports whether a glob overlaps one of the names, which may be globs too.
-func matchesAny(glob string, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return tenants.Overlap(glob, name) })
 }
 
 // reachable returns the URL at which programs on this machine reach a listen address.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	"tierway/config"
 	"tierway/server/control"
 	"tierway/tenants"
 )
@@ -146,20 +148,64 @@ func storeAttention(redis redisView, sql SQLView) (items []AttentionItem) {
 }
 
 // directoryFacts are the facts about tenants and keys that the overview needs. They are collected again
-// only when the directory has changed. It needs external locking; the zero directoryFacts has none.
+// only when the directory or the configuration has changed. It needs external locking; the zero
+// directoryFacts has none.
 type directoryFacts struct {
 	of       *control.Identity
+	under    *config.File
 	tenants  int
-	expiring []tenants.Key // as expiringKeys returns them
+	expiring []tenants.Key   // as expiringKeys returns them
+	unknown  []AttentionItem // as unknownRights returns them
 }
 
-// update collects the facts about another directory.
-func (d *directoryFacts) update(of *control.Identity) {
-	if d.of == of {
+// update collects the facts about another directory, or about the same one under another configuration.
+func (d *directoryFacts) update(of *control.Identity, under *config.File, now time.Time) {
+	if d.of == of && d.under == under {
 		return
 	}
 	all, keys := of.Tenants()
-	*d = directoryFacts{of: of, tenants: len(all), expiring: expiringKeys(keys)}
+	*d = directoryFacts{of: of, under: under, tenants: len(all), expiring: expiringKeys(keys),
+		unknown: unknownRights(under.RightNames(), all, keys, now)}
+}
+
+// namesOfRights is the number of tenants and keys that the message about an unknown name names.
+const namesOfRights = 3
+
+// unknownRights returns the tiers and models in the rights of tenants and valid keys that do not exist, such
+// as those that a reload has renamed. There is one item for each such name.
+func unknownRights(names config.RightNames, all []tenants.Tenant, keys []tenants.Key,
+	now time.Time) (items []AttentionItem) {
+	type place struct{ field, name string }
+	at, users := map[place]config.UnknownRight{}, map[place][]string{}
+	order := []place{}
+	add := func(user string, r tenants.Rights) {
+		for _, u := range names.Unknown(r) {
+			p := place{u.Field, u.Name}
+			if at[p] = u; users[p] == nil {
+				order = append(order, p)
+			}
+			users[p] = append(users[p], user)
+		}
+	}
+	for i := range all {
+		add("tenant "+all[i].Name, all[i].Rights)
+	}
+	for i := range keys {
+		if keys[i].Valid(now) {
+			add("key "+keys[i].ID+" of "+keys[i].Tenant, keys[i].Rights)
+		}
+	}
+	for _, p := range order {
+		u, by := at[p], users[p]
+		shown := strings.Join(by[:min(len(by), namesOfRights)], ", ")
+		if len(by) > namesOfRights {
+			shown += " and others"
+		}
+		items = append(items, AttentionItem{Severity: severityWarning, Subject: "permissions",
+			Message: fmt.Sprintf("%s: %q %s (%s). Named by %d: %s.", u.Field, u.Name, u.Problem, u.Hint(), len(by), shown),
+			Link:    "tenants?q=" + url.QueryEscape(u.Name)})
+	}
+	return items
 }
 
 // expiringKeys returns the keys with an expiry and without a successor, the first to expire first.
@@ -173,8 +219,9 @@ func expiringKeys(keys []tenants.Key) (expiring []tenants.Key) {
 	return expiring
 }
 
-// attention returns the keys that expire soon.
+// attention returns the unknown names in rights, and the keys that expire soon.
 func (d *directoryFacts) attention(now time.Time) (items []AttentionItem) {
+	items = append(items, d.unknown...)
 	for _, k := range d.expiring {
 		left := k.ExpiresAt.Sub(now)
 		if left >= expiringWithin {

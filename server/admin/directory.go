@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -146,9 +147,11 @@ func (a *tenantAPI) usedNow(tenant, key string, limits tenants.Limits, now time.
 	return used
 }
 
-// checkRights checks the values of rights; patch is the body that was sent. It returns an error for a
-// default_priority above priority, if patch sets it, and for names that no tier or model can have.
-func checkRights(r tenants.Rights, patch json.RawMessage) error {
+// checkRights checks the values of rights; patch is the body that was sent, and stored has the rights before
+// it. It returns an error for a default_priority above priority, if patch sets it, and for names that the
+// configuration does not have. Stored names stay valid after their tier was removed, so that an object can be
+// read and sent back.
+func (a *tenantAPI) checkRights(r, stored tenants.Rights, patch json.RawMessage) error {
 	sent, err := parseObject(patch)
 	if err != nil {
 		return err
@@ -163,6 +166,13 @@ func checkRights(r tenants.Rights, patch json.RawMessage) error {
 			if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				return invalid(fmt.Sprintf("body.%s[%d]", field, i), "expected a name of printable characters", name)
 			}
+		}
+	}
+	was := map[string][]string{"tiers": stored.Tiers, "models": stored.Models}
+	for _, u := range a.control.Snapshot().Base.RightNames().Unknown(r) {
+		if !slices.Contains(was[u.Field], u.Name) {
+			return invalid(fmt.Sprintf("body.%s[%d]", u.Field, u.Index), u.Problem+" of the configuration in force: "+u.Hint()+
+				"; send null for all", u.Name)
 		}
 	}
 	return nil
@@ -262,27 +272,12 @@ func mergePatch(base, change map[string]any) {
 func ineffectiveSettings(f *config.File, r tenants.Rights, l tenants.Limits) []string {
 	var out []string
 	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	known, names, priced := map[string]bool{}, []string{}, false
+	priced := false
 	for _, p := range f.ResolvedPools() {
-		known[p.Name] = true
-		names = append(append(names, p.Name), p.Models...)
 		priced = priced || p.Price.Input > 0 || p.Price.Output > 0 || p.Price.CachedInput != nil && *p.Price.CachedInput > 0
-		for _, w := range p.Workers {
-			names = append(names, w.Models...)
-		}
 	}
-	for name := range f.Models {
-		names = append(names, name)
-	}
-	for _, tier := range r.Tiers {
-		if !known[tier] {
-			warn("tiers: %q is not a tier or pool of the configuration in force", tier)
-		}
-	}
-	for _, glob := range r.Models {
-		if !matchesAny(glob, names) {
-			warn("models: %q matches no model of the configuration in force", glob)
-		}
+	for _, u := range f.RightNames().Unknown(r) {
+		warn("%s: %q %s of the configuration in force", u.Field, u.Name, u.Problem)
 	}
 	if l.Burst > 0 && l.RPM == 0 && l.RPS == 0 {
 		warn("limits.burst: has no effect without rpm or rps")
@@ -296,16 +291,14 @@ func ineffectiveSettings(f *config.File, r tenants.Rights, l tenants.Limits) []s
 	return out
 }
 
-// matchesAny reports whether a glob matches one of the names. A name that is itself a glob, as aliases
-// may be, matches only the same glob.
-func matchesAny(glob string, names []string) bool {
-	c := tenants.NewCaller(tenants.Tenant{Rights: tenants.Rights{Models: []string{glob}}}, tenants.Key{})
-	for _, name := range names {
-		if name == glob || c.MayUseModel(name) {
-			return true
+// outsideTenant returns warnings about tiers of a key that its tenant may not use.
+func outsideTenant(key, tenant tenants.Rights) (out []string) {
+	for _, tier := range key.Tiers {
+		if tenant.Tiers != nil && !slices.Contains(tenant.Tiers, tier) {
+			out = append(out, fmt.Sprintf("tiers: %q has no effect: the tenant may not use it", tier))
 		}
 	}
-	return false
+	return out
 }
 
 // optional returns t in UTC, or nil for the zero time, which JSON cannot express.

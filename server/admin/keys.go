@@ -38,10 +38,11 @@ type keyAnswer struct {
 }
 
 // mergedKey returns k with a merge patch of its settings. It also checks their values.
-func mergedKey(k tenants.Key, patch json.RawMessage, now time.Time) (tenants.Key, error) {
+func (a *tenantAPI) mergedKey(k tenants.Key, patch json.RawMessage, now time.Time) (tenants.Key, error) {
+	stored := k.Rights
 	k, err := merged(k, patch)
 	if err == nil {
-		err = checkRights(k.Rights, patch)
+		err = a.checkRights(k.Rights, stored, patch)
 	}
 	if err == nil {
 		err = checkName("body.name", k.Name)
@@ -89,7 +90,7 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	TenantPath
 	Body json.RawMessage
 }) (*tagged[keyAnswer], error) {
-	wanted, err := mergedKey(tenants.Key{Tenant: in.Name}, in.Body, time.Now())
+	wanted, err := a.mergedKey(tenants.Key{Tenant: in.Name}, in.Body, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	}
 	a.control.Database.Changed(ctx)
 	return &tagged[keyAnswer]{ETag: etag(k.Version), Body: keyAnswer{Key: showKey(k, time.Now()), Secret: secret,
-		Warnings: append(warnings, ineffectiveSettings(a.control.Snapshot().File, k.Rights, k.Limits)...)}}, nil
+		Warnings: append(warnings, a.keyWarnings(&k)...)}}, nil
 }
 
 func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
@@ -125,7 +126,7 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 		if !k.Valid(time.Now()) {
 			return k, invalidKey(k, time.Now())
 		}
-		changed, err := mergedKey(k, in.Body, time.Now())
+		changed, err := a.mergedKey(k, in.Body, time.Now())
 		if err != nil {
 			return k, err
 		}
@@ -135,7 +136,16 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 		return nil, a.failed("changing a key", err)
 	}
 	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, time.Now()),
-		Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
+		Warnings: a.keyWarnings(&made)}}, nil
+}
+
+// keyWarnings returns warnings about settings of a key without an effect.
+func (a *tenantAPI) keyWarnings(k *tenants.Key) []string {
+	out := ineffectiveSettings(a.control.Snapshot().File, k.Rights, k.Limits)
+	if t, err := a.tenant(k.Tenant); err == nil {
+		out = append(out, outsideTenant(k.Rights, t.Rights)...)
+	}
+	return out
 }
 
 type keyRotation struct {

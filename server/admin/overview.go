@@ -105,7 +105,7 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	snap := a.control.Snapshot()
-	a.directory.update(snap.Identity)
+	a.directory.update(snap.Identity, snap.Base, now)
 	overrides := a.control.OverridesNow()
 	v := OverviewView{
 		At:        now.UTC(),

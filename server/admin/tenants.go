@@ -185,7 +185,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 }) (*tagged[tenantAnswer], error) {
 	c, err := merged(tenantCreate{}, in.Body)
 	if err == nil {
-		err = checkRights(c.Rights, in.Body)
+		err = a.checkRights(c.Rights, tenants.Rights{}, in.Body)
 	}
 	if err == nil {
 		err = checkName("body.key_name", c.KeyName)
@@ -226,7 +226,7 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	made, err := a.changeTenant(ctx, in.Name, in.IfMatch, func(t tenants.Tenant) (tenants.Tenant, error) {
 		changed, err := merged(t, in.Body)
 		if err == nil {
-			err = checkRights(changed.Rights, in.Body)
+			err = a.checkRights(changed.Rights, t.Rights, in.Body)
 		}
 		if err != nil {
 			return t, err
