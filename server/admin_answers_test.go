@@ -111,6 +111,7 @@ type (
 type (
 	workerShown struct {
 		Name, Pool, Model, State string
+		Since                    string
 		Tier                     bool
 		Models                   []string
 		Weight, Bound, Inflight  int
@@ -142,8 +143,8 @@ type (
 		LastSelected *time.Time `json:"last_selected"`
 		Distribution struct{ Now, Expected float64 }
 		Breaker      struct {
-			State, Cause, Until string
-			Requests            int
+			State, Since, Cause, Until string
+			Requests                   int
 		}
 		Learned struct{ ID string }
 	}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"tierway/breaker"
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/server/control"
 	"tierway/tenants"
 )
@@ -41,6 +43,7 @@ func (a *overviewAPI) attention(pools []poolView, now time.Time) []AttentionItem
 	for i := range pools {
 		items = append(items, poolAttention(&pools[i])...)
 	}
+	items = append(items, a.unansweredAttention(pools)...)
 	items = append(items, storeAttention(a.configs.redisState(), a.configs.sqlState())...)
 	items = append(items, a.file.attention(a.options.Path, a.control.Snapshot(), now, a.control.ReadSource)...)
 	for i := range pools {
@@ -66,30 +69,117 @@ func orderedAttention(items []AttentionItem) []AttentionItem {
 
 // poolAttention returns what is wrong with a pool and its workers.
 func poolAttention(p *poolView) (items []AttentionItem) {
-	if !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation }) {
-		kind := "pool"
-		if p.Tier {
-			kind = "tier"
-		}
-		items = append(items, AttentionItem{Severity: severityError, Subject: kind + " " + p.Name,
-			Message: "No worker is in rotation. Requests wait, move to another tier or fail.",
-			Link:    "workers?pool=" + url.QueryEscape(p.Name)})
+	message, severity := "", severityError
+	switch {
+	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation }):
+		message = "No worker is in rotation. Requests wait, move to another tier or fail."
+	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation && !w.failing() }):
+		message = "The breaker of each worker in rotation is open or half open. Most requests fail or are rejected."
+	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation && w.State == "up" && !w.failing() }):
+		severity = severityWarning // most backoffs last a second
+		message = "Each worker in rotation is in backoff, or its breaker is not closed. Most requests wait or are rejected."
+	}
+	if message != "" {
+		items = append(items, AttentionItem{Severity: severity, Subject: p.subject(), Message: message,
+			Link: "workers?pool=" + url.QueryEscape(p.Name)})
 	}
 	for i := range p.workers {
 		w := &p.workers[i]
-		switch w.State {
-		case "down":
+		switch {
+		case w.State == "down":
 			items = append(items, workerAttention(w, severityError,
 				"Down"+timeSuffix(" since ", w.Since)+causeSuffix(w.LastError)+"."))
-		case "open":
+		case w.State == "open":
 			items = append(items, workerAttention(w, severityError,
 				"Its breaker is open"+timeSuffix(" until ", w.Breaker.Until)+causeSuffix(w.Breaker.Cause)+"."))
-		case "backoff":
+		case w.State == "half_open":
+			items = append(items, workerAttention(w, severityError,
+				"Its breaker is half open"+timeSuffix(" since ", w.Breaker.Since)+causeSuffix(w.Breaker.Cause)+
+					": only a few requests probe it."))
+		case w.failing():
+			items = append(items, workerAttention(w, severityError,
+				"Its breaker is "+strings.ReplaceAll(w.Breaker.State, "_", " ")+timeSuffix(" since ", w.Breaker.Since)+
+					causeSuffix(w.Breaker.Cause)+". The ejection cap keeps it in rotation with a part of its share."))
+		case w.State == "backoff":
 			items = append(items, workerAttention(w, severityWarning,
 				"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key."))
 		}
 	}
 	return items
+}
+
+// subject returns the pool as the subject of an item.
+func (p *poolView) subject() string {
+	if p.Tier {
+		return "tier " + p.Name
+	}
+	return "pool " + p.Name
+}
+
+// failing reports whether the worker's breaker is not closed, also if the ejection cap keeps it in rotation.
+func (w *workerState) failing() bool {
+	return w.Breaker.State != "" && w.Breaker.State != breaker.Closed.String()
+}
+
+// unansweredLeast is the number of requests in the last minute from which on a pool without any good answer is listed.
+// Fewer may be the mistakes of one client.
+const unansweredLeast = 3
+
+// unansweredAttention returns the pools of which no request was answered in the last minute. If no request of the
+// whole gateway was, it also returns those that reached no pool.
+func (a *overviewAPI) unansweredAttention(pools []poolView) (items []AttentionItem) {
+	outcomes := a.sampler.outcomes()
+	answered := int64(0)
+	for _, n := range outcomes {
+		answered += n.answered
+	}
+	add := func(subject, pool string, n outcomeCounts) {
+		if n.answered > 0 || n.failed+n.refused < unansweredLeast {
+			return
+		}
+		item := AttentionItem{Severity: severityWarning, Subject: subject, Link: "decisions?outcome=refused"}
+		if pool != "" {
+			item.Link = "decisions?tier=" + url.QueryEscape(pool)
+		}
+		kinds := []string{}
+		if n.failed > 0 {
+			item.Severity, kinds = severityError, append(kinds, fmt.Sprintf("%d failed", n.failed))
+		}
+		if n.refused > 0 {
+			kinds = append(kinds, fmt.Sprintf("%d rejected", n.refused))
+		}
+		item.Message = fmt.Sprintf("None of the last %d requests was answered: %s%s.", n.failed+n.refused,
+			strings.Join(kinds, ", "), a.usualCode(pool))
+		items = append(items, item)
+	}
+	for i := range pools {
+		add(pools[i].subject(), pools[i].Name, outcomes[pools[i].Name])
+	}
+	if answered == 0 {
+		add("requests", "", outcomes[""])
+	}
+	return items
+}
+
+// usualCodeOf is the number of newest records in which usualCode searches, of all pools.
+const usualCodeOf = 200
+
+// usualCode returns the most frequent error code of a pool's newest records, or of those without a pool, as the end of
+// a message; "" without records.
+func (a *overviewAPI) usualCode(pool string) string {
+	found, _ := a.options.Decisions.Page(0, usualCodeOf, func(*decisions.Decision) bool { return true })
+	counts, usual := map[string]int{}, ""
+	for _, e := range found {
+		if code := e.Decision.Code; e.Decision.Tier == pool && code != "" {
+			if counts[code]++; counts[code] > counts[usual] {
+				usual = code
+			}
+		}
+	}
+	if usual == "" {
+		return ""
+	}
+	return ", most with " + usual
 }
 
 // workerAttention returns an item about a worker.

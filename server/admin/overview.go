@@ -51,6 +51,7 @@ type OverviewTier struct {
 	Workers  map[string]int           `json:"workers" doc:"Number of workers by state."`
 	Requests *float64                 `json:"requests_per_s" doc:"Ended requests per second in the last 10 s. null: as rate.requests."`
 	Errors   *float64                 `json:"errors_per_s" doc:"Requests per second that failed or were truncated."`
+	Refused  *float64                 `json:"refused_per_s" doc:"Requests per second that were rejected with 4xx (result refused)."`
 	TTFT50   *float64                 `json:"ttft_p50_ms" doc:"Median of the times to first token of streams in the last minute. null: there was none."`
 	TTFT95   *float64                 `json:"ttft_p95_ms" doc:"95th percentile of the times to first token of streams in the last minute."`
 	Inflight int                      `json:"inflight" doc:"Requests on its workers."`

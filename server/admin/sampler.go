@@ -90,9 +90,16 @@ func (a *sampler) addRecent(v *OverviewView) {
 	v.Rate.Requests, v.Rate.Errors, v.Rate.Refused = a.traffic.rates(func(string) bool { return true })
 	for i := range v.Tiers {
 		t := &v.Tiers[i]
-		t.Requests, t.Errors, _ = a.traffic.rates(func(tier string) bool { return tier == t.Name })
+		t.Requests, t.Errors, t.Refused = a.traffic.rates(func(tier string) bool { return tier == t.Name })
 		t.TTFT50, t.TTFT95 = a.traffic.ttftOf(t.Name)
 	}
+}
+
+// outcomes returns the ended requests of the last minute by tier.
+func (a *sampler) outcomes() map[string]outcomeCounts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.traffic.outcomes()
 }
 
 // resultSamples returns the number of ended requests by result.

@@ -86,6 +86,23 @@ func (t *traffic) rates(selected func(tier string) bool) (requests, failed, refu
 	return requests, perSecond(decisions.Failed, decisions.Truncated), perSecond(decisions.Refused)
 }
 
+// outcomeCounts are the ended requests of a pool.
+type outcomeCounts struct{ answered, failed, refused int64 }
+
+// outcomes returns the requests that ended within ttftWindow by tier; "" has those without a tier. It leaves out
+// requests of which the client left.
+func (t *traffic) outcomes() map[string]outcomeCounts {
+	oldest, newest := t.within(ttftWindow)
+	out := map[string]outcomeCounts{}
+	for tier, c := range newest.tiers {
+		grown := counterGrowth(c.results, oldest.tiers[tier].results)
+		of := func(o decisions.Result) int64 { return grown[slices.Index(control.Outcomes, string(o))] }
+		out[tier] = outcomeCounts{answered: of(decisions.OK), failed: of(decisions.Failed) + of(decisions.Truncated),
+			refused: of(decisions.Refused)}
+	}
+	return out
+}
+
 // ttftOf returns the median and the 95th percentile of a tier's times to first token within ttftWindow,
 // in milliseconds; nil if no stream began.
 func (t *traffic) ttftOf(tier string) (p50, p95 *float64) {

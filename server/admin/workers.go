@@ -76,6 +76,7 @@ type EngineLoad struct {
 
 type breakerState struct {
 	State               string  `json:"state"`
+	Since               string  `json:"since" doc:"Time of the last state change, or since when the gateway knows the worker."`
 	Until               string  `json:"until,omitempty" doc:"Time when an open breaker admits a trial request."`
 	Cause               string  `json:"cause,omitempty" doc:"Cause of the last state change."`
 	Failures            int     `json:"failures" doc:"Failed requests within the window."`
@@ -285,8 +286,8 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		Latency:      timesOf(stats.Total),
 		TTFT:         timesOf(stats.TTFT),
 		LastSelected: optional(stats.LastSelected),
-		Breaker: breakerState{State: b.State.String(), Until: seconds(b.Until), Cause: b.Cause, Failures: b.Failures,
-			Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples},
+		Breaker: breakerState{State: b.State.String(), Since: seconds(b.Since), Until: seconds(b.Until), Cause: b.Cause,
+			Failures: b.Failures, Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio, Samples: w.Samples},
 		Events:     eventsOf(&w.KV),
 		Learned:    learned,
 		inRotation: w.InRotation(),
