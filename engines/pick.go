@@ -49,12 +49,49 @@ func (c *toolChoice) offered(tools []tool) ([]*tool, error) {
 	return offered, nil
 }
 
-// question returns the last message in lower case if it holds a person's words.
+// question returns the last words of a person since the last answer or result, in lower case. Agents
+// add messages and blocks of their own before and after them; these count if there is nothing else.
 func question(turns []turn) string {
-	if last := len(turns) - 1; last >= 0 && turns[last].role == "user" && turns[last].human {
-		return strings.ToLower(turns[last].text)
+	fallback := ""
+	for _, t := range slices.Backward(turns) {
+		if t.result || t.role == "assistant" {
+			break
+		}
+		if t.role != "user" {
+			continue
+		}
+		for _, said := range slices.Backward(t.said) {
+			if words := withoutBlocks(said); strings.TrimSpace(words) != "" {
+				return strings.ToLower(words)
+			}
+			fallback = cmp.Or(fallback, said)
+		}
 	}
-	return ""
+	return strings.ToLower(fallback)
+}
+
+// mostUnclosed bounds the searches for the ends of blocks in one text.
+const mostUnclosed = 100
+
+// withoutBlocks removes blocks of the form <name>…</name> that begin a line, as agents add them to the
+// words of a person.
+func withoutBlocks(text string) string {
+	var kept strings.Builder
+	unclosed := 0
+	for text != "" {
+		line, rest, _ := strings.Cut(text, "\n")
+		open, ok := strings.CutPrefix(strings.TrimLeft(line, " \t"), "<")
+		if name, _, isTag := strings.Cut(open, ">"); ok && isTag && unclosed < mostUnclosed {
+			if end := strings.Index(text, "</"+name+">"); end >= 0 {
+				text = text[end+len(name)+len("</>"):]
+				continue
+			}
+			unclosed++
+		}
+		kept.WriteString(line + "\n")
+		text = rest
+	}
+	return kept.String()
 }
 
 // answering reports whether a tool's result has arrived since the last text answer: agents add
@@ -128,21 +165,61 @@ var finishing = [...]string{"final", "finish", "finished", "done", "complete", "
 	"submit", "terminate", "respond", "answer"}
 
 func finishes(name string) bool {
-	return slices.ContainsFunc(wordsOf(name, ""), func(word string) bool { return slices.Contains(finishing[:], word) })
+	return slices.ContainsFunc(nameWords(name), func(word string) bool { return slices.Contains(finishing[:], word) })
 }
 
-// namedTool returns the first tool with a word of its name in the text. Only words of four letters
-// and more count: "get" and "the" carry no meaning.
+// namedTool returns the first tool that the text names: by its name, else by all words of the name,
+// else, in a text about files and commands, a shell, else by one word. Only words of four letters and
+// more count: "get" and "the" carry no meaning.
 func namedTool(offered []*tool, text string) *tool {
 	said := wordsOf(text, joiners)
-	for _, t := range offered {
-		for _, word := range append(wordsOf(t.name, ""), strings.ToLower(t.name)) {
-			if len(word) >= 4 && slices.Contains(said, word) {
-				return t
-			}
+	isSaid := func(word string) bool { return slices.Contains(said, word) }
+	aboutFiles := slices.ContainsFunc(fileWords[:], isSaid)
+	for _, names := range [...]func(name string) bool{
+		func(name string) bool { return isSaid(strings.ToLower(name)) },
+		func(name string) bool {
+			words := longWords(name)
+			return len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !isSaid(word) })
+		},
+		func(name string) bool {
+			return aboutFiles && slices.ContainsFunc(nameWords(name), func(word string) bool {
+				return slices.Contains(shellWords[:], word)
+			})
+		},
+		func(name string) bool { return slices.ContainsFunc(longWords(name), isSaid) },
+	} {
+		if i := slices.IndexFunc(offered, func(t *tool) bool { return names(t.name) }); i >= 0 {
+			return offered[i]
 		}
 	}
 	return nil
+}
+
+// fileWords are words of texts that a shell can serve, and shellWords words in the names of shells;
+// immutable.
+var (
+	fileWords = [...]string{"command", "commands", "directory", "execute", "files", "folder", "ls", "run", "shell",
+		"terminal"}
+	shellWords = [...]string{"bash", "command", "exec", "powershell", "shell", "terminal"}
+)
+
+// longWords returns the words of a tool's name that carry meaning.
+func longWords(name string) []string {
+	return slices.DeleteFunc(nameWords(name), func(word string) bool { return len(word) < 4 })
+}
+
+// nameWords returns the words of a name such as web_search, web-search or webSearch.
+func nameWords(name string) []string {
+	var spaced strings.Builder
+	last := ' '
+	for _, r := range name {
+		if unicode.IsUpper(r) && unicode.IsLower(last) {
+			spaced.WriteByte(' ')
+		}
+		spaced.WriteRune(r)
+		last = r
+	}
+	return wordsOf(spaced.String(), "")
 }
 
 // joiners are the characters that join the words of a name.

@@ -15,7 +15,7 @@ type turn struct {
 // content is a message's content: a string or a list of parts.
 type content struct {
 	text   string
-	human  bool     // contains text that is not a tool's result
+	said   []string // its texts that are no tool's result
 	calls  []string // names of the called tools
 	result bool     // contains a tool's result
 }
@@ -26,8 +26,9 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	case bytes.Equal(b, []byte("null")):
 		return nil
 	case len(b) > 0 && b[0] == '"':
-		c.human = true
-		return json.Unmarshal(b, &c.text)
+		err := json.Unmarshal(b, &c.text)
+		c.said = []string{c.text}
+		return err
 	}
 	var parts []json.RawMessage
 	if err := json.Unmarshal(b, &parts); err != nil {
@@ -38,9 +39,10 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		if err := json.Unmarshal(raw, &p); err != nil {
 			return err
 		}
-		s, human := p.render(raw)
-		c.text += s
-		c.human = c.human || human
+		c.text += p.render(raw)
+		if p.isText() {
+			c.said = append(c.said, p.Text)
+		}
 		c.result = c.result || p.Type == "tool_result"
 		if p.Type == "tool_use" {
 			c.calls = append(c.calls, p.Name)
@@ -58,20 +60,23 @@ type part struct {
 	Input   json.RawMessage `json:"input"`
 }
 
-func (p *part) render(raw []byte) (text string, human bool) {
-	switch p.Type {
-	case "text", "input_text", "output_text":
-		return p.Text, true
-	case "tool_result":
-		if p.Content == nil {
-			return "", false
-		}
-		return p.Content.text, false
-	case "tool_use":
-		return p.Name + string(p.Input), false
+func (p *part) isText() bool {
+	return p.Type == "text" || p.Type == "input_text" || p.Type == "output_text"
+}
+
+func (p *part) render(raw []byte) string {
+	switch {
+	case p.isText():
+		return p.Text
+	case p.Type == "tool_result" && p.Content == nil:
+		return ""
+	case p.Type == "tool_result":
+		return p.Content.text
+	case p.Type == "tool_use":
+		return p.Name + string(p.Input)
 	}
 	// Images, audio and files have a fixed number of tokens that depends on their content.
-	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(raw)))), false
+	return fmt.Sprintf("<%s %016x>", p.Type, hashIDs(0, appendIDs(nil, string(raw))))
 }
 
 // The markers that a chat template puts around messages, as token ids; tokens of text have higher

@@ -24,7 +24,7 @@ type responseInput []responseItem
 func (in *responseInput) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
-		*in = responseInput{{Type: "message", Role: "user", Content: content{text: text, human: true}}}
+		*in = responseInput{{Type: "message", Role: "user", Content: content{text: text, said: []string{text}}}}
 		return nil
 	}
 	return json.Unmarshal(b, (*[]responseItem)(in))
