@@ -116,10 +116,8 @@ func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, er
 	case script.Text != "":
 		text = script.Text
 	case called != nil:
-		a.tool, a.finish, a.logprobs, text = called.name, finishTools, false, "{}"
-		if len(called.params) > 0 {
-			text, err = conform(called.params, seed)
-		}
+		a.tool, a.finish, a.logprobs = called.name, finishTools, false
+		text, err = arguments(called.params, seed)
 	case len(w.schema) > 0:
 		text, err = conform(w.schema, seed)
 	case w.jsonObject:

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -23,30 +24,60 @@ const shallow = 3
 // structured output uses: types, properties, items, enum, const, $ref, anyOf, oneOf, allOf of
 // objects, bounds, formats and patterns. Properties are written in the order of their names.
 func conform(schema json.RawMessage, seed uint64) (string, error) {
+	g, err := newGenerator(schema, seed)
+	if err != nil {
+		return "", err
+	}
+	return g.write(g.root)
+}
+
+// arguments generates the arguments of a call: an object with what the schema requires. Strict schemas
+// require every parameter, and null leaves one out.
+func arguments(schema json.RawMessage, seed uint64) (string, error) {
+	if s := string(schema); s == "" || s == "null" {
+		return "{}", nil
+	}
+	g, err := newGenerator(schema, seed)
+	if err != nil {
+		return "", err
+	}
+	g.sparse = true
+	text, err := g.write(merge(map[string]any{"type": "object"}, "", g.root))
+	if err == nil && !strings.HasPrefix(text, "{") {
+		return "{}", nil
+	}
+	return text, err
+}
+
+func newGenerator(schema json.RawMessage, seed uint64) (*generator, error) {
 	var root any
 	if err := json.Unmarshal(schema, &root); err != nil {
-		return "", badRequest("schema", "the JSON schema is not valid JSON: %v", err)
+		return nil, badRequest("schema", "the JSON schema is not valid JSON: %v", err)
 	}
 	switch root.(type) {
 	case map[string]any, bool:
-	default:
-		return "", badRequest("schema", "a JSON schema must be an object")
+		return &generator{root: root, dice: dice{seed}, left: mostValues}, nil
 	}
-	g := &generator{root: root, dice: dice{seed}, left: mostValues}
-	made, _ := g.value(root, 0)
-	b, err := json.Marshal(made)
-	if err != nil {
-		return "", badRequest("schema", "the JSON schema asks for what JSON cannot hold: %v", err)
-	}
-	return string(b), nil
+	return nil, badRequest("schema", "a JSON schema must be an object")
 }
 
 // generator walks a schema and generates values. If a value cannot be generated, it tries the next
 // alternative.
 type generator struct {
-	root any
-	dice dice
-	left int // remaining values
+	root   any
+	dice   dice
+	left   int  // remaining values
+	sparse bool // values of a call: nothing optional, and values that tools accept
+}
+
+// write generates a value of a schema as JSON.
+func (g *generator) write(schema any) (string, error) {
+	made, _ := g.value(schema, 0)
+	b, err := json.Marshal(made)
+	if err != nil {
+		return "", badRequest("schema", "the JSON schema asks for what JSON cannot hold: %v", err)
+	}
+	return string(b), nil
 }
 
 func (g *generator) value(schema any, depth int) (v any, ok bool) {
@@ -76,9 +107,16 @@ func (g *generator) value(schema any, depth int) (v any, ok bool) {
 		return c, true
 	}
 	if list, ok := s["enum"].([]any); ok && len(list) > 0 {
+		if g.sparse && slices.Contains(list, nil) {
+			return nil, true
+		}
 		return list[g.dice.roll(len(list))], true
 	}
-	for _, kind := range kindsOf(s) {
+	kinds := kindsOf(s)
+	if g.sparse && slices.Contains(kinds, "null") {
+		return nil, true
+	}
+	for _, kind := range kinds {
 		if v, ok := g.typed(kind, s, depth); ok {
 			return v, true
 		}
@@ -116,12 +154,20 @@ func (g *generator) alternative(s map[string]any, key string, alternatives []any
 		alternatives = slices.Clone(alternatives)
 		slices.Reverse(alternatives)
 	}
+	if g.sparse && slices.ContainsFunc(alternatives, isNull) {
+		return nil, true
+	}
 	for _, one := range alternatives {
 		if v, ok := g.value(merge(s, key, one), depth); ok {
 			return v, true
 		}
 	}
 	return nil, false
+}
+
+func isNull(schema any) bool {
+	s, _ := schema.(map[string]any)
+	return s["type"] == "null"
 }
 
 // lookup returns the target of a local JSON pointer.
@@ -170,14 +216,15 @@ func (g *generator) typed(kind string, s map[string]any, depth int) (v any, ok b
 	case "integer", "number":
 		return g.number(s, kind == "integer")
 	case "boolean":
-		return g.dice.roll(2) == 0, true
+		return g.dice.roll(2) == 0 && !g.sparse, true
 	case "null":
 		return nil, true
 	}
 	return g.text(s), true
 }
 
-// object generates the required properties, and at low depth the optional ones that are possible.
+// object generates the required properties, and at low depth the optional ones that are possible,
+// except in a call.
 func (g *generator) object(s map[string]any, depth int) (any, bool) {
 	out := make(map[string]any)
 	properties, _ := s["properties"].(map[string]any)
@@ -185,6 +232,9 @@ func (g *generator) object(s map[string]any, depth int) (any, bool) {
 		schema, listed := properties[name]
 		if !listed {
 			schema, _ = s["additionalProperties"].(map[string]any)
+		}
+		if example := usualArguments[strings.ToLower(name)]; g.sparse && example != "" {
+			schema = merge(map[string]any{exampleKey: example}, "", schema)
 		}
 		v, ok := g.value(schema, depth+1)
 		if ok {
@@ -199,7 +249,8 @@ func (g *generator) object(s map[string]any, depth int) (any, bool) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if _, there := out[name]; !there && depth < shallow {
+		wanted := depth < shallow && !g.sparse || len(out) < count(s, "minProperties", 0)
+		if _, there := out[name]; !there && wanted {
 			add(name)
 		}
 	}
@@ -210,7 +261,11 @@ func (g *generator) object(s map[string]any, depth int) (any, bool) {
 func (g *generator) array(s map[string]any, depth int) (any, bool) {
 	least := count(s, "minItems", 0)
 	n := least
-	if depth < shallow {
+	example, hasExample := s[exampleKey]
+	switch {
+	case hasExample: // of its items
+		n = max(least, 1)
+	case depth < shallow:
 		n = max(least, 2)
 	}
 	n = min(n, count(s, "maxItems", n))
@@ -222,6 +277,9 @@ func (g *generator) array(s map[string]any, depth int) (any, bool) {
 			schema = prefix[len(out)]
 		} else if !listed {
 			schema = true
+		}
+		if hasExample {
+			schema = merge(map[string]any{exampleKey: example}, "", schema)
 		}
 		v, ok := g.value(schema, depth+1)
 		if !ok {
@@ -248,20 +306,19 @@ func count(s map[string]any, key string, otherwise int) int {
 	return int(max(0, min(bound(s, key, float64(otherwise)), 1<<16)))
 }
 
-// number generates a number within its bounds and of the required multiple, with as few digits as
-// possible.
+// number generates a number within its bounds and of the required multiple: a whole one if possible,
+// else one with as few digits as possible.
 func (g *generator) number(s map[string]any, whole bool) (any, bool) {
 	above, below := bound(s, "exclusiveMinimum", math.Inf(-1)), bound(s, "exclusiveMaximum", math.Inf(1))
 	low, high := max(above, bound(s, "minimum", above)), min(below, bound(s, "maximum", below))
-	fits := func(x float64) bool {
-		return x >= low && x <= high && x > above && x < below && (!whole || x == math.Trunc(x))
-	}
+	fits := func(x float64) bool { return x >= low && x <= high && x > above && x < below }
+	fitsWhole := func(x float64) bool { return fits(x) && x == math.Trunc(x) }
 	step := bound(s, "multipleOf", 0)
-	switch {
-	case step > 0:
+	if v, ok := g.multiple(cmp.Or(max(step, 0), 1), low, high, fitsWhole); ok || whole {
+		return v, ok
+	}
+	if step > 0 {
 		return g.multiple(step, low, high, fits)
-	case whole:
-		return g.multiple(1, low, high, fits)
 	}
 	for step = 0.01; step > math.SmallestNonzeroFloat64; step /= 10 {
 		if v, ok := g.multiple(step, low, high, fits); ok {
@@ -271,23 +328,21 @@ func (g *generator) number(s map[string]any, whole bool) (any, bool) {
 	return nil, false
 }
 
-// multiple generates a multiple of step that fits. An open bound is a hundred steps away.
+// multiple generates a multiple of step that fits, mostly within a hundred steps of the number within
+// the bounds that is nearest to zero.
 func (g *generator) multiple(step, low, high float64, fits func(float64) bool) (any, bool) {
-	switch below, above := math.IsInf(low, -1), math.IsInf(high, 1); {
-	case below && above:
-		low, high = 0, 100*step
-	case below:
-		low = high - 100*step
-	case above:
-		high = low + 100*step
+	const usual, most = 100, 1000
+	if high < 0 {
+		low = max(low, high-usual*step)
+	} else {
+		low = max(low, 0)
 	}
-	const most = 1000
-	first, last := math.Floor(low/step), math.Ceil(high/step)
+	first, last := math.Floor(low/step), math.Ceil(min(high, low+most*step)/step)
 	if !(first <= last) {
 		return nil, false
 	}
 	n := int(min(last-first, most)) + 1
-	for start, i := g.dice.roll(n), 0; i < n; i++ {
+	for start, i := g.dice.roll(min(n, usual+1)), 0; i < n; i++ {
 		v := (first + float64((start+i)%n)) * step
 		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 15, 64), 64) // 3 × 0.1 is 0.3
 		if fits(v) {

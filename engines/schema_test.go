@@ -292,6 +292,78 @@ func TestMessagesFollowDescribedBounds(t *testing.T) {
 	}
 }
 
+// The arguments are those that tools of agents accept.
+func TestArgumentsHaveOnlyWhatIsRequired(t *testing.T) {
+	for _, row := range []struct{ params, want string }{
+		{`{"type":"object","required":["command"],"properties":{"command":{"type":"string"},"timeout":{"type":"number"},
+			"description":{"type":"string"},"run_in_background":{"type":"boolean"}}}`, `{"command":"ls"}`},
+		{`{"type":"object","properties":{"name":{"type":"string"}}}`, `{}`},
+		{`{"type":"object","properties":{"name":{"const":"a"}},"minProperties":1}`, `{"name":"a"}`},
+		{`{"type":"object","required":["a"],"properties":{"a":{"type":"object","required":["b"],
+			"properties":{"b":{"const":1},"c":{"type":"string"}}}}}`, `{"a":{"b":1}}`},
+		// With strict schemas every parameter is required, and null leaves one out.
+		{`{"type":"object","required":["path","limit","unit","sort"],"properties":{"path":{"type":"string"},
+			"limit":{"type":["integer","null"]},"unit":{"type":["string","null"],"enum":["c","f",null]},
+			"sort":{"anyOf":[{"type":"string"},{"type":"null"}]}}}`, `{"limit":null,"path":".","sort":null,"unit":null}`},
+		{`{"type":"object","required":["unit"],"properties":{"unit":{"type":["string","null"],"enum":["c"]}}}`, `{"unit":"c"}`},
+		{`{"type":"object","required":["is_background"],"properties":{"is_background":{"type":"boolean"}}}`,
+			`{"is_background":false}`},
+		{`{"type":"object","required":["command"],"properties":{"command":{"type":"array","items":{"type":"string"}}}}`,
+			`{"command":["ls"]}`},
+		{`{"type":"object","required":["cmd"],"properties":{"cmd":{"$ref":"#/$defs/c"}},"$defs":{"c":{"type":"string"}}}`,
+			`{"cmd":"ls"}`},
+		{`{"type":"object","required":["url","path"],"properties":{"url":{"type":"string","format":"uri"},
+			"path":{"enum":["x"]}}}`, `{"path":"x","url":"https://example.com/a"}`},
+		{`{"type":"object","required":["filePath"],"properties":{"filePath":{"type":"string","pattern":"^/$"}}}`,
+			`{"filePath":"/"}`},
+		// Some clients send tools without parameters like this.
+		{`{}`, `{}`}, {`null`, `{}`}, {`{"type":"object","properties":null}`, `{}`}, {`true`, `{}`},
+		{`{"type":"object","required":["a"],"properties":{"a":false}}`, `{}`},
+	} {
+		body := `{"model":"m",` + hello + `,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f","parameters":` +
+			row.params + `}}]}`
+		answer := ask(t, New(Config{Model: "m"}), "/v1/chat/completions", body)
+		got := text(t, answer, "choices", 0, "message", "tool_calls", 0, "function", "arguments")
+		if got != row.want {
+			t.Errorf("%s\n got %s, want %s", row.params, got, row.want)
+		}
+	}
+}
+
+func TestNumbersAreWholeAndSmallIfTheSchemaAllowsIt(t *testing.T) {
+	for _, row := range []struct {
+		schema    string
+		low, high float64
+		whole     bool
+	}{
+		{`{"type":"number"}`, 0, 100, true},
+		{`{"type":"number","minimum":0,"maximum":1}`, 0, 1, true},
+		{`{"type":"number","minimum":-90,"maximum":90}`, 0, 90, true},
+		{`{"type":"number","minimum":0.5}`, 1, 101, true},
+		{`{"type":"number","multipleOf":0.01}`, 0, 10, true},
+		{`{"type":"number","multipleOf":0.25,"minimum":2.3}`, 3, 103, true},
+		{`{"type":["null","number"]}`, 0, 100, true},
+		{`{"anyOf":[{"type":"number","exclusiveMinimum":0}]}`, 1, 101, true},
+		{`{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1}`, 0.01, 0.99, false},
+		{`{"type":"number","multipleOf":0.5,"minimum":0.5,"maximum":0.5}`, 0.5, 0.5, false},
+		// zod states the bounds of safe integers.
+		{`{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991}`, 0, 100, true},
+		{`{"type":"integer","exclusiveMinimum":0,"maximum":9007199254740991}`, 1, 101, true},
+		{`{"type":"integer","maximum":-5}`, -105, -5, true},
+		{`{"type":"integer","minimum":1000000}`, 1000000, 1000100, true},
+	} {
+		for seed := range uint64(50) {
+			out, err := conform(json.RawMessage(row.schema), seed)
+			var v float64
+			if err != nil || json.Unmarshal([]byte(out), &v) != nil || v < row.low || v > row.high ||
+				row.whole && strings.ContainsAny(out, ".e") {
+				t.Errorf("%s: %q, %v", row.schema, out, err)
+				break
+			}
+		}
+	}
+}
+
 // zod writes patterns that look ahead, which Go's regular expressions do not.
 func TestFormatsStandInForUnknownPatterns(t *testing.T) {
 	out, err :=

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"regexp/syntax"
@@ -15,8 +16,18 @@ var formats = map[string]string{
 	"uuid": "3f8a1c5e-9b47-4d02-8e6f-0a1b2c3d4e5f", "ipv4": "192.0.2.17", "ipv6": "2001:db8::17",
 }
 
-// text generates a text: the example of its format if that fits, else a match of its pattern, else
-// some words. A pattern that Go does not support, such as lookahead, is ignored.
+// usualArguments are values that the tools of agents accept, by the parameter's name in lower case;
+// immutable. The command changes nothing, and the pattern is a glob and a regular expression.
+var usualArguments = map[string]string{
+	"command": "ls", "cmd": "ls", "pattern": "[a-z]*", "url": "https://example.com/",
+	"path": ".", "directory": ".", "dir": ".", "cwd": ".", "workdir": ".", "file_path": ".", "filepath": ".",
+}
+
+// exampleKey is the key of a preferred text in a schema; no schema of a client has it.
+const exampleKey = "\x00example"
+
+// text generates a text: the example of its format or name if that fits, else a match of its pattern,
+// else some words. A pattern that Go does not support, such as lookahead, is ignored.
 func (g *generator) text(s map[string]any) any {
 	least, most := count(s, "minLength", 0), count(s, "maxLength", 1<<16)
 	pattern, _ := s["pattern"].(string)
@@ -26,7 +37,8 @@ func (g *generator) text(s map[string]any) any {
 		return n >= least && n <= most && (err != nil || compiled.MatchString(text))
 	}
 	format, _ := s["format"].(string)
-	if example := formats[format]; example != "" && fits(example) {
+	named, _ := s[exampleKey].(string)
+	if example := cmp.Or(formats[format], named); example != "" && fits(example) {
 		return example
 	}
 	if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil && pattern != "" {
