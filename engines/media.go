@@ -2,11 +2,6 @@ package engines
 
 import (
 	"bytes"
-	"encoding/base64"
-	"fmt"
-	"image"
-	"image/color"
-	"image/png"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -39,81 +34,71 @@ const speechBytes = 512
 // speak serves POST /v1/audio/speech with bytes that the text determines.
 func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 	var req struct {
-		Model  string `json:"model"`
-		Input  string `json:"input"`
-		Format string `json:"response_format"`
+		Model        string `json:"model"`
+		Input        string `json:"input"`
+		Format       string `json:"response_format"`
+		StreamFormat string `json:"stream_format"`
 	}
 	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
 	ids := appendIDs(nil, req.Input)
+	if req.StreamFormat == "sse" {
+		s := &speech{sse: &sse{w: w}, dice: dice{hashIDs(e.c.Seed, ids)}}
+		return e.writeMedia(w, r, "input", ids, []*answer{{pieces: pieces(req.Input), finish: finishStop}}, true, s)
+	}
 	if _, err := e.read(r, [][]uint32{ids}, priority{}); err != nil {
 		return err
 	}
-	sound := make([]byte, speechBytes*len(ids))
 	d := dice{hashIDs(e.c.Seed, ids)}
+	return writeBytes(w, http.StatusOK, audioTypes[req.Format], d.sound(len(ids)))
+}
+
+// sound returns the sound of n tokens.
+func (d *dice) sound(n int) []byte {
+	sound := make([]byte, speechBytes*n)
 	for i := range sound {
 		sound[i] = byte(d.roll(256))
 	}
-	return writeBytes(w, http.StatusOK, audioTypes[req.Format], sound)
+	return sound
 }
 
-// draw serves POST /v1/images/generations.
-func (e *Engine) draw(w http.ResponseWriter, r *request) error {
-	var req struct {
-		Model  string `json:"model"`
-		Prompt string `json:"prompt"`
-		N      *int   `json:"n"`
+// writeMedia executes the plan of an answer that is no text. field has the prompt.
+func (e *Engine) writeMedia(w http.ResponseWriter, r *request, field string, ids []uint32, answers []*answer,
+	stream bool, to reply) error {
+	if len(ids) == 0 {
+		return badRequest(field, "the field %s is missing or empty", field)
 	}
-	if err := e.parse(r, &req, &req.Model); err != nil {
+	if err := e.checkPrompt(ids); err != nil {
 		return err
 	}
-	n := 1
-	if req.N != nil {
-		n = *req.N
-	}
-	return e.images(w, r, req.Prompt, n)
-}
-
-// editImage serves POST /v1/images/edits.
-func (e *Engine) editImage(w http.ResponseWriter, r *request) error {
-	if _, err := e.form(r, "image"); err != nil {
-		return err
-	}
-	return e.images(w, r, r.FormValue("prompt"), 1)
-}
-
-// images writes one-pixel pictures whose colour the prompt determines.
-func (e *Engine) images(w http.ResponseWriter, r *request, prompt string, n int) error {
-	if prompt == "" {
-		return badRequest("prompt", "the field prompt is missing or empty")
-	}
-	if n < 1 || n > 10 { // OpenAI's bound
-		return badRequest("n", "n must be 1 to 10, not %d", n)
-	}
-	ids := appendIDs(nil, prompt)
-	u, err := e.read(r, [][]uint32{ids}, priority{})
+	p, err := e.newPlan(r, stream, priority{})
 	if err != nil {
 		return err
 	}
-	data := make([]map[string]any, n)
-	for i := range data {
-		picture, err := pixel(hashIDs(e.c.Seed+uint64(i), ids))
-		if err != nil {
-			return err
-		}
-		data[i] = map[string]any{"b64_json": base64.StdEncoding.EncodeToString(picture)}
-	}
-	return writeJSON(w, http.StatusOK, map[string]any{"created": e.c.Clock().Unix(), "data": data,
-		"usage": map[string]any{"input_tokens": u.Prompt, "output_tokens": 0, "total_tokens": u.Prompt}})
+	p.prompts, p.answers = [][]uint32{ids}, answers
+	return e.write(r.Context(), w, p, to)
 }
 
-func pixel(seed uint64) ([]byte, error) {
-	img := image.NewNRGBA(image.Rect(0, 0, 1, 1))
-	img.SetNRGBA(0, 0, color.NRGBA{R: byte(seed), G: byte(seed >> 8), B: byte(seed >> 16), A: 255})
-	var b bytes.Buffer
-	if err := png.Encode(&b, img); err != nil {
-		return nil, fmt.Errorf("encoding a picture: %w", err)
-	}
-	return b.Bytes(), nil
+// speech is a stream of sound, one token per event.
+type speech struct {
+	nowhere
+	*sse
+	dice dice
+}
+
+func (s *speech) token(_, _ int, piece string) error {
+	sound := s.dice.sound(len(pieces(piece)))
+	return s.event("speech.audio.delta", map[string]any{"type": "speech.audio.delta", "audio": sound})
+}
+
+func (s *speech) last(u Tokens) error {
+	return s.event("speech.audio.done", map[string]any{"type": "speech.audio.done", "usage": mediaUsage(u)})
+}
+
+// whole is not called: speech that is not streamed is no JSON.
+func (s *speech) whole(Tokens) any { return nil }
+
+func mediaUsage(u Tokens) map[string]any {
+	return map[string]any{"input_tokens": u.Prompt, "output_tokens": u.Output, "total_tokens": u.Prompt + u.Output}
 }

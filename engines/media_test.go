@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestEmbeddingsAreUnitVectors(t *testing.T) {
@@ -123,5 +126,108 @@ func TestMediaAnswers(t *testing.T) {
 		`{"model":"m","input":"abcdefgh","voice":"v","response_format":"wav"}`); status != 200 ||
 		len(sound) != 2*speechBytes {
 		t.Errorf("speech: %d, %d bytes", status, len(sound))
+	}
+}
+
+// formOf is a multipart body of fields, with a file of ten bytes.
+func formOf(file string, fields ...[2]string) (kind, body string) {
+	var b strings.Builder
+	for _, f := range fields {
+		b.WriteString("--B\r\nContent-Disposition: form-data; name=\"" + f[0] + "\"\r\n\r\n" + f[1] + "\r\n")
+	}
+	b.WriteString("--B\r\nContent-Disposition: form-data; name=\"" + file + "\"; filename=\"a.png\"\r\n\r\n")
+	b.WriteString("0123456789\r\n--B--\r\n")
+	return "multipart/form-data; boundary=B", b.String()
+}
+
+func TestPicturesAndSpeechStreamIfTheRequestIsForAStream(t *testing.T) {
+	edit := func(fields ...[2]string) (kind, body string) {
+		return formOf("image", append([][2]string{{"model", "m"}, {"prompt", "red"}, {"stream", "true"}}, fields...)...)
+	}
+	plain := func(body string) func() (kind, body string) {
+		return func() (string, string) { return "application/json", body }
+	}
+	for _, row := range []struct {
+		path   string
+		body   func() (kind, body string)
+		events []string
+	}{
+		{"/v1/images/generations", plain(`{"model":"m","prompt":"red","stream":true}`), []string{"image_generation.completed"}},
+		{"/v1/images/generations", plain(`{"model":"m","prompt":"red","stream":true,"partial_images":2}`),
+			[]string{"image_generation.partial_image", "image_generation.partial_image", "image_generation.completed"}},
+		{"/v1/images/generations", plain(`{"model":"m","prompt":"red","stream":true,"n":2,"partial_images":1}`),
+			[]string{"image_generation.partial_image", "image_generation.partial_image", "image_generation.completed",
+				"image_generation.completed"}},
+		{"/v1/images/edits", func() (string, string) { return edit() }, []string{"image_edit.completed"}},
+		{"/v1/images/edits", func() (string, string) { return edit([2]string{"partial_images", "1"}) },
+			[]string{"image_edit.partial_image", "image_edit.completed"}},
+		{"/v1/audio/speech", plain(`{"model":"m","input":"abcdefgh","voice":"v","stream_format":"sse"}`),
+			[]string{"speech.audio.delta", "speech.audio.delta", "speech.audio.done"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			kind, body := row.body()
+			r := httptest.NewRequestWithContext(t.Context(), "POST", row.path, strings.NewReader(body))
+			r.Header.Set("Content-Type", kind)
+			w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+			New(Config{Model: "m", PerToken: time.Second}).ServeHTTP(w, r)
+			if got := w.Header().Get("Content-Type"); w.Code != 200 || !strings.HasPrefix(got, "text/event-stream") {
+				t.Fatalf("%s: %d of the type %s: %s", row.path, w.Code, got, w.Body)
+			}
+			var names []string
+			var last map[string]any
+			for _, event := range readEvents(t, w.Body.String()) {
+				last = object(t, event.data)
+				names = append(names, event.name)
+				if event.name != last["type"] {
+					t.Errorf("%s: the event %q is %s", row.path, event.name, event.data)
+				}
+			}
+			if !slices.Equal(names, row.events) {
+				t.Errorf("%s: the events %v, want %v", row.path, names, row.events)
+			}
+			if used := number(t, last, "usage", "input_tokens"); used == 0 || number(t, last, "usage", "total_tokens") < used {
+				t.Errorf("%s: the usage is %v", row.path, last["usage"])
+			}
+			if took := w.at[len(w.at)-1].Sub(w.at[0]); len(names) > 1 && took < time.Second {
+				t.Errorf("%s: the events come within %v", row.path, took)
+			}
+		})
+	}
+}
+
+// timedWriter keeps the times at which an answer was flushed.
+type timedWriter struct {
+	*httptest.ResponseRecorder
+	at []time.Time
+}
+
+func (w *timedWriter) Flush() { w.at = append(w.at, time.Now()) }
+
+func TestAStreamedPictureIsTheWholeOne(t *testing.T) {
+	e := New(Config{Model: "m"})
+	whole := ask(t, e, "/v1/images/generations", `{"model":"m","prompt":"red","size":"512x512","output_format":"webp"}`)
+	_, stream := call(t, e, "POST", "/v1/images/generations",
+		`{"model":"m","prompt":"red","stream":true,"size":"512x512","quality":"low","background":"opaque"}`)
+	_, data, _ := strings.Cut(stream, "data: ")
+	event := object(t, strings.TrimSpace(data))
+	if text(t, event, "b64_json") != text(t, whole, "data", 0, "b64_json") || text(t, event, "size") != "512x512" ||
+		text(t, event, "quality") != "low" || text(t, event, "background") != "opaque" ||
+		text(t, event, "output_format") != "png" || number(t, event, "created_at") == 0 {
+		t.Errorf("the event %v of %v", event, whole)
+	}
+	for _, body := range []string{`"partial_images":4,"stream":true`, `"partial_images":-1`, `"n":0,"stream":true`} {
+		if status, answer := call(t, e, "POST", "/v1/images/generations", `{"model":"m","prompt":"red",`+body+`}`); status != 400 {
+			t.Errorf("%s: %d %s", body, status, answer)
+		}
+	}
+	for _, n := range []string{"2", "11", "some"} {
+		kind, body := formOf("image", [2]string{"model", "m"}, [2]string{"prompt", "red"}, [2]string{"n", n})
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/images/edits", strings.NewReader(body))
+		r.Header.Set("Content-Type", kind)
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		if n == "2" && (w.Code != 200 || len(object(t, w.Body.String())["data"].([]any)) != 2) || n != "2" && w.Code != 400 {
+			t.Errorf("n of %s: %d %s", n, w.Code, w.Body)
+		}
 	}
 }
