@@ -95,6 +95,10 @@ func Prefixes() []Prefix {
 		{Path: "/v1"}, {Path: ""},
 		{Path: "/background/v1", class: tenants.Background, set: true},
 		{Path: "/batch/v1", class: tenants.Batch, set: true},
+		// of clients that append /v1 to a base URL that has it
+		{Path: "/v1/v1"},
+		{Path: "/background/v1/v1", class: tenants.Background, set: true},
+		{Path: "/batch/v1/v1", class: tenants.Batch, set: true},
 	}
 }
 
