@@ -70,14 +70,67 @@ tiers:
       - { name: {{.Name}}, url: "{{.URL}}" }
     {{- end}}
 {{- end}}
+# Names that clients have as defaults: some offer only listed names, and GET /v1/models lists exact ones.
 models:
+  gpt-3.5-turbo: small
   gpt-4o-mini: small
+  gpt-4.1-mini: small
+  gpt-4.1-nano: small
+  gpt-5-mini: small
+  gpt-5-nano: small
+  claude-haiku-4-5: small
+  text-embedding-3-small: small
+  text-embedding-3-large: small
+  text-embedding-ada-002: small
+  omni-moderation-latest: small
+  whisper-1: small
+  gpt-4o-transcribe: small
+  gpt-4o-mini-transcribe: small
+  tts-1: small
+  tts-1-hd: small
+  gpt-4o-mini-tts: small
+  dall-e-2: small
+  dall-e-3: small
+  gpt-image-1: small
   gpt-4o: medium
-  gpt-4*: large
-  gpt-5*: large
-  claude-*haiku*: small
+  gpt-4.1: medium
+  o3-mini: medium
+  o4-mini: medium
+  claude-sonnet-5: medium
+  claude-sonnet-4-6: medium
+  claude-sonnet-4-5: medium
+  gpt-4: large
+  gpt-4-turbo: large
+  gpt-5: large
+  gpt-5-codex: large
+  gpt-5.1: large
+  gpt-5.1-codex: large
+  gpt-5.2: large
+  gpt-5.5: large
+  o1: large
+  o3: large
+  claude-opus-4-8: large
+  claude-opus-4-5: large
+  claude-opus-4-1: large
+  # Patterns cover versions of these and newer models.
+  chatgpt-*: large
+  codex-*: large
+  dall-e-*: small
+  gpt-*: large
+  gpt-*-mini*: small
+  gpt-*-nano*: small
+  gpt-3*: small
+  gpt-4o*: medium
+  gpt-image-*: small
+  o?*: large
+  o?-mini*: medium
+  text-*: small
+  tts-*: small
+  whisper-*: small
+  "*-moderation-*": small
   claude-*: large
-  text-embedding-*: small
+  claude-*haiku*: small
+  claude-*sonnet*: medium
 `
 
 // demoFile is the configuration file of a demo. The zero value has no file. It is safe for concurrent

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"text/template"
 
 	"tierway/server"
@@ -39,6 +40,9 @@ func newDemoGreeting(s *server.Server, path string, keys demoKeys, load float64)
 	}, nil
 }
 
+// AnthropicURL returns the base URL for clients that append /v1 themselves.
+func (g demoGreeting) AnthropicURL() string { return strings.TrimSuffix(g.BaseURL, "/v1") }
+
 // loginURL returns the address of the UI with a code that logs in once. The code is in the fragment,
 // which browsers do not send and servers do not log.
 func loginURL(admin, code string) string { return admin + "/#/login?code=" + url.QueryEscape(code) }
@@ -53,6 +57,11 @@ const greetingText = `Tierway demo: three tiers of simulated engines behind one 
   admin      {{.AdminURL}}   key {{.AdminKey}}
   config     {{.ConfigFile}}
              Edit this file, then reload in the UI. It is removed when the demo stops.
+
+Variables for clients of OpenAI's and Anthropic's APIs, such as SDKs, Codex and Claude Code:
+
+export OPENAI_BASE_URL={{.BaseURL}} OPENAI_API_KEY={{.Key}}
+export ANTHROPIC_BASE_URL={{.AnthropicURL}} ANTHROPIC_AUTH_TOKEN={{.Key}}
 
 Variables for the commands in the documentation:
 

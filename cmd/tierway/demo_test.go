@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +66,82 @@ func TestDemoGreetingHasALoginLinkAndTheLoad(t *testing.T) {
 	text = greetingOf(t, r)
 	if strings.Contains(text, "background") || !strings.HasSuffix(text, "line per request follows.\n") {
 		t.Errorf("the greeting of a demo without a load names one:\n%s", text)
+	}
+}
+
+// usualModels are names that clients have as defaults, examples and choices.
+func usualModels() []string {
+	return []string{"gpt-3.5-turbo", "gpt-4", "gpt-4-turbo", "gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini",
+		"gpt-4.1-nano", "gpt-5", "gpt-5-mini", "gpt-5-nano", "gpt-5-codex", "gpt-5.1", "gpt-5.1-codex", "gpt-5.2", "gpt-5.5", "o1", "o3",
+		"o3-mini", "o4-mini",
+		"claude-opus-4-8", "claude-opus-4-1", "claude-sonnet-5", "claude-sonnet-4-5", "claude-haiku-4-5",
+		"whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "tts-1", "tts-1-hd", "gpt-4o-mini-tts",
+		"dall-e-2", "dall-e-3", "gpt-image-1", "text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002",
+		"omni-moderation-latest"}
+}
+
+// Some clients offer only the names of the list.
+func TestADemoListsAndServesTheUsualModels(t *testing.T) {
+	d := startDemo(t)
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(d.send(t, http.MethodGet, d.BaseURL+"/models", d.Key, "")), &list); err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, m := range list.Data {
+		listed = append(listed, m.ID)
+	}
+	for _, name := range usualModels() {
+		if !slices.Contains(listed, name) {
+			t.Errorf("%s is not among the models %v", name, listed)
+		}
+	}
+	// Versions of these and names of the future need no entry.
+	for _, name := range append(usualModels(), "gpt-4o-2024-08-06", "gpt-4o-mini-2024-07-18", "gpt-3.5-turbo-0125",
+		"gpt-6.2-sol", "o4-mini-2025-04-16", "o5", "chatgpt-4o-latest", "codex-mini-latest", "claude-opus-4-8[1m]",
+		"claude-haiku-4-5-20251001", "claude-3-5-haiku-20241022", "claude-sonnet-4-20250514", "gpt-image-1-mini",
+		"text-moderation-latest", "text-embedding-4") {
+		answer := d.send(t, http.MethodPost, d.BaseURL+"/chat/completions", d.Key,
+			`{"model":"`+name+`","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}`)
+		if !strings.Contains(answer, `"finish_reason":"length"`) {
+			t.Errorf("%s: %s", name, answer)
+		}
+	}
+}
+
+// Each line of the greeting that sets variables can be pasted, and its variables are what clients read.
+func TestTheVariablesOfTheGreetingReachTheDemo(t *testing.T) {
+	d := startDemo(t)
+	set := map[string]string{}
+	for line := range strings.Lines(greetingOf(t, d.demoGreeting)) {
+		if assignments, ok := strings.CutPrefix(line, "export "); ok {
+			for _, one := range strings.Fields(assignments) {
+				name, value, _ := strings.Cut(one, "=")
+				set[name] = value
+			}
+		}
+	}
+	const chat = `{"model":"auto","max_tokens":2,"messages":[{"role":"user","content":"hi"}]}`
+	for _, row := range []struct{ url, key, below, want string }{
+		{"OPENAI_BASE_URL", "OPENAI_API_KEY", "/chat/completions", `"object":"chat.completion"`},
+		{"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "/v1/messages", `"type":"message"`},
+		{"BASE_URL", "API_KEY", "/chat/completions", `"object":"chat.completion"`},
+		// The base URL of the other kind of client.
+		{"OPENAI_BASE_URL", "OPENAI_API_KEY", "/v1/messages", `"type":"message"`},
+		{"ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "/chat/completions", `"object":"chat.completion"`},
+	} {
+		if set[row.url] == "" || set[row.key] == "" {
+			t.Errorf("the greeting does not set %s and %s", row.url, row.key)
+			continue
+		}
+		answer := d.send(t, http.MethodPost, set[row.url]+row.below, set[row.key], chat)
+		if !strings.Contains(answer, row.want) {
+			t.Errorf("%s%s: %s", row.url, row.below, answer)
+		}
 	}
 }
 
@@ -183,11 +260,17 @@ func (d *runningDemo) get(t *testing.T, path string) string { return d.call(t, h
 // call returns the answer of the admin API.
 func (d *runningDemo) call(t *testing.T, method, path string) string {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), method, d.AdminURL+path, nil)
+	return d.send(t, method, d.AdminURL+path, d.AdminKey, "")
+}
+
+func (d *runningDemo) send(t *testing.T, method, url, key, body string) string {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+d.AdminKey)
+	q.Header.Set("Authorization", "Bearer "+key)
+	q.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)
