@@ -124,6 +124,7 @@ models:
   gpt-image-*: small
   o?*: large
   o?-mini*: medium
+  qwen*: large
   text-*: small
   tts-*: small
   whisper-*: small

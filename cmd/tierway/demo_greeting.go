@@ -58,7 +58,7 @@ const greetingText = `Tierway demo: three tiers of simulated engines behind one 
   config     {{.ConfigFile}}
              Edit this file, then reload in the UI. It is removed when the demo stops.
 
-Variables for clients of OpenAI's and Anthropic's APIs, such as SDKs, Codex and Claude Code:
+Variables for clients of OpenAI's and Anthropic's APIs, such as SDKs and Claude Code:
 
 export OPENAI_BASE_URL={{.BaseURL}} OPENAI_API_KEY={{.Key}}
 export ANTHROPIC_BASE_URL={{.AnthropicURL}} ANTHROPIC_AUTH_TOKEN={{.Key}}

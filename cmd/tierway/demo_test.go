@@ -104,7 +104,7 @@ func TestADemoListsAndServesTheUsualModels(t *testing.T) {
 	for _, name := range append(usualModels(), "gpt-4o-2024-08-06", "gpt-4o-mini-2024-07-18", "gpt-3.5-turbo-0125",
 		"gpt-6.2-sol", "o4-mini-2025-04-16", "o5", "chatgpt-4o-latest", "codex-mini-latest", "claude-opus-4-8[1m]",
 		"claude-haiku-4-5-20251001", "claude-3-5-haiku-20241022", "claude-sonnet-4-20250514", "gpt-image-1-mini",
-		"text-moderation-latest", "text-embedding-4") {
+		"text-moderation-latest", "text-embedding-4", "qwen3.5-plus") {
 		answer := d.send(t, http.MethodPost, d.BaseURL+"/chat/completions", d.Key,
 			`{"model":"`+name+`","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}`)
 		if !strings.Contains(answer, `"finish_reason":"length"`) {
