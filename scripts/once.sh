@@ -1,5 +1,6 @@
+#!/usr/bin/env bash
 # once.sh, to source: the function once, for steps that need not run again.
-# shellcheck shell=bash
+set -uo pipefail
 
 # once RUN NAME COMMAND… -- PATH…: calls `RUN NAME COMMAND…`, unless it has succeeded on this machine with the content
 # that the paths have, and with the installed Go, Node and Python. A path is a file, a folder, or a pattern of
