@@ -16,7 +16,6 @@ import (
 
 	"tierway/decisions"
 	"tierway/routing"
-	"tierway/tenants"
 )
 
 // addDecisions adds records to the decision log, as requests do.
@@ -314,40 +313,6 @@ func TestDecisionStreamsAreLimited(t *testing.T) {
 		if resp, _ := openStream(t, plane, "ops", ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("after one has left: %d", resp.StatusCode)
 		}
-	})
-}
-
-// TestDecisionStreamEndsWithItsKeyAndOnDrain: open streams end at once, and new ones are rejected while
-// the gateway drains.
-func TestDecisionStreamEndsWithItsKeyAndOnDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newAdminRig(t)
-		plane := startServer(t, r.front)
-		made := decode[struct {
-			Secret string     `json:"secret"`
-			Admin  adminShown `json:"admin"`
-		}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
-		resp, events := openStream(t, plane, made.Secret, "")
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%d with %s", resp.StatusCode, made.Secret[:len(tenants.TenantPrefix)])
-		}
-		_, other := openStream(t, plane, "eyes", "")
-		r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
-		if text, err := events.ReadString('}'); err == nil {
-			t.Errorf("the stream of an ended key goes on: %s", text)
-		}
-		r.addDecisions(&decisions.Decision{RequestID: "later"})
-		nextEvent(t, other)
-		r.proxy.Drain()
-		if text, err := other.ReadString('}'); err == nil {
-			t.Errorf("a stream goes on while the gateway drains: %s", text)
-		}
-		if got := r.callAdmin("ops", http.MethodGet, "/admin/decisions/stream",
-			""); got.status != http.StatusServiceUnavailable ||
-			got.header.Get("Retry-After") == "" {
-			t.Errorf("while it drains: %d", got.status)
-		}
-		waitUntil(t, "no stream", func() bool { return r.plane.Streams() == 0 })
 	})
 }
 

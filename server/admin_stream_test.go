@@ -3,14 +3,18 @@ package server
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tierway/decisions"
 	"tierway/server/admin"
+	"tierway/tenants"
 )
 
 // openEvents opens a stream of the topics.
@@ -107,29 +111,48 @@ func TestEventStreamResumesDecisions(t *testing.T) {
 	})
 }
 
-// TestEventStreamEndsWithItsKeyAndOnDrain, and does not begin while the gateway drains.
-func TestEventStreamEndsWithItsKeyAndOnDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newAdminRig(t)
-		plane := startServer(t, r.front)
-		made := decode[struct {
-			Secret string     `json:"secret"`
-			Admin  adminShown `json:"admin"`
-		}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
-		brief := openEvents(t, plane, made.Secret, "overview,decisions")
-		other := openEvents(t, plane, "eyes", "workers")
-		nextEvent(t, brief)
-		if text := r.scrape(); !strings.Contains(text, "tierway_decisions_streams 2") {
-			t.Error("the metrics do not count the streams")
-		}
-		r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
-		waitUntil(t, "the stream of a deleted key to end", func() bool { return r.plane.Streams() == 1 })
-		nextEvent(t, other)
-		r.proxy.Drain()
-		waitUntil(t, "the streams to end", func() bool { return r.plane.Streams() == 0 })
-		if got := r.callAdmin("ops", http.MethodGet, "/admin/stream?topics=overview", ""); got.status !=
-			http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-			t.Errorf("while it drains: %d", got.status)
-		}
-	})
+// TestStreamsEndWithTheirKeyAndOnDrain: open streams end at once, and new ones are rejected while the gateway drains.
+func TestStreamsEndWithTheirKeyAndOnDrain(t *testing.T) {
+	for _, path := range []string{"/admin/decisions/stream", "/admin/stream?topics=workers,decisions"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newAdminRig(t)
+			plane := startServer(t, r.front)
+			made := decode[struct {
+				Secret string     `json:"secret"`
+				Admin  adminShown `json:"admin"`
+			}](t, r.ops(http.StatusCreated, http.MethodPost, "/admin/admins", `{"name":"brief","role":"viewer"}`))
+			resp, brief := openStreamAt(t, plane+path, made.Secret)
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %d with %s", path, resp.StatusCode, made.Secret[:len(tenants.TenantPrefix)])
+			}
+			_, other := openStreamAt(t, plane+path, "eyes")
+			if text := r.scrape(); !strings.Contains(text, "tierway_decisions_streams 2") {
+				t.Errorf("%s: the metrics do not count the streams", path)
+			}
+			r.ops(http.StatusNoContent, http.MethodDelete, "/admin/admins/"+made.Admin.ID, "")
+			checkEnd(t, path+" of an ended key", brief)
+			r.addDecisions(&decisions.Decision{RequestID: "later"})
+			for nextEvent(t, other).event != "decision" {
+			}
+			r.proxy.Drain()
+			checkEnd(t, path+" while the gateway drains", other)
+			if got := r.callAdmin("ops", http.MethodGet, path, ""); got.status != http.StatusServiceUnavailable ||
+				got.header.Get("Retry-After") == "" {
+				t.Errorf("%s while it drains: %d", path, got.status)
+			}
+			waitUntil(t, "no stream", func() bool { return r.plane.Streams() == 0 })
+		})
+	}
+}
+
+// checkEnd reads a stream to its end, which comes before its next round of topics.
+func checkEnd(t *testing.T, what string, events *bufio.Reader) {
+	t.Helper()
+	began := time.Now()
+	if _, err := io.Copy(io.Discard, events); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%s: %v", what, err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("%s goes on for %v", what, took)
+	}
 }
