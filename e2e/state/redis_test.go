@@ -92,30 +92,6 @@ func checkOutagesAreLoggedOnce(t *testing.T, p *gateway.Process, first int) {
 	})
 }
 
-// TestStartWithoutRedisServes: the gateway serves requests, reports degraded limits, and uses Redis
-// once it is up.
-//
-// RS-08.
-func TestStartWithoutRedisServes(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, engines.Config{})
-	redis := backends.Redis(t)
-	redis.Kill()
-	p := r.serve(rig.Settings{"store": stores(backends.Database(t), redis.URL), "auth": auth("app", "rpm: 1000000")})
-	for range 20 {
-		if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
-			t.Fatalf("without Redis an answer is %d: %s", got.Status, got.Body)
-		}
-	}
-	waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
-	waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
-	redis.Restart()
-	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-	if got := r.ask(p.BaseURL); got.Status != http.StatusOK {
-		t.Errorf("with Redis an answer is %d: %s", got.Status, got.Body)
-	}
-}
-
 // TestRedisErrorsFailNoRequest: Redis is emptied, loses its scripts, is out of memory, is a read-only
 // replica, or has keys of another type. No request fails, and Redis is used again afterwards.
 //
@@ -157,54 +133,4 @@ func TestRedisErrorsFailNoRequest(t *testing.T) {
 	l.end()
 	r.checkNothingBooked(64, p.BaseURL)
 	t.Logf("%v", l.times(time.Time{}, time.Now()))
-}
-
-// TestLimitsWithoutRedis: each of four gateways enforces a quarter of a limit. A tenant with
-// fail_closed gets 503 instead.
-//
-// RS-04.
-func TestLimitsWithoutRedis(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, 1, engines.Config{})
-	redis := backends.Redis(t)
-	const strictKey = "the-key-of-the-tenant-that-fails-closed"
-	p := r.serve(rig.Settings{"store": stores("", redis.URL), "gateways": "4", "auth": `{ keys: [
-  { name: app, sha256: ` + rig.Digest(rig.TenantKey) + `, limits: { rpm: 4, burst: 40 } },
-  { name: strict, sha256: ` + rig.Digest(strictKey) + `, limits: { rpm: 240 }, fail_closed: true } ] }`})
-	ask := func(key string) rig.Reply {
-		t.Helper()
-		got, err := r.post(t.Context(), p.BaseURL, chatPath, key, chatBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	waitForMetric(t, p, "tierway_redis_up", 1, rig.Patience)
-	if got := ask(strictKey); got.Status != http.StatusOK {
-		t.Errorf("with Redis the strict tenant gets %d: %s", got.Status, got.Body)
-	}
-	redis.Kill()
-	waitForMetric(t, p, "tierway_ratelimit_degraded", 1, rig.Patience)
-	for range 20 {
-		if got := ask(strictKey); got.Status != http.StatusServiceUnavailable ||
-			!contains(got.Body, "ratelimit_unavailable") || got.Header.Get("Retry-After") == "" {
-			t.Fatalf("without Redis the strict tenant gets %d, Retry-After %q: %s", got.Status, got.Header.Get("Retry-After"),
-				got.Body)
-		}
-	}
-	began, admitted := time.Now(), 0
-	for range 30 {
-		if got := ask(rig.TenantKey); got.Status == http.StatusOK {
-			admitted++
-		}
-	}
-	// A quarter of the burst, and one more per minute.
-	if most := 11 + int(time.Since(began).Minutes()); admitted < 10 || admitted > most {
-		t.Errorf("one gateway of four has admitted %d alone, want 10 to %d", admitted, most)
-	}
-	redis.Restart()
-	waitForMetric(t, p, "tierway_ratelimit_degraded", 0, rig.Patience)
-	if got := ask(strictKey); got.Status != http.StatusOK {
-		t.Errorf("with Redis again the strict tenant gets %d: %s", got.Status, got.Body)
-	}
 }

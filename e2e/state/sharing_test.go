@@ -210,43 +210,6 @@ func TestPinsAgreeAfterAnyRestart(t *testing.T) {
 	agree("after a gateway was killed and started again")
 }
 
-// TestHashPoliciesAgreeWithoutRedis on the workers of sessions that each gateway sees for the first time.
-func TestHashPoliciesAgreeWithoutRedis(t *testing.T) {
-	for name, c := range map[string]struct {
-		policy string
-		least  float64
-	}{
-		"fixed":    {`{ name: chwbl, depth: fixed }`, 1},
-		"adaptive": {`{ name: chwbl }`, 0.95},
-		"sessions": {`{ name: consistent_hash }`, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, 4, engines.Config{})
-			redis := backends.Redis(t)
-			all := r.sharers(3, redis.URL, c.policy)
-			redis.Kill()
-			for _, p := range all {
-				waitForMetric(t, p, "tierway_redis_up", 0, rig.Patience)
-			}
-			same, keys := 0, 100
-			for i := range keys {
-				id := fmt.Sprint("key ", i)
-				var on []string
-				for _, p := range all {
-					on = append(on, r.sendTurn(p, id, chatOf(id, 1)))
-				}
-				if on[0] == on[1] && on[1] == on[2] {
-					same++
-				}
-			}
-			if float64(same) < c.least*float64(keys) {
-				t.Errorf("%d of %d keys have one worker in all gateways, want %v", same, keys, c.least)
-			}
-		})
-	}
-}
-
 // TestRestartedGatewayKnowsTheCaches: what gateways published is in Redis for a gateway that starts. It reports when
 // it has read that.
 func TestRestartedGatewayKnowsTheCaches(t *testing.T) {

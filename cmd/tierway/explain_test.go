@@ -1,32 +1,28 @@
-package chaos
+package main
 
 import (
+	"encoding/hex"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"tierway/e2e/gateway"
-	"tierway/e2e/rig"
+	"tierway/tenants"
 )
 
-// TestTheProgramExplainsARequest without sending it. The program prints the decision as text or
+// TestARequestIsExplainedByTheConfigurationAlone, without sending it. The program prints the decision as text or
 // JSON; its exit status reports whether the gateway would send the request.
-func TestTheProgramExplainsARequest(t *testing.T) {
-	rig.Binary(t)
-	t.Parallel()
+func TestARequestIsExplainedByTheConfigurationAlone(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, text)
 		return path
 	}
+	digest := tenants.Digest("tenant")
 	// These addresses refuse connections, so a request that is sent fails.
 	config := file("config.yaml", `
-auth: { required: true, keys: [ { name: team, sha256: `+rig.Digest("tenant")+`, tiers: [small] } ] }
+auth: { required: true, keys: [ { name: team, sha256: `+hex.EncodeToString(digest[:])+`, tiers: [small] } ] }
 tiers:
   - { name: small, model: s, workers: [ { name: s0, url: "http://127.0.0.1:1" } ] }
   - { name: large, model: l, workers: [ { name: l0, url: "http://127.0.0.1:2" }, { name: l1, url: "http://127.0.0.1:3" } ] }
@@ -53,12 +49,11 @@ tiers:
 		{"no request", nil, 2, []string{"file"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			p := gateway.StartCommand(t, nil, append([]string{"explain", "-c", config}, c.args...)...)
-			if got := p.ExitStatus(); got != c.status {
-				t.Errorf("the status is %d, want %d", got, c.status)
+			got := tierway(t, append([]string{"explain", "-c", config}, c.args...)...)
+			if got.status != c.status {
+				t.Errorf("the status is %d, want %d", got.status, c.status)
 			}
-			said := p.Stdout() + p.Log()
+			said := got.out + got.messages
 			for _, want := range c.has {
 				if !strings.Contains(said, want) {
 					t.Errorf("%q is not in what it says:\n%s", want, said)
@@ -69,16 +64,10 @@ tiers:
 			}
 		})
 	}
-	t.Run("as JSON", func(t *testing.T) {
-		t.Parallel()
-		p := gateway.StartCommand(t, nil, "explain", "-c", config, "-f", request, "--json")
-		if p.ExitStatus() != 0 {
-			t.Fatal(p.Log())
-		}
-		var got struct{ Tier, Rule, Worker, Policy string }
-		if err := json.Unmarshal([]byte(p.Stdout()), &got); err != nil || got.Tier != "large" ||
-			got.Rule != "keyword:code" || got.Policy != "kv_aware" || got.Worker == "" {
-			t.Errorf("%v in %s", err, p.Stdout())
-		}
-	})
+	s := must(t, "explain", "-c", config, "-f", request, "--json")
+	var got struct{ Tier, Rule, Worker, Policy string }
+	if err := json.Unmarshal([]byte(s.out), &got); err != nil || got.Tier != "large" ||
+		got.Rule != "keyword:code" || got.Policy != "kv_aware" || got.Worker == "" {
+		t.Errorf("%v in %s", err, s.out)
+	}
 }
