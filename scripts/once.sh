@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# once.sh, to source: the function once, for steps that need not run again.
+# once.sh defines the function once for a script that sources it: steps that need not run again.
 set -uo pipefail
 
 # once RUN NAME COMMAND… -- PATH…: calls `RUN NAME COMMAND…`, unless it has succeeded on this machine with the content
