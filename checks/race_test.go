@@ -10,7 +10,7 @@ import (
 
 // unraced maps packages with goroutines that only make soak tests under the race detector to the reason.
 func unraced() map[string]string {
-	const builds, runs = "building it with its libraries takes longer than all raced packages", "its tests take minutes"
+	const builds, runs = "building it with its libraries takes 90 s of CPU or more", "its tests take minutes"
 	return map[string]string{
 		"bench/proxy": "it measures time, which the race detector changes", "cmd/tierway": builds, "engines": runs,
 		"routing/routingtest": runs, "server": runs, "server/admin": builds, "server/control": builds,

@@ -59,10 +59,11 @@ smoke() {
 tests=(go test -vet=off -v -timeout 20m)
 # Packages of real time run the binary with real servers. The gate runs their smoke tests only.
 real='/e2e/(backends|browser|docs|events|gateway|kvaware|loopback|sdk|state|traces|watch)$'
-# The package that takes longest begins first.
-mapfile -t virtual < <(echo tierway/server && go list ./... | grep -vE "$real|^tierway/server$")
 # Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.
-raced=(./breaker ./http1 ./memnet/... ./queue ./spool ./workers/...)
+raced=(./breaker ./decisions ./http1 ./memnet/... ./queue ./spool ./workers/...)
+# The others without real time. The package that takes longest begins first.
+mapfile -t virtual < <(echo tierway/server && go list ./... |
+	grep -vE "$real|^tierway/server$" | grep -vxF "$(go list "${raced[@]}")")
 mapfile -t smoked < <(go list ./... | grep -E "$real|/e2e/chaos$" | grep -vE '/e2e/(browser|sdk)$')
 
 if [ "${1:-}" = soak ]; then
@@ -71,7 +72,7 @@ if [ "${1:-}" = soak ]; then
 	tests=(go test -vet=off -v -timeout 90m -count=1)
 	step tidy bash -ec 'for module in . tools e2e/openaigo; do go -C "$module" mod tidy -diff; done'
 	step vulnerabilities "$GOVULNCHECK" ./...
-	step race env -u TIERWAY_SOAK CGO_ENABLED=1 "${tests[@]}" -race "${virtual[@]}"
+	step race env -u TIERWAY_SOAK CGO_ENABLED=1 "${tests[@]}" -race "${virtual[@]}" "${raced[@]}"
 	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 "${tests[@]}" -run Strict ./openai
 	# Random tests that are smaller in the gate.
