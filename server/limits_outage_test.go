@@ -13,8 +13,8 @@ import (
 	"tierway/memnet/memredis"
 )
 
-// TestLimitsWithoutRedis: each of four gateways enforces a quarter of a limit. The requests of a tenant with fail_closed
-// get 503 until Redis is back.
+// TestLimitsWithoutRedis: each of four gateways enforces a quarter of a limit. The requests of a tenant with
+// fail_closed get 503 until Redis is back.
 //
 // RS-04.
 func TestLimitsWithoutRedis(t *testing.T) {
