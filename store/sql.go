@@ -10,8 +10,6 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
-
-	"tierway/tenants"
 )
 
 const (
@@ -31,11 +29,14 @@ type SQLConfig struct {
 	Log *slog.Logger // nil: no log
 	// Dial opens the connections to PostgreSQL; nil: net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// OnRow is called before each row of Contents is read; nil: nothing. Tests slow a database with it.
+	OnRow func()
 }
 
 // SQL is a SQLite or PostgreSQL database for the data that must not be lost. It is safe for
 // concurrent use. Every method honours its context. Without a deadline it gives up after five
-// seconds, except Migrate, Prune and VerifyAudit. No error holds the URL's password or the digest
+// seconds, except Migrate, Prune, Spent and VerifyAudit. Contents and ContentsSince give up after
+// five seconds without a row. No error holds the URL's password or the digest
 // of a key.
 type SQL struct {
 	kind  string
@@ -45,6 +46,7 @@ type SQL struct {
 	hide  func(string) string
 	log   *slog.Logger
 	file  *openFile // nil: not a SQLite file
+	onRow func()
 
 	audited atomic.Int64 // see NewestAudit
 }
@@ -53,7 +55,10 @@ type SQL struct {
 // use, so an unreachable server is no error. A file that cannot be written is an error. The caller
 // must call Close.
 func OpenSQL(c SQLConfig) (*SQL, error) {
-	s := &SQL{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+	s := &SQL{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), onRow: c.OnRow}
+	if s.onRow == nil {
+		s.onRow = func() {}
+	}
 	if err := s.open(c); err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
@@ -93,22 +98,6 @@ func (s *SQL) readOne(ctx context.Context, doing, query string, to ...any) error
 func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
 	err = s.readOne(ctx, "reading the revision", "SELECT number FROM revision", &revision)
 	return revision, err
-}
-
-// Contents returns the data that gateways hold in memory, as of one moment.
-func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
-	err = s.snapshot(ctx, "reading tenants and keys", usualTimeout, func(ctx context.Context, tx *sql.Tx) error {
-		return cmp.Or(
-			tx.QueryRowContext(ctx, "SELECT number FROM revision").Scan(&c.Revision),
-			readTable(ctx, tx, "tenants", &c.Tenants, tenantColumns, func(t tenants.Tenant) string { return t.Name }),
-			readTable(ctx, tx, "keys", &c.Keys, keyColumns, func(k tenants.Key) string { return k.Tenant + "\x00" + k.ID }),
-			readTable(ctx, tx, "admins", &c.Admins, adminColumns, func(ad Admin) string { return ad.Name }),
-			readTable(ctx, tx, "overrides", &c.Overrides, overrideColumns, func(o Override) string { return o.Worker }))
-	})
-	if err != nil {
-		return Contents{}, err
-	}
-	return c, nil
 }
 
 // snapshot runs f on a consistent snapshot of the database. f must only read.

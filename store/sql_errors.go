@@ -34,7 +34,11 @@ func (s *SQL) fail(ctx context.Context, doing string, err error) error {
 		return nil
 	}
 	// Drivers report the end of a context with errors of their own.
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) && !ours(err) {
+	switch ended := context.Cause(ctx); {
+	case ended == nil || ours(err):
+	case errors.Is(ended, errStalled): // the driver's error would name the cancellation, which is no outage
+		err = ended
+	case !errors.Is(err, ended):
 		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	return &sqlError{text: s.hide(doing + ": " + err.Error()), cause: err}

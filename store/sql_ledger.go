@@ -21,6 +21,8 @@ const (
 	// overflow, whatever an engine reports.
 	tokensMost = 1_000_000_000_000
 	moneyMost  = 1_000_000 * tenants.Unit
+	// The sums over a month of a large roll-up take long, and nothing waits for them.
+	spentTimeout = time.Minute
 	// Ledger rows that one transaction deletes: a few milliseconds of writing, so that no batch
 	// waits for long.
 	pruneChunk = 5000
@@ -234,7 +236,7 @@ const clockBack = 2
 // Spent returns the usage of tenants and keys in the UTC day and month of the given time, sorted by
 // tenant and key.
 func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
-	ctx, done := bounded(ctx, usualTimeout)
+	ctx, done := bounded(ctx, spentTimeout)
 	defer done()
 	at = at.UTC()
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)

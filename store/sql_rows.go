@@ -192,8 +192,13 @@ func collect[T any](ctx context.Context, q querier, columns func(*T) []column, t
 		return nil, err
 	}
 	defer rows.Close() //nolint:errcheck // Err returns the error
+	advance := func() {}
+	if r, ok := q.(*reading); ok {
+		advance = r.advance
+	}
 	var all []T
 	for rows.Next() {
+		advance()
 		if err := rows.Scan(scans...); err != nil {
 			return nil, err
 		}
@@ -214,11 +219,11 @@ func single[T any](all []T, err error) (T, error) {
 	return all[0], nil
 }
 
-// readTable reads all rows of a table, sorted by a key.
+// readTable reads all rows of a table, sorted.
 func readTable[T any](ctx context.Context, q querier, name string, to *[]T, columns func(*T) []column,
-	key func(T) string) (err error) {
+	compare func(a, b *T) int) (err error) {
 	*to, err = collect(ctx, q, columns, "FROM "+name)
-	sorted(*to, key)
+	slices.SortFunc(*to, func(a, b T) int { return compare(&a, &b) })
 	return err
 }
 

@@ -98,6 +98,7 @@ type Override struct {
 // Contents is the part of the database that gateways hold in memory, read at one moment.
 type Contents struct {
 	Revision  int64 // grows with every change of the other fields
+	Audited   int64 // id of the newest entry of the audit log
 	Tenants   []tenants.Tenant
 	Keys      []tenants.Key // including revoked and expired ones
 	Admins    []Admin

@@ -117,6 +117,10 @@ func New(o Options) (*Control, error) {
 		sharing:    ctl.Pools.sharingGauges,
 		readDue:    make(chan struct{}, 1),
 		refreshDue: make(chan struct{}, 1),
+
+		maintainDue: make(chan struct{}, 1),
+		reading:     make(turn, 1),
+		updating:    make(turn, 1),
 	}
 	if stores.Redis != nil {
 		stores.Redis.OnChange(ctl.Database.requestRead)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,10 +26,10 @@ const (
 	// spentInterval is the interval at which spent budgets are read from the ledger. Without Redis,
 	// it is the only source of the usage on other gateways.
 	spentInterval = 10 * time.Second
-	// sqlTimeout limits one step of work on the database. Changes by the admin API wait for such a
-	// step; requests of the data plane never do.
+	// sqlTimeout limits the wait of a change by the admin API until the change is in force. Requests of the data plane
+	// never wait.
 	sqlTimeout = 5 * time.Second
-	// startTimeout is the longest time that a start waits for an unavailable database.
+	// startTimeout is the longest time that a start waits for the database.
 	startTimeout = 3 * time.Second
 )
 
@@ -56,45 +57,147 @@ type Database struct {
 	apply    func(store.Contents, time.Time) error // puts the contents in force
 	sharing  func() telemetry.SharingGauges        // called with Redis only
 
-	state      atomic.Int32 // a DatabaseState
-	migrated   atomic.Bool
-	currentAt  atomic.Int64  // when the directory was last known to be current, in Unix nanoseconds; 0: never
-	readDue    chan struct{} // requests a comparison of the revision at once
-	refreshDue chan struct{} // the same, unless it was compared within minRefreshInterval
-	LastUsed   lastUsed
+	state       atomic.Int32 // a DatabaseState
+	migrated    atomic.Bool
+	currentAt   atomic.Int64  // when the directory was last known to be current, in Unix nanoseconds; 0: never
+	readAllAt   atomic.Int64  // see wholeAt
+	partial     atomic.Bool   // the directory in force lacks changes: all of it must be read
+	changed     atomic.Bool   // the directory has changed since the budgets were last read because of a change
+	readDue     chan struct{} // requests a comparison of the revision at once
+	refreshDue  chan struct{} // the same, unless it was compared within minRefreshInterval
+	maintainDue chan struct{} // requests the work of maintain at once
+	LastUsed    lastUsed
+
+	reading  turn // one reading of the whole directory at a time; taken before updating
+	updating turn // one change of the directory at a time
 }
 
-// open brings the schema up to date and reads the directory. An unavailable database is not an error:
-// follow tries it again.
+// turn is a lock whose wait ends with a context. It holds one value while it is locked.
+type turn chan struct{}
+
+func (t turn) lock(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) unlock() { <-t }
+
+// open brings the schema up to date and reads the directory. An unavailable database is not an error, nor is a directory
+// whose reading takes longer than a start may wait: follow tries it again.
 func (db *Database) open(ctx context.Context) error {
 	if db.stores.SQL == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := db.Read(ctx)
-	if err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
+	switch err := db.Read(ctx); {
+	case err != nil && db.migrated.Load() && errors.Is(err, context.DeadlineExceeded):
+		db.log.Warn("reading tenants and keys takes longer than a start waits; the gateway is ready once they are read",
+			"waited", startTimeout)
+	case err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded):
 		return err
+	default:
+		db.updateState(err, nil)
 	}
-	db.updateState(err, nil)
 	return nil
 }
 
-// Read brings the schema up to date, once, and puts the directory that it reads in force.
-// It needs a database.
+// Read brings the schema up to date, once, and puts the whole directory that it reads in force. It needs a database.
+// It has no time limit of its own while the database sends rows. Several callers share one reading.
 func (db *Database) Read(ctx context.Context) error {
+	asked := time.Now()
+	if err := db.reading.lock(ctx); err != nil {
+		return fmt.Errorf("reading the directory: %w", err)
+	}
+	defer db.reading.unlock()
+	if db.wholeAt().After(asked) {
+		return nil
+	}
 	if err := db.migrate(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
+	db.partial.Store(false)
 	c, err := db.stores.SQL.Contents(ctx)
+	if err == nil {
+		err = db.applyWhole(ctx, c)
+	}
 	if err != nil {
+		db.partial.Store(true)
 		return fmt.Errorf("reading the directory: %w", err)
 	}
-	if err := db.apply(c, began); err != nil {
+	db.readAllAt.Store(began.UnixNano())
+	return db.seedBudgets(ctx) // last, so that a failing ledger keeps no revoked key valid
+}
+
+// applyWhole puts contents that may have been read for long in force, with the changes since.
+func (db *Database) applyWhole(ctx context.Context, c store.Contents) error {
+	if err := db.updating.lock(ctx); err != nil {
 		return err
 	}
-	return db.seedBudgets(ctx) // last, so that a failing ledger keeps no revoked key valid
+	defer db.updating.unlock()
+	now := time.Now()
+	c, whole, err := db.stores.SQL.ContentsSince(ctx, c)
+	if err == nil {
+		err = db.apply(c, now)
+	}
+	if err == nil && whole {
+		db.currentAt.Store(now.UnixNano())
+	}
+	return err
+}
+
+// Refresh puts the changes of the database in force that were made before the call, by any gateway. It reads only what
+// has changed if that is little.
+func (db *Database) Refresh(ctx context.Context) error {
+	whole, err := db.readChanges(ctx)
+	if err != nil || whole {
+		return err
+	}
+	return db.Read(ctx)
+}
+
+// readChanges puts the changes of the database in force, those that withdraw rights in any case. whole reports that
+// nothing is missing; otherwise the whole directory must be read.
+func (db *Database) readChanges(ctx context.Context) (whole bool, err error) {
+	if err := db.updating.lock(ctx); err != nil {
+		return false, fmt.Errorf("reading the changes of the directory: %w", err)
+	}
+	defer db.updating.unlock()
+	p, now := db.snapshot().Identity, time.Now()
+	if p.ReadAt.IsZero() {
+		return false, db.stores.SQL.Ping(ctx)
+	}
+	revision, err := db.stores.SQL.Revision(ctx)
+	if err != nil {
+		return false, err
+	}
+	if whole = revision == p.contents.Revision; !whole {
+		var c store.Contents
+		if c, whole, err = db.stores.SQL.ContentsSince(ctx, p.contents); err == nil {
+			err = db.apply(c, now)
+		}
+		if err != nil {
+			return false, err
+		}
+		db.changed.Store(true)
+	}
+	if whole {
+		db.currentAt.Store(now.UnixNano())
+	}
+	return whole, nil
+}
+
+// wholeAt returns when the last reading of the whole directory began; the zero time if there was none.
+func (db *Database) wholeAt() time.Time {
+	if at := db.readAllAt.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
 }
 
 // migrate brings the schema up to date, once. It has no time limit if the database responds. The schema
@@ -136,14 +239,17 @@ func (db *Database) seedBudgets(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the directory after each change of the database, until ctx ends.
+// follow puts each change of the database in force until ctx ends. What may take long is work of maintain, so that a
+// revocation never waits for it.
 func (db *Database) follow(ctx context.Context) {
 	if db.stores.SQL == nil {
 		return
 	}
+	var owned sync.WaitGroup
+	owned.Go(func() { db.maintain(ctx) })
+	defer owned.Wait()
 	poll := time.NewTicker(PollInterval)
 	defer poll.Stop()
-	var spent time.Time // when the budgets were last read
 	polled := time.Now()
 	for {
 		select {
@@ -152,18 +258,49 @@ func (db *Database) follow(ctx context.Context) {
 				continue
 			}
 		case <-ctx.Done():
-			db.recover.Run("writing when keys were last used", func() { db.flushLastUsed(ctx) })
 			return
 		case <-db.readDue:
 		case <-poll.C:
 		}
 		polled = time.Now()
 		err := db.recover.Try("following the database", func() error {
-			ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
-			defer cancel()
-			if err := db.refreshIfChanged(ctx); err != nil {
-				spent = time.Time{} // perhaps the budgets alone could not be read
-				return err
+			whole, err := db.readChanges(ctx)
+			if err == nil && !whole {
+				db.partial.Store(true)
+			}
+			if err == nil && (!whole || db.changed.Swap(false)) {
+				wake(db.maintainDue)
+			}
+			return err
+		})
+		if ctx.Err() == nil {
+			db.updateState(err, db.stores.Ledger.Stats().Err)
+		}
+	}
+}
+
+// maintain reads the whole directory when its changes alone are not enough, and once in readInterval. It also reads the
+// spent budgets and writes when keys were last used.
+func (db *Database) maintain(ctx context.Context) {
+	tick := time.NewTicker(PollInterval)
+	defer tick.Stop()
+	var spent time.Time // when the budgets were last read
+	failed := ""        // the last failure, which is logged once
+	for {
+		select {
+		case <-ctx.Done():
+			db.recover.Run("writing when keys were last used", func() { db.flushLastUsed(ctx) })
+			return
+		case <-db.maintainDue:
+			spent = time.Time{}
+		case <-tick.C:
+		}
+		err := db.recover.Try("reading the whole database", func() error {
+			if db.partial.Load() || time.Since(db.wholeAt()) >= readInterval {
+				if err := db.Read(ctx); err != nil {
+					return err
+				}
+				spent = time.Now()
 			}
 			if time.Since(spent) < spentInterval {
 				return nil
@@ -174,26 +311,15 @@ func (db *Database) follow(ctx context.Context) {
 			}
 			return errors.Join(err, db.writeLastUsed(ctx))
 		})
-		if ctx.Err() == nil {
-			db.updateState(err, db.stores.Ledger.Stats().Err)
+		switch {
+		case err == nil:
+			failed = ""
+		case ctx.Err() == nil && db.State() != DatabaseAway && failed != err.Error():
+			failed = err.Error()
+			db.log.Warn("reading all tenants and keys or the spent budgets failed; it is tried again, and single changes "+
+				"are still applied", "cause", failed)
 		}
 	}
-}
-
-// refreshIfChanged reads the directory if it may have changed.
-func (db *Database) refreshIfChanged(ctx context.Context) error {
-	p := db.snapshot().Identity
-	if time.Since(p.ReadAt) < readInterval {
-		revision, err := db.stores.SQL.Revision(ctx)
-		if err != nil {
-			return err
-		}
-		if revision == p.contents.Revision {
-			db.currentAt.Store(time.Now().UnixNano())
-			return nil
-		}
-	}
-	return db.Read(ctx)
 }
 
 // State returns the current state of the database.
@@ -234,12 +360,12 @@ func (db *Database) HasCallers() bool {
 		!snap.File.Auth.Required
 }
 
-// Changed reads the directory after this gateway has changed the database, and notifies the
+// Changed puts a change in force that this gateway has made in the database, and notifies the
 // other gateways. If the read fails, it is repeated in the background.
 func (db *Database) Changed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
-	if err := db.Read(ctx); err != nil {
+	if err := db.Refresh(ctx); err != nil {
 		db.log.Warn("reading the directory after a change failed; it is read again shortly", "cause", err.Error())
 		db.requestRead()
 	}

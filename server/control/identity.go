@@ -101,9 +101,6 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 		return err
 	}
 	ctl.amend(func(snap *Snapshot) { snap.Identity = p })
-	if !readAt.IsZero() {
-		ctl.Database.currentAt.Store(readAt.UnixNano())
-	}
 	ctl.Stores.Limiter.Forget(p.Directory.Knows)
 	ctl.Bootstrap.announceWithoutAdmin(p)
 	return ctl.applyOverrides()

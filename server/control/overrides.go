@@ -36,7 +36,7 @@ func (ctl *Control) EditOverride(ctx context.Context, a store.Actor, worker stri
 	case err == nil:
 		ctl.Database.Changed(ctx)
 	case errors.Is(err, store.ErrConflict):
-		if err := ctl.Database.Read(ctx); err != nil {
+		if err := ctl.Database.Refresh(ctx); err != nil {
 			ctl.Database.requestRead()
 		}
 	}

@@ -1,0 +1,144 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tierway/config"
+	"tierway/memnet"
+	"tierway/store"
+	"tierway/telemetry"
+	"tierway/tenants"
+)
+
+// rowTime is the time that a slow database takes for a row. It is virtual.
+const rowTime = 200 * time.Millisecond
+
+// newLargeDatabase returns the URL of a SQLite file with 100 tenants, and the key of one.
+func newLargeDatabase(t *testing.T) (url, secret string, key tenants.Key) {
+	t.Helper()
+	url = "sqlite://" + filepath.Join(t.TempDir(), "t.db")
+	s, err := store.OpenSQL(store.SQLConfig{URL: url})
+	if err == nil {
+		defer s.Close()
+		_, err = s.Migrate(t.Context())
+	}
+	for i := 0; i < 100 && err == nil; i++ {
+		_, err = s.CreateTenant(t.Context(), store.Actor{}, tenants.Tenant{Name: fmt.Sprint("t", i)})
+	}
+	if err == nil {
+		secret, key, err = tenants.Mint(rand.Reader, "t7")
+	}
+	if err == nil {
+		key, err = s.CreateKey(t.Context(), store.Actor{}, key)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url, secret, key
+}
+
+// runSlow runs a control whose reading of each row is slow, in a bubble, and returns it with its log.
+func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
+	t.Helper()
+	f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\nstore: { sql: \""+url+"\" }\n"+
+		strings.Replace(small, "auth: { required: false }", "", 1)), func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := &bytes.Buffer{}
+	log, metrics := slog.New(slog.NewTextHandler(text, nil)), telemetry.New("test")
+	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: func() uint64 { return 1 },
+		Recover: NewRecoverer(log, metrics), Applied: func(*config.File) {}, Dial: memnet.New().Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := store.OpenSQL(store.SQLConfig{URL: url, OnRow: func() { time.Sleep(rowTime) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stores.SQL.Close()
+	c.Stores.SQL = slow
+	if err := c.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { c.Database.follow(ctx) })
+	t.Cleanup(func() {
+		stop()
+		run.Wait()
+		c.Close()
+	})
+	return c, text
+}
+
+// TestDirectoryThatTakesLongToReadIsReadAtTheStart: the gateway becomes ready, and the log does not call the database
+// unavailable.
+func TestDirectoryThatTakesLongToReadIsReadAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		url, secret, _ := newLargeDatabase(t)
+		c, log := runSlow(t, url)
+		if c.Database.HasCallers() || c.Database.State() != DatabaseOK {
+			t.Errorf("at the start: has callers: %v, state %v", c.Database.HasCallers(), c.Database.State())
+		}
+		until(t, "the directory", c.Database.HasCallers)
+		if _, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if text := log.String(); strings.Contains(text, "unavailable") || strings.Count(text, "takes longer") != 1 {
+			t.Errorf("the log is %s", text)
+		}
+	})
+}
+
+// TestRevocationDoesNotWaitForAWholeReading of a directory that takes 20 s to read, whether one is under way or not.
+func TestRevocationDoesNotWaitForAWholeReading(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"between readings": 30 * time.Second, "during one": readInterval + time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				url, secret, key := newLargeDatabase(t)
+				c, log := runSlow(t, url)
+				other, err := store.OpenSQL(store.SQLConfig{URL: url})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				until(t, "the directory", c.Database.HasCallers)
+				time.Sleep(time.Until(c.Database.wholeAt().Add(pause)))
+				if _, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := other.RevokeKey(t.Context(), store.Actor{}, key.ID, "leaked", time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * PollInterval)
+				valid := func() bool {
+					_, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now())
+					return err == nil
+				}
+				if valid() {
+					t.Error("the key is valid after two polls")
+				}
+				for range 60 { // no reading that began before the revocation makes the key valid again
+					if time.Sleep(time.Second); valid() {
+						t.Fatal("the key is valid again")
+					}
+				}
+				if strings.Contains(log.String(), "unavailable") || c.Database.State() != DatabaseOK {
+					t.Errorf("the log is %s", log)
+				}
+			})
+		})
+	}
+}
