@@ -28,8 +28,8 @@ func TestObjectMadeOnAnotherGatewayIsFound(t *testing.T) {
 		{http.StatusOK, http.MethodPost, key + "/revoke", ""},
 		{http.StatusNoContent, http.MethodDelete, "/admin/admins/ADMIN", ""},
 		{http.StatusConflict, http.MethodPost, "/admin/admins", `{"name":"me","role":"viewer"}`},
-		{http.StatusOK, http.MethodPost, "/admin/explain", `{"tenant":"acme","request":{"model":"auto","messages":[]}}`},
-		{http.StatusOK, http.MethodPost, "/admin/explain", `{"key_id":"KEY","request":{"model":"auto","messages":[]}}`},
+		{http.StatusOK, http.MethodPost, "/admin/route/explain", `{"tenant":"acme","request":{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}}`},
+		{http.StatusOK, http.MethodPost, "/admin/route/explain", `{"key_id":"KEY","request":{"model":"fake-7b","messages":[{"role":"user","content":"hi"}]}}`},
 	} {
 		t.Run(c.method+" "+c.path+c.body, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -91,15 +91,17 @@ func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate
 }
 
 func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) {
-	all := a.control.Snapshot().Identity.Admins()
-	ad, err := find(all, "admin", in.ID, func(ad store.Admin) bool { return ad.ID == in.ID })
+	ad, err := upToDate(ctx, a.gateway, func() (store.Admin, error) {
+		return find(a.control.Snapshot().Identity.Admins(), "admin", in.ID,
+			func(ad store.Admin) bool { return ad.ID == in.ID })
+	})
 	if err != nil {
 		return nil, err
 	}
 	if isConfigAdmin(ad) {
 		return nil, fromConfig("admin", ad.Name)
 	}
-	elsewhere := slices.ContainsFunc(all, func(ad store.Admin) bool {
+	elsewhere := slices.ContainsFunc(a.control.Snapshot().Identity.Admins(), func(ad store.Admin) bool {
 		return isConfigAdmin(ad) && ad.Role == store.RoleAdmin
 	})
 	if err := a.control.Stores.SQL.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {

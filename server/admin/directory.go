@@ -46,16 +46,19 @@ func (a *tenantAPI) tenantsNow() ([]tenants.Tenant, []tenants.Key) {
 	return ts, ks
 }
 
-func (a *tenantAPI) key(id string) (tenants.Key, error) {
-	_, ks := a.tenantsNow()
-	return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
+// key returns a key, also if another gateway has just created it.
+func (a *tenantAPI) key(ctx context.Context, id string) (tenants.Key, error) {
+	return upToDate(ctx, a.gateway, func() (tenants.Key, error) {
+		_, ks := a.tenantsNow()
+		return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
+	})
 }
 
 // changeTenant changes a tenant of the database by f, if it has the version that If-Match requires.
 func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string,
 	f func(tenants.Tenant) (tenants.Tenant, error)) (tenants.Tenant, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Tenant, stored, error) {
-		t, err := a.tenant(name)
+		t, err := a.tenant(ctx, name)
 		return t, stored{"tenant", name, t.FromConfig, t.Version}, err
 	}, f)
 }
@@ -64,7 +67,7 @@ func (a *tenantAPI) changeTenant(ctx context.Context, name, ifMatch string,
 func (a *tenantAPI) changeKey(ctx context.Context, id, ifMatch string,
 	f func(tenants.Key) (tenants.Key, error)) (tenants.Key, error) {
 	return changeStored(ctx, a, ifMatch, func() (tenants.Key, stored, error) {
-		k, err := a.key(id)
+		k, err := a.key(ctx, id)
 		return k, stored{"key", id, k.FromConfig, k.Version}, err
 	}, f)
 }
@@ -87,7 +90,7 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 	for range tries {
 		v, is, err := find()
 		if err == nil && !is.fromConfig && match != anyVersion {
-			if err = a.control.Database.Read(ctx); err == nil {
+			if err = a.control.Database.Refresh(ctx); err == nil {
 				v, is, err = find()
 			}
 		}
@@ -106,7 +109,7 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 		if !errors.Is(err, store.ErrConflict) || match != anyVersion {
 			return made, err
 		}
-		if err = a.control.Database.Read(ctx); err != nil {
+		if err = a.control.Database.Refresh(ctx); err != nil {
 			return made, err
 		}
 	}

@@ -56,9 +56,25 @@ func (a *gateway) unavailable(doing string, err error, detail string) error {
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(detail), http.Header{"Retry-After": {"5"}})
 }
 
-func (a *gateway) tenant(name string) (tenants.Tenant, error) {
-	ts, _ := a.control.Snapshot().Identity.Tenants()
-	return find(ts, "tenant", name, func(t tenants.Tenant) bool { return t.Name == name })
+// tenant returns a tenant, also if another gateway has just created it.
+func (a *gateway) tenant(ctx context.Context, name string) (tenants.Tenant, error) {
+	return upToDate(ctx, a, func() (tenants.Tenant, error) {
+		ts, _ := a.control.Snapshot().Identity.Tenants()
+		return find(ts, "tenant", name, func(t tenants.Tenant) bool { return t.Name == name })
+	})
+}
+
+// upToDate returns what read returns. After an error it reads the changes of the database and calls read again: another
+// gateway may have made the change that is missing here.
+func upToDate[T any](ctx context.Context, a *gateway, read func() (T, error)) (T, error) {
+	found, err := read()
+	if err == nil || a.control.Stores.SQL == nil {
+		return found, err
+	}
+	if err := a.control.Database.Refresh(ctx); err != nil {
+		return found, a.failed("reading the changes of other gateways", err)
+	}
+	return read()
 }
 
 // find returns the first element for which is returns true. Without one it returns the answer

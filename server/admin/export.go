@@ -231,7 +231,7 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("reading the usage", err)
 	}
-	t, err := a.tenant(in.Name)
+	t, err := a.tenant(ctx, in.Name)
 	if err != nil && len(rows) == 0 { // the usage of a deleted tenant stays
 		return nil, err
 	}

@@ -131,6 +131,9 @@ func (g *guard) identify(c *gin.Context, op *operation, o *operator) bool {
 		}
 		known = known && open
 	}
+	if !known && sent {
+		g.control.Database.RequestRefresh() // the key may be new
+	}
 	if !known {
 		g.rejectKey(c, o.actor, key)
 		return false

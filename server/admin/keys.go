@@ -58,11 +58,11 @@ func showKey(k tenants.Key, now time.Time) keyView {
 	return keyView{Key: k, Name: k.Name, ExpiresAt: optional(k.ExpiresAt), State: k.State(now)}
 }
 
-func (a *tenantAPI) listKeys(_ context.Context, in *struct {
+func (a *tenantAPI) listKeys(ctx context.Context, in *struct {
 	TenantPath
 	PageQuery
 }) (*reply[page[keyView]], error) {
-	if _, err := a.tenant(in.Name); err != nil {
+	if _, err := a.tenant(ctx, in.Name); err != nil {
 		return nil, err
 	}
 	_, ks := a.tenantsNow()
@@ -76,8 +76,8 @@ func (a *tenantAPI) listKeys(_ context.Context, in *struct {
 	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, id, name)}, nil
 }
 
-func (a *tenantAPI) getKey(_ context.Context, in *IDPath) (*tagged[keyView], error) {
-	k, err := a.key(in.ID)
+func (a *tenantAPI) getKey(ctx context.Context, in *IDPath) (*tagged[keyView], error) {
+	k, err := a.key(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.tenant(in.Name)
+	t, err := a.tenant(ctx, in.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -103,12 +103,17 @@ func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
 	Precondition
 	Body workerChange
 }) (*tagged[workerAnswer], error) {
-	p, w, err := a.workerNamed(in.Name)
-	if err != nil {
-		return nil, err
-	}
 	if in.DryRun {
-		return a.previewWeight(p, w, in.IfMatch, in.Body)
+		return upToDate(ctx, a.gateway, func() (*tagged[workerAnswer], error) {
+			p, w, err := a.workerNamed(in.Name)
+			if err != nil {
+				return nil, err
+			}
+			return a.previewWeight(p, w, in.IfMatch, in.Body)
+		})
+	}
+	if _, _, err := a.workerNamed(in.Name); err != nil {
+		return nil, err
 	}
 	o, err := a.changeOverride(ctx, in.Name, in.IfMatch, in.Body.applyTo)
 	if err != nil {

@@ -170,7 +170,9 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	if err != nil {
 		return err
 	}
-	as, err := o.caller(a.control.Snapshot().Identity, time.Now())
+	as, err := upToDate(ctx, a.gateway, func() (*control.Subject, error) {
+		return o.caller(a.control.Snapshot().Identity, time.Now())
+	})
 	if err != nil {
 		return err
 	}

@@ -168,8 +168,8 @@ func (a *tenantAPI) usageToday(ctx context.Context, now time.Time) map[string]st
 	return usage
 }
 
-func (a *tenantAPI) getTenant(_ context.Context, in *TenantPath) (*tagged[tenantView], error) {
-	t, err := a.tenant(in.Name)
+func (a *tenantAPI) getTenant(ctx context.Context, in *TenantPath) (*tagged[tenantView], error) {
+	t, err := a.tenant(ctx, in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +193,9 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.tenant(c.Name); err == nil { // tenants of config.yaml are not in the database
-		return nil, a.failed("creating a tenant", store.ErrExists)
+	ts, _ := a.control.Snapshot().Identity.Tenants()
+	if slices.ContainsFunc(ts, func(t tenants.Tenant) bool { return t.Name == c.Name && t.FromConfig }) {
+		return nil, a.failed("creating a tenant", store.ErrExists) // the database knows of its own tenants only
 	}
 	c.Tenant.Name = c.Name
 	made, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.Tenant)

@@ -86,8 +86,8 @@ func (t turn) lock(ctx context.Context) error {
 
 func (t turn) unlock() { <-t }
 
-// open brings the schema up to date and reads the directory. An unavailable database is not an error, nor is a directory
-// whose reading takes longer than a start may wait: follow tries it again.
+// open brings the schema up to date and reads the directory. An unavailable database is not an error, nor is a
+// directory whose reading takes longer than a start may wait: maintain reads it then.
 func (db *Database) open(ctx context.Context) error {
 	if db.stores.SQL == nil {
 		return nil

@@ -104,7 +104,8 @@ func TestDirectoryThatTakesLongToReadIsReadAtTheStart(t *testing.T) {
 
 // TestRevocationDoesNotWaitForAWholeReading of a directory that takes 20 s to read, whether one is under way or not.
 func TestRevocationDoesNotWaitForAWholeReading(t *testing.T) {
-	for name, pause := range map[string]time.Duration{"between readings": 30 * time.Second, "during one": readInterval + time.Second} {
+	for name, pause := range map[string]time.Duration{"between readings": 30 * time.Second,
+		"during one": readInterval + time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				url, secret, key := newLargeDatabase(t)
