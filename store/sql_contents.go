@@ -29,13 +29,14 @@ var errStalled = fmt.Errorf("the database has sent nothing for %v: %w", usualTim
 func (s *SQL) Contents(ctx context.Context) (c Contents, err error) {
 	err = s.readSnapshot(ctx, "reading tenants and keys", func(ctx context.Context, r *reading) error {
 		return cmp.Or(r.readRevision(ctx, &c),
-			readTable(ctx, r, "tenants", &c.Tenants, tenantColumns, compareTenants),
-			readTable(ctx, r, "keys", &c.Keys, keyColumns, compareKeys),
+			readTable(ctx, r, "tenants", &c.Tenants, tenantColumns),
+			readTable(ctx, r, "keys", &c.Keys, keyColumns),
 			r.readSmallTables(ctx, &c))
 	})
 	if err != nil {
 		return Contents{}, err
 	}
+	c.Tenants, c.Keys = inOrder(c.Tenants, compareTenants), inOrder(c.Keys, compareKeys)
 	return c, nil
 }
 
@@ -66,6 +67,7 @@ func (s *SQL) ContentsSince(ctx context.Context, before Contents) (c Contents, w
 		if err := cmp.Or(r.readSmallTables(ctx, &now), r.readTouched(ctx, &touched)); err != nil {
 			return err
 		}
+		r.timer.Stop() // the rest waits for nothing
 		now.Tenants = replaced(before.Tenants, touched.tenantRows, compareTenants,
 			func(t *tenants.Tenant) bool { return touched.tenants[t.Name] })
 		now.Keys = replaced(before.Keys, touched.keyRows, compareKeys,
@@ -121,11 +123,11 @@ func (r *reading) readRevision(ctx context.Context, c *Contents) error {
 
 // readSmallTables reads admins and overrides: a company has few of them.
 func (r *reading) readSmallTables(ctx context.Context, c *Contents) error {
-	return cmp.Or(
-		readTable(ctx, r, "admins", &c.Admins, adminColumns,
-			func(a, b *Admin) int { return strings.Compare(a.Name, b.Name) }),
-		readTable(ctx, r, "overrides", &c.Overrides, overrideColumns,
-			func(a, b *Override) int { return strings.Compare(a.Worker, b.Worker) }))
+	err := cmp.Or(readTable(ctx, r, "admins", &c.Admins, adminColumns),
+		readTable(ctx, r, "overrides", &c.Overrides, overrideColumns))
+	c.Admins = inOrder(c.Admins, func(a, b *Admin) int { return strings.Compare(a.Name, b.Name) })
+	c.Overrides = inOrder(c.Overrides, func(a, b *Override) int { return strings.Compare(a.Worker, b.Worker) })
+	return err
 }
 
 // withdraws has the actions of the audit log that change the revision. Its values report whether an action may withdraw
@@ -232,7 +234,7 @@ func readByID[T any](ctx context.Context, r *reading, columns func(*T) []column,
 // replaced returns a copy of all without the elements that gone selects, and with fresh. all is sorted, and so is the
 // result.
 func replaced[T any](all, fresh []T, compare func(a, b *T) int, gone func(*T) bool) []T {
-	slices.SortFunc(fresh, func(a, b T) int { return compare(&a, &b) })
+	fresh = inOrder(fresh, compare)
 	out := make([]T, 0, len(all)+len(fresh))
 	for i := range all {
 		for len(fresh) > 0 && compare(&fresh[0], &all[i]) <= 0 {

@@ -219,12 +219,24 @@ func single[T any](all []T, err error) (T, error) {
 	return all[0], nil
 }
 
-// readTable reads all rows of a table, sorted.
-func readTable[T any](ctx context.Context, q querier, name string, to *[]T, columns func(*T) []column,
-	compare func(a, b *T) int) (err error) {
+// readTable reads all rows of a table, in no order.
+func readTable[T any](ctx context.Context, q querier, name string, to *[]T, columns func(*T) []column) (err error) {
 	*to, err = collect(ctx, q, columns, "FROM "+name)
-	slices.SortFunc(*to, func(a, b T) int { return compare(&a, &b) })
 	return err
+}
+
+// inOrder returns the elements of all, sorted. Rows are large, so their numbers are sorted and each row is copied once.
+func inOrder[T any](all []T, compare func(a, b *T) int) []T {
+	order := make([]int32, len(all))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return compare(&all[a], &all[b]) })
+	out := make([]T, len(all))
+	for to, from := range order {
+		out[to] = all[from]
+	}
+	return out
 }
 
 // sorted sorts by the bytes of a key, because databases collate text differently.
