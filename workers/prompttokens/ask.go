@@ -20,8 +20,13 @@ const (
 
 	// askLimit bounds the time of one request. Hugging Face's tokenizers take 0.2 s for 100,000 tokens.
 	askLimit = 5 * time.Second
-	// maxAnswer bounds an answer in bytes: 8 million tokens.
-	maxAnswer = 64 << 20
+	// An answer may have answerPerByte bytes for each byte of the request, and answerBase more. A byte is at
+	// most one token, which is up to seven digits and two separators; a render endpoint returns the text
+	// too. The base is for what a chat template adds: 30,000 tokens.
+	answerPerByte = 16
+	answerBase    = 256 << 10
+	// maxAnswer bounds each answer in bytes: two million tokens.
+	maxAnswer = 16 << 20
 )
 
 // Poster sends a request to an engine. A *workers.Worker is one.
@@ -34,6 +39,7 @@ var (
 	errUnsupported = errors.New("the engine has no such endpoint")
 	errRefused     = errors.New("the engine refuses the request")
 	errNoTokens    = errors.New("the answer has no list of token ids")
+	errTooLong     = errors.New("the answer is longer than the tokens of the prompt can be")
 )
 
 // requestTokens sends a body to an endpoint of a worker and returns the token ids of the answer.
@@ -51,10 +57,13 @@ func (s *Source) requestTokens(ctx context.Context, path string, body []byte) ([
 		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	most := min(maxAnswer, answerBase+answerPerByte*int64(len(body)))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
 		return nil, err
+	case int64(len(answer)) > most:
+		return nil, errTooLong
 	case resp.Status == http.StatusOK:
 		return readTokens(answer)
 	case resp.Status == http.StatusForbidden, resp.Status == http.StatusNotFound,

@@ -53,7 +53,7 @@ func (g *gate) recordResult(err error) (suspect bool) {
 	switch {
 	case err == nil:
 		g.refused.Store(0)
-	case errors.Is(err, errUnsupported):
+	case errors.Is(err, errUnsupported), errors.Is(err, errTooLong):
 		return true
 	case errors.Is(err, errRefused) && g.refused.Add(1) >= refusedInARow:
 		g.refused.Store(0)
@@ -77,5 +77,5 @@ func (s *Source) refusesProbe(ctx context.Context, j *job) bool {
 	}
 	body[len(body)-1] = '}'
 	_, err := s.requestTokens(ctx, j.path, body)
-	return errors.Is(err, errUnsupported) || errors.Is(err, errRefused)
+	return errors.Is(err, errUnsupported) || errors.Is(err, errRefused) || errors.Is(err, errTooLong)
 }

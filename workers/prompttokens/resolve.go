@@ -79,6 +79,11 @@ func (s *Source) joinJob(q *Query, f *fields) *job {
 		return nil
 	}
 	j := newJob(q, f)
+	if s.waitingBytes > 0 && s.waitingBytes+len(j.body) > maxWaitingBytes {
+		s.counts.busy.Add(1)
+		return nil
+	}
+	s.waitingBytes += len(j.body)
 	s.flights[key] = j
 	s.jobs <- j // only this function sends, under the lock
 	return j
@@ -89,6 +94,7 @@ func (s *Source) finish(j *job) {
 	j.once.Do(func() {
 		s.mu.Lock()
 		delete(s.flights, j.blocks[len(j.blocks)-1])
+		s.waitingBytes -= len(j.body)
 		s.mu.Unlock()
 		close(j.done)
 	})

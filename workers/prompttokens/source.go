@@ -24,6 +24,9 @@ const (
 	concurrency = 8
 	// maxWaiting is the number of further prompts that wait.
 	maxWaiting = 64
+	// maxWaitingBytes bounds the requests for the prompts that wait or are tokenized. A prompt may wait after
+	// its own request has ended.
+	maxWaitingBytes = 32 << 20
 	// maxChain is the length at which package prompt cuts a chain: prompts with the same cut chain may
 	// differ behind it.
 	maxChain = 4096
@@ -88,8 +91,9 @@ type Source struct {
 
 	gates [kindCount]gate
 
-	mu      sync.Mutex
-	flights map[uint64]*job // by the key of the last block
+	mu           sync.Mutex
+	flights      map[uint64]*job // by the key of the last block
+	waitingBytes int             // of their requests
 }
 
 // New returns a Source. It sends requests to engines while Run runs.
