@@ -33,15 +33,16 @@ var ErrEventTooLarge = errors.New("reading an event: its size exceeds the limit"
 // Event is one event of a text/event-stream body. Its slices are valid until the reader's next
 // call of Next or Reset.
 type Event struct {
-	// Raw is all bytes of the event, including its blank line.
+	// Raw is all bytes of the event, including its blank line and without a byte order mark.
 	Raw []byte
 	// Name is the value of its `event:` line; empty without one.
 	Name []byte
 	// Data is the value of its `data:` line; several are joined with '\n'. It
 	// points into Raw when there is one line.
 	Data []byte
-	// Comment reports that clients ignore the event: it consists of comments, blank lines, or
-	// fields that control the connection.
+	// Comment reports that the event has nothing for clients. It consists of comments, blank lines or
+	// fields without data, or its data is JSON without members, such as null or a number. An event
+	// named "error" is never a comment.
 	Comment bool
 
 	at int // start of Data in Raw; 0: Data does not point into Raw
@@ -284,17 +285,17 @@ func (r *EventReader) remainder() (Event, error) {
 
 // parse parses the fields of one event.
 func (r *EventReader) parse(raw []byte) Event {
-	ev := Event{Raw: raw}
 	if len(raw) <= keptBuffer/2 {
 		r.small++
 	} else {
 		r.small = 0
 	}
-	rest := raw
 	if !r.begun {
-		rest = bytes.TrimPrefix(rest, []byte("\xef\xbb\xbf"))
+		raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 		r.begun = true
 	}
+	ev := Event{Raw: raw}
+	rest := raw
 	carriage := bytes.IndexByte(rest, '\r') >= 0
 	lines := 0
 	for len(rest) > 0 {
@@ -322,8 +323,31 @@ func (r *EventReader) parse(raw []byte) Event {
 			}
 		}
 	}
-	ev.Comment = lines == 0 && len(ev.Name) == 0 && len(ev.Data) == 0
+	ev.Comment = ev.isEmpty()
 	return ev
+}
+
+// isEmpty reports whether the event has nothing for clients. An empty object has its meaning from the
+// event's name, if there is one.
+func (ev *Event) isEmpty() bool {
+	if string(ev.Name) == "error" {
+		return false
+	}
+	c := newReader(ev.Data)
+	switch c.Next() {
+	case 0:
+		return len(bytes.TrimSpace(ev.Data)) == 0
+	case '{':
+		if c.Inside() != '}' || len(ev.Name) > 0 {
+			return false
+		}
+	case '[':
+		if _, isError := ErrorOf(ev.Data); isError {
+			return false
+		}
+	}
+	c.Skip()
+	return c.atEnd()
 }
 
 // cutLine splits b after its first line break. carriage means that b contains a CR, so that

@@ -48,14 +48,17 @@ func TestEventsAreReadByTheStandard(t *testing.T) {
 			{Comment: true}}, io.EOF},
 		{"name", "event: response.created\ndata: {}\n\n", []eventValues{{Name: "response.created", Data: "{}"}}, io.EOF},
 		{"last name wins", "event: a\nevent: b\ndata: x\n\n", []eventValues{{Name: "b", Data: "x"}}, io.EOF},
-		{"name alone", "event: ping\n\n", []eventValues{{Name: "ping"}}, io.EOF},
+		{"name alone", "event: ping\n\n", []eventValues{{Name: "ping", Comment: true}}, io.EOF},
+		{"error alone", "event: error\n\n", []eventValues{{Name: "error"}}, io.EOF},
 		{"several lines", "data: a\ndata\ndata:\ndata:  b\n\n", []eventValues{{Data: "a\n\n\n b"}}, io.EOF},
 		{"no space", "data:a\nevent:b\n\n", []eventValues{{Name: "b", Data: "a"}}, io.EOF},
 		{"comment", ": OPENROUTER PROCESSING\n\ndata: a\n\n", []eventValues{{Comment: true}, {Data: "a"}}, io.EOF},
 		{"comment within", "data: a\n: hi\ndata: b\n\n", []eventValues{{Data: "a\nb"}}, io.EOF},
 		{"connection fields", "retry: 100\nid: 7\n\n", []eventValues{{Comment: true}}, io.EOF},
 		{"unknown field", "datas: x\ndat: y\n\n", []eventValues{{Comment: true}}, io.EOF},
-		{"empty data", "data:\n\n", []eventValues{{}}, io.EOF},
+		{"empty data", "data:\n\n", []eventValues{{Comment: true}}, io.EOF},
+		{"blank data", "data:  \ndata: \t\n\n", []eventValues{{Data: " \n\t", Comment: true}}, io.EOF},
+		{"name and empty data", "id: 1\nevent: a\ndata:\n\n", []eventValues{{Name: "a", Comment: true}}, io.EOF},
 		{"blank lines", "\n\ndata: a\n\n\n", []eventValues{{Comment: true}, {Comment: true}, {Data: "a"},
 			{Comment: true}}, io.EOF},
 		{"no last blank line", "data: a\n\ndata: [DONE]\n", []eventValues{{Data: "a"}, {Data: "[DONE]"}},
@@ -83,7 +86,8 @@ func TestEventsAreReadByTheStandard(t *testing.T) {
 				if !errors.Is(err, tt.err) {
 					t.Errorf("%s: error %v, want %v", how, err, tt.err)
 				}
-				if !strings.HasPrefix(tt.body, string(raw)) || errors.Is(err, io.EOF) && len(raw) != len(tt.body) {
+				marked := strings.TrimPrefix(tt.body, "\xef\xbb\xbf") // Raw does not have the mark
+				if !strings.HasPrefix(marked, string(raw)) || errors.Is(err, io.EOF) && len(raw) != len(marked) {
 					t.Errorf("%s: Raw is %q of %q", how, raw, tt.body)
 				}
 			}
@@ -259,6 +263,7 @@ func FuzzEventReader(f *testing.F) {
 	f.Add([]byte("\xef\xbb\xbfdata: a\rdata: b\r\r\n\rdata: c\r\n\n\r"), []byte{2, 0})
 	f.Add([]byte("data: x\n"+strings.Repeat("data: yyyyyyyyyyyyyyyy\n", 400)+"\n"), []byte{200})
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {
+		body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // Raw does not have it
 		whole, raw, err := readEvents(NewEventReader(bytes.NewReader(body), 0))
 		pieces, pieceRaw, pieceErr := readEvents(NewEventReader(&splitReader{body: body, cuts: cuts}, 0))
 		if !slices.Equal(whole, pieces) {
@@ -274,4 +279,29 @@ func FuzzEventReader(f *testing.F) {
 			t.Errorf("%d of %d bytes were returned", len(raw), len(body))
 		}
 	})
+}
+
+// TestDataWithoutAnObjectIsAComment: SDKs read every event with data as a chunk, and applications fail at
+// a chunk that is null or a number.
+func TestDataWithoutAnObjectIsAComment(t *testing.T) {
+	for data, want := range map[string]bool{
+		"null": true, " null ": true, "true": true, "false": true, "0": true, "-1.5e3": true, `""`: true, `"keep-alive"`: true,
+		`"[DONE]"`: true, "[]": true, "[1,2]": true, "[null]": true, `["a"]`: true, "{}": true, "{ }": true, "NaN": true,
+		"[DONE]": false, `{"choices":[]}`: false, `{"a":1}`: false, "nul": false, "hello": false, "[DON": false, `"a`: false,
+		"{": false, "1 2": false, "null null": false, `[{"error":{"message":"m"}}]`: false,
+		`[{"error":{"code":429}},{"a":1}]`: false,
+	} {
+		ev, err := NewEventReader(strings.NewReader("data: "+data+"\n\n"), 0).Next()
+		if err != nil || ev.Comment != want {
+			t.Errorf("%q: comment %v, %v", data, ev.Comment, err)
+		}
+	}
+	for body, want := range map[string]bool{
+		"event: message_stop\ndata: {}\n\n": false, "event: message_stop\ndata: null\n\n": true,
+		"event: error\ndata: null\n\n": false, "event: error\ndata: {}\n\n": false,
+	} {
+		if ev, err := NewEventReader(strings.NewReader(body), 0).Next(); err != nil || ev.Comment != want {
+			t.Errorf("%q: comment %v, %v", body, ev.Comment, err)
+		}
+	}
 }

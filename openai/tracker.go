@@ -14,8 +14,8 @@ const (
 	// After it, the request cannot move to another worker. A chunk with only the role is not
 	// content.
 	MarkContent Mark = 1 << iota
-	// MarkUsageOnly: a chunk with `choices: []` and usage, which may be removed if the client did
-	// not request it.
+	// MarkUsageOnly: a chunk with usage and without a choice, which may be removed if the client did
+	// not request it. Its `choices` are [], null or absent.
 	MarkUsageOnly
 	// MarkFinish: the event contains the reason why generation ended.
 	MarkFinish
@@ -29,7 +29,7 @@ const (
 	// is complete; ErrorOf reads the reason.
 	MarkFailed
 	// MarkNullError: the payload has an empty `error` member, at which openai-go fails;
-	// StripNullError removes it.
+	// AppendEvent removes it.
 	MarkNullError
 	// MarkMalformed: the data is not a JSON object, so the stream is broken.
 	MarkMalformed
@@ -37,6 +37,9 @@ const (
 	// finish_reason of "abort" or "error", a message without a stop_reason, a cancelled response.
 	// Clients can cancel background responses too.
 	MarkAborted
+	// MarkUnnamed: an event of the Messages dialect lacks its name, without which Anthropic's SDKs
+	// skip it; AppendEvent adds it.
+	MarkUnnamed
 )
 
 // Has reports whether m contains all flags of want.
@@ -126,22 +129,28 @@ func (t *Tracker) observeData(ev Event) Mark {
 	}
 	p := eventPayload{choices: &t.choices, tokens: &t.tokens}
 	if !p.read(ev.Data) {
+		if _, isError := ErrorOf(ev.Data); isError {
+			return MarkError
+		}
 		if t.dialect.Generates() {
 			return MarkMalformed
 		}
 		return MarkContent
 	}
+	m := p.errorMark()
+	if t.dialect == Messages && p.names(ev.Name) {
+		m |= MarkUnnamed
+	}
 	if len(p.kind) == 0 {
 		p.kind = ev.Name
 	}
-	m := p.errorMark()
 	if m.Has(MarkError) {
 		return m // the gateway's own error replaces this event and uses its number
 	}
 	t.next = max(t.next, p.next)
 	switch t.dialect {
 	case Chat, Completions:
-		return m | t.observeChunk(&p)
+		return m | t.observeChunk(&p, ev.Data)
 	case Responses:
 		return m | t.observeResponse(&p)
 	case Messages:
@@ -163,12 +172,18 @@ func (t *Tracker) observeDone() Mark {
 	return MarkDone | MarkEnd
 }
 
-// observeChunk processes a chunk of chat or completions.
-func (t *Tracker) observeChunk(p *eventPayload) Mark {
+// observeChunk processes a chunk of chat or completions. A chunk without choices and usage may be an
+// error in one of the rarer forms.
+func (t *Tracker) observeChunk(p *eventPayload, data []byte) Mark {
 	t.deltas += int64(p.deltas)
 	t.text += int64(p.text)
-	if p.count == 0 && p.usage {
+	switch {
+	case p.count <= 0 && p.usage:
 		return p.mark | MarkUsageOnly
+	case p.count < 0:
+		if _, isError := ErrorOf(data); isError {
+			return MarkError
+		}
 	}
 	return p.mark
 }
@@ -184,15 +199,16 @@ func (t *Tracker) observeResponse(p *eventPayload) Mark {
 		}
 	}
 	switch string(p.kind) {
-	case "response.completed", "response.incomplete":
+	case "response.completed", "response.incomplete", "response.done", "response.cancelled", "response.failed":
 		t.proven = true
-		if cancelled(in.status, in.incomplete) {
-			return MarkFinish | MarkEnd | MarkAborted
+		switch ended := MarkFinish | MarkEnd; {
+		case string(p.kind) == "response.failed", string(p.kind) == "response.done" && string(in.status) == "failed":
+			return ended | MarkFailed
+		case string(p.kind) == "response.cancelled", cancelled(in.status, in.incomplete):
+			return ended | MarkAborted
+		default:
+			return ended
 		}
-		return MarkFinish | MarkEnd
-	case "response.failed":
-		t.proven = true
-		return MarkFinish | MarkEnd | MarkFailed
 	case "response.created", "response.queued", "response.in_progress", "response.content_part.added",
 		"response.reasoning_part.added", "response.reasoning_summary_part.added":
 		return 0

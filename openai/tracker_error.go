@@ -19,36 +19,32 @@ type EngineError struct {
 // ErrorOf reads an error in any form that engines use, in a stream or as a body; ok is false if
 // data is not an error. The forms are {"error":{…}}, {"error":"…"}, vLLM's
 // {"object":"error",…,"code":400}, Anthropic's {"type":"error","error":{…}}, {"type":"error",…}
-// and the failed response of Responses, {"detail":…} of web frameworks, and llama.cpp's bare
-// object with a message and a code from 400 to 599.
+// and the failed response of Responses, {"detail":…} of web frameworks, llama.cpp's bare
+// object with a message and a code from 400 to 599, {"errors":[…]}, {"error_msg":"…"}, and an array
+// that begins with one of them. Of several errors, the first one counts.
 func ErrorOf(data []byte) (e EngineError, ok bool) {
-	var w errorWalk
-	c := newReader(data)
-	w.readObject(&c, 0)
-	isError := w.found || w.e.Message != "" && w.status != 0
-	if !c.atEnd() || !isError {
+	w, ok := walkError(data)
+	if !ok || !w.found && (w.e.Message == "" || w.status == 0) {
 		return EngineError{}, false
 	}
-	w.mergeInner()
-	e = w.e
-	e.Status = cmp.Or(w.status, statusOf(e.Type, e.Code))
-	return e, true
+	return w.merged(), true
 }
 
-// Busy reports whether the engine rejected the request because its own queue is full. vLLM and
-// SGLang then return 503 without Retry-After, like a failing engine, so only the message
-// identifies it.
-func (e EngineError) Busy() bool {
-	if e.Status != 503 {
-		return false
-	}
-	message := strings.ToLower(e.Message)
-	for _, phrase := range []string{"engine is currently busy", "token backlog limit", "queue is full", "queue full"} {
-		if strings.Contains(message, phrase) {
-			return true
+// walkError reads a payload; ok is false if it is neither an object nor an array that begins with one.
+func walkError(data []byte) (w errorWalk, ok bool) {
+	c := newReader(data)
+	if c.Next() == '[' {
+		c.Enter('[')
+		if !c.More(']') {
+			return w, false
 		}
+		w.readObject(&c, 0)
+		for c.More(']') {
+		}
+	} else {
+		w.readObject(&c, 0)
 	}
-	return false
+	return w, c.atEnd()
 }
 
 // errorWalk collects an error from its members and the members around it.
@@ -56,18 +52,48 @@ type errorWalk struct {
 	e      EngineError
 	status int
 	found  bool
+	bare   bool       // the error member is a text
 	inner  *errorWalk // the value of the error member
+	title  string     // a summary, for an error without a message
+	state  string     // the name of a status, such as UNAVAILABLE
 }
 
-// mergeInner prefers the members of the error object to those around it.
+// merged returns the error, whose status is the stated one or that of its type or code.
+func (w *errorWalk) merged() EngineError {
+	w.mergeInner()
+	e := w.e
+	e.Type = cmp.Or(e.Type, w.state)
+	e.Status = cmp.Or(w.status, statusOf(e.Type, e.Code))
+	return e
+}
+
+// mergeInner prefers the members of the error object to those around it. A text beside a message is
+// the message's code if it is one word, and otherwise precedes it.
 func (w *errorWalk) mergeInner() {
 	if w.inner == nil {
 		return
 	}
+	w.inner.mergeInner()
 	in, out := w.inner.e, w.e
+	if text := in.Message; w.inner.bare && out.Message != "" {
+		switch {
+		case isCode(text):
+			in.Message, in.Code = out.Message, cmp.Or(out.Code, text)
+		case strings.Contains(out.Message, text):
+			in.Message = out.Message
+		case !strings.Contains(text, out.Message):
+			in.Message = text + ": " + out.Message
+		}
+	}
 	w.e = EngineError{Type: cmp.Or(in.Type, out.Type), Code: cmp.Or(in.Code, out.Code),
 		Message: cmp.Or(in.Message, out.Message), Param: cmp.Or(in.Param, out.Param)}
 	w.status = cmp.Or(w.inner.status, w.status)
+	w.state, w.title = cmp.Or(w.inner.state, w.state), cmp.Or(w.inner.title, w.title)
+}
+
+// isCode reports whether a text is one lower-case word, such as invalid_request.
+func isCode(text string) bool {
+	return text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == ""
 }
 
 // readObject reads the object that is the error or contains it. level is 0 for the payload, 1 for a
@@ -79,6 +105,12 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 		case "error":
 			if level < 2 {
 				w.readNested(c)
+			} else {
+				setText(&w.title, c)
+			}
+		case "errors":
+			if level == 0 && c.Next() == '[' {
+				w.readNested(c)
 			}
 		case "response":
 			// response.failed contains the response, which contains the error.
@@ -88,6 +120,8 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 		case "detail":
 			if level == 0 {
 				w.readDetail(c)
+			} else {
+				setText(&w.title, c)
 			}
 		case "object":
 			w.found = string(c.Text()) == "error" || w.found
@@ -95,11 +129,18 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 			if kind = textOf(c.Text()); kind == "error" {
 				w.found = true
 			}
-		case "message":
-			setText(&w.e.Message, c)
+		case "error_type", "__type":
+			setText(&w.e.Type, c)
+		case "message", "Message", "msg":
+			w.readMessage(c)
+		case "error_msg", "error_message", "errorMessage", "error_description":
+			w.readMessage(c)
+			w.found = w.found || w.e.Message != ""
+		case "title":
+			setText(&w.title, c)
 		case "param":
 			setText(&w.e.Param, c)
-		case "code", "status", "status_code":
+		case "code", "status", "status_code", "statusCode", "error_code":
 			w.readCode(c, key == "code")
 		}
 	}
@@ -109,40 +150,65 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 	}
 }
 
-// readNested reads the value of the error member.
+// readNested reads the value of the error member, or of the first element of its array.
 func (w *errorWalk) readNested(c *Reader) {
-	inner := &errorWalk{}
 	switch c.Next() {
-	case '{':
+	case '[':
+		first := true
+		for c.Enter('['); c.More(']'); first = false {
+			if first {
+				w.readNested(c)
+			}
+		}
+		return
+	case '{', '"':
 		if c.Empty() {
 			c.Skip()
-			return
-		}
-		inner.readObject(c, 2)
-	case '"':
-		inner.e.Message = textOf(c.Str())
-		if inner.e.Message == "" {
 			return
 		}
 	default:
 		w.found = c.nonEmpty() || w.found
 		return
 	}
+	inner := &errorWalk{}
+	if c.Next() == '{' {
+		inner.readObject(c, 2)
+	} else {
+		inner.e.Message, inner.bare = textOf(c.Str()), true
+	}
 	w.found, w.inner = true, inner
 }
 
-// readDetail reads a framework's own error: a string, or a list of problems, which is kept as JSON.
+// readMessage reads a message. An object or array is kept as JSON.
+func (w *errorWalk) readMessage(c *Reader) {
+	if c.Next() == '"' {
+		setText(&w.e.Message, c)
+		return
+	}
+	if v := c.Skip(); len(v) > 0 && (v[0] == '{' || v[0] == '[') && nonEmpty(v) {
+		w.e.Message = cmp.Or(w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
+	}
+}
+
+// readDetail reads a framework's own error: a string, an error object, or a list of problems, which is
+// kept as JSON.
 func (w *errorWalk) readDetail(c *Reader) {
 	if c.Next() == '"' {
 		setText(&w.e.Message, c)
 		w.found = true
 		return
 	}
-	if v := c.Skip(); len(v) > 2 {
-		w.found = true
-		w.e.Message = cmp.Or(w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
-		w.e.Type = cmp.Or(w.e.Type, "unprocessable_entity")
+	v := c.Skip()
+	if !nonEmpty(v) || v[0] != '{' && v[0] != '[' {
+		return
 	}
+	w.found = true
+	if in, ok := walkError(v); ok && v[0] == '{' && in.merged().Message != "" {
+		w.inner = &in
+		return
+	}
+	w.e.Message = cmp.Or(w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
+	w.e.Type = cmp.Or(w.e.Type, "unprocessable_entity")
 }
 
 // readCode reads a code or status. A number from 400 to 599, also as a string, is an HTTP status;
@@ -161,6 +227,8 @@ func (w *errorWalk) readCode(c *Reader, named bool) {
 		w.status = int(n)
 	case named && n == 0 && len(text) > 0:
 		w.e.Code = textOf(text)
+	case n == 0 && len(text) > 0 && strings.Trim(string(text), "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "":
+		w.state = string(text) // Google's names of statuses
 	}
 }
 
@@ -193,9 +261,9 @@ func statusOf(words ...string) int {
 		w = strings.NewReplacer("_", "", "-", "", " ", "").Replace(w)
 		switch strings.TrimSuffix(w, "error") {
 		case "invalidrequest", "badrequest", "value", "validation", "contextlengthexceeded", "exceedcontextsize",
-			"invalidvalue", "invalidprompt":
+			"invalidvalue", "invalidprompt", "invalidargument":
 			return 400
-		case "authentication", "unauthorized", "invalidapikey":
+		case "authentication", "unauthorized", "invalidapikey", "unauthenticated":
 			return 401
 		case "permission", "permissiondenied", "forbidden":
 			return 403
@@ -205,13 +273,15 @@ func statusOf(words ...string) int {
 			return 413
 		case "unprocessableentity":
 			return 422
-		case "ratelimit", "ratelimitexceeded", "toomanyrequests", "requests", "tokens", "insufficientquota":
+		case "ratelimit", "ratelimitexceeded", "toomanyrequests", "requests", "tokens", "insufficientquota",
+			"resourceexhausted":
 			return 429
 		case "notimplemented", "notsupported":
 			return 501
-		case "overloaded", "unavailable", "serviceunavailable", "serveroverloaded":
+		case "overloaded", "unavailable", "serviceunavailable", "serveroverloaded", "engineoverloaded", "modeloverloaded",
+			"serverbusy", "capacityexceeded", "nocapacity", "slowdown", "serviceunavailableexception":
 			return 503
-		case "timeout", "gatewaytimeout":
+		case "timeout", "gatewaytimeout", "deadlineexceeded":
 			return 504
 		}
 	}

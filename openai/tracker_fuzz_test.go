@@ -44,7 +44,7 @@ func FuzzObserve(f *testing.F) {
 				t.Errorf("%q is valid and has MarkMalformed", data)
 			}
 			if m.Has(MarkNullError) {
-				stripped := StripNullError(nil, ev)
+				stripped := AppendEvent(nil, ev, MarkNullError)
 				again, err := NewEventReader(bytes.NewReader(stripped), 0).Next()
 				if err != nil {
 					t.Fatalf("%q became %q: %v", data, stripped, err)

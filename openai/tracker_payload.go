@@ -38,7 +38,9 @@ func (p *eventPayload) readMember(c *Reader, key []byte) {
 	case "choices":
 		p.readChoices(c)
 	case "usage":
-		p.usage = p.tokens != nil && c.Next() == '{' && p.tokens.readUsage(c)
+		if p.usage = p.tokens != nil && c.Next() == '{'; p.usage {
+			p.tokens.readUsage(c)
+		}
 	case "timings":
 		if p.tokens != nil && c.Next() == '{' {
 			p.tokens.readTimings(c)
@@ -87,6 +89,20 @@ func (p *eventPayload) errorMark() Mark {
 		return MarkNullError
 	}
 	return 0
+}
+
+// names reports whether the payload's type must replace the event's name, because the event has none
+// or the default one.
+func (p *eventPayload) names(name []byte) bool {
+	if len(name) > 0 && string(name) != "message" || len(p.kind) == 0 {
+		return false
+	}
+	for _, c := range p.kind {
+		if (c < 'a' || 'z' < c) && c != '_' {
+			return false
+		}
+	}
+	return true
 }
 
 // aborts reports whether a finish_reason means that the engine aborted generation.
@@ -178,18 +194,38 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 	return content
 }
 
-// StripNullError appends the event without its empty `error` member and returns the result. If
-// the event has one data line, all other bytes are kept; otherwise the event is written anew.
-func StripNullError(dst []byte, ev Event) []byte {
-	if end := ev.at + len(ev.Data); ev.at > 0 && end <= len(ev.Raw) {
+// AppendEvent appends the event as clients can read it, and returns the result. m is its mark: with
+// MarkNullError, the empty `error` member is removed, and with MarkUnnamed, the name is added.
+func AppendEvent(dst []byte, ev Event, m Mark) []byte {
+	if m.Has(MarkUnnamed) {
+		var p eventPayload
+		p.read(ev.Data)
+		if bytes.HasPrefix(ev.Raw, []byte("event")) || bytes.Contains(ev.Raw, []byte("\nevent")) {
+			return appendNewEvent(dst, p.kind, ev.Data, m)
+		}
+		dst = append(append(append(dst, "event: "...), p.kind...), '\n')
+	}
+	switch end := ev.at + len(ev.Data); {
+	case !m.Has(MarkNullError):
+		return append(dst, ev.Raw...)
+	case ev.at > 0 && end <= len(ev.Raw):
 		dst = append(dst, ev.Raw[:ev.at]...)
 		dst = fieldsWithout(dst, ev.Data, "error")
 		return append(dst, ev.Raw[end:]...)
 	}
-	if len(ev.Name) > 0 {
-		dst = append(append(append(dst, "event: "...), ev.Name...), '\n')
+	return appendNewEvent(dst, ev.Name, ev.Data, m)
+}
+
+// appendNewEvent appends an event of a name, which may be empty, and data, without the bytes that it
+// was received as.
+func appendNewEvent(dst, name, data []byte, m Mark) []byte {
+	if len(name) > 0 {
+		dst = append(append(append(dst, "event: "...), name...), '\n')
 	}
-	for line := range bytes.SplitSeq(fieldsWithout(nil, ev.Data, "error"), []byte{'\n'}) {
+	if m.Has(MarkNullError) {
+		data = fieldsWithout(nil, data, "error")
+	}
+	for line := range bytes.SplitSeq(data, []byte{'\n'}) {
 		dst = append(append(append(dst, "data: "...), line...), '\n')
 	}
 	return append(dst, '\n')

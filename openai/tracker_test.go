@@ -10,7 +10,7 @@ import (
 
 // markWords names the marks in the order of their bits.
 var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed",
-	"aborted"}
+	"aborted", "unnamed"}
 
 // words returns the names of a mark's flags.
 func (m Mark) words() string {
@@ -158,7 +158,21 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 			trackerState{Marks: []string{"content finish"}, Finished: true, Events: 1, Output: 1}},
 		{"content that looks like structure", unnamedEvents(
 			`{"choices":[{"index":0,"delta":{"content":"\"finish_reason\":\"stop\" [DONE] {\"error\":{}} \\"}}]}`, `"[DONE]"`),
-			trackerState{Marks: []string{"content", "malformed"}, Events: 2, Output: 1}},
+			trackerState{Marks: []string{"content", ""}, Events: 1, Output: 1}},
+		{"data that is no object", unnamedEvents(`null`, `{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`,
+			`0`, `{}`, `[]`, `""`, `[DONE]`),
+			trackerState{Marks: []string{"", "content finish", "", "", "", "", "done end"}, Proven: true, Events: 2, Output: 1}},
+		{"usage without choices", unnamedEvents(`{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":2}}`,
+			`{"usage":{"prompt_tokens":1,"completion_tokens":3}}`, `{"choices":{},"usage":{"total_tokens":3}}`,
+			`{"id":"x","choices":[],"usage":{}}`, `{"choices":null,"usage":{"input_tokens":1,"output_tokens":4}}`),
+			trackerState{Marks: []string{"usage-only", "usage-only", "usage-only", "usage-only", "usage-only"},
+				Usage: Usage{1, 0, 4, false}, HasUsage: true, Events: 5}},
+		{"no usage and no choices", unnamedEvents(`{"choices":null,"usage":null}`, `{"id":"x","object":"chat.completion.chunk"}`,
+			`{"usage":null}`), trackerState{Marks: []string{"", "", ""}, Events: 3}},
+		{"usage of a choice", unnamedEvents(`{"choices":[{"index":0,"delta":{"content":""}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`),
+			trackerState{Marks: []string{""}, Usage: Usage{1, 0, 2, false}, HasUsage: true, Events: 1}},
+		{"an error in an array", unnamedEvents(`[{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED"}}]`),
+			trackerState{Marks: []string{"error"}, Events: 1}},
 		{"truncated JSON", unnamedEvents(`{"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"a`, `[DONE]`),
 			trackerState{Marks: []string{"malformed", "done"}, Events: 2}},
 		{"several data lines", "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"a\"}}]}\n\n",
@@ -222,6 +236,18 @@ func TestResponsesStreams(t *testing.T) {
 		{"failed", namedEvents(created,
 			`{"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"boom"},"usage":null}}`),
 			trackerState{Marks: []string{"", "finish end failed"}, Proven: true, Events: 2, ID: "resp_1"}},
+		{"done", namedEvents(created, `{"type":"response.done","response":{"id":"resp_1","usage":{"input_tokens":1,"output_tokens":2}}}`),
+			trackerState{Marks: []string{"", "finish end"}, Proven: true,
+				Usage: Usage{1, 0, 2, false}, HasUsage: true, Events: 2, ID: "resp_1"}},
+		{"done by the event's name", namedEvents(created) + "event: response.done\ndata: {}\n\n",
+			trackerState{Marks: []string{"", "finish end"}, Proven: true, Events: 2, ID: "resp_1"}},
+		{"done and failed", namedEvents(created,
+			`{"type":"response.done","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"boom"}}}`),
+			trackerState{Marks: []string{"", "finish end failed"}, Proven: true, Events: 2, ID: "resp_1"}},
+		{"done and cancelled", namedEvents(created, `{"type":"response.done","response":{"id":"resp_1","status":"cancelled"}}`),
+			trackerState{Marks: []string{"", "finish end aborted"}, Events: 2, ID: "resp_1"}},
+		{"cancelled", namedEvents(created, `{"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled"}}`),
+			trackerState{Marks: []string{"", "finish end aborted"}, Events: 2, ID: "resp_1"}},
 		{"error",
 			namedEvents(created, `{"type":"error","code":"server_error","message":"boom","param":null,"sequence_number":3}`),
 			trackerState{Marks: []string{"", "error"}, Events: 2, ID: "resp_1"}},
@@ -400,12 +426,12 @@ func TestNullErrorIsStripped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := string(StripNullError([]byte("before "), ev)); got != "before "+tt.want {
+			if got := string(AppendEvent([]byte("before "), ev, MarkNullError)); got != "before "+tt.want {
 				t.Errorf("got  %q\nwant %q", got, "before "+tt.want)
 			}
 		})
 	}
-	if got := string(StripNullError(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)})); got !=
+	if got := string(AppendEvent(nil, Event{Name: []byte("n"), Data: []byte(`{"error":null}`)}, MarkNullError)); got !=
 		"event: n\ndata: {}\n\n" {
 		t.Errorf("an event without Raw: %q", got)
 	}
@@ -446,6 +472,43 @@ func TestFailedResponseContinuesTheSequenceNumbers(t *testing.T) {
 			if !strings.Contains(frame, part) {
 				t.Errorf("%s: no %s in %s", c.name, part, frame)
 			}
+		}
+	}
+}
+
+// TestMessagesEventsGetTheirName: Anthropic's SDKs skip an event whose name they do not know.
+func TestMessagesEventsGetTheirName(t *testing.T) {
+	const stop = `{"type":"message_stop"}`
+	for _, tt := range []struct{ name, in, want string }{
+		{"no name", "data: " + stop + "\n\n", "event: message_stop\ndata: " + stop + "\n\n"},
+		{"an id and a comment", ": c\nid: 1\ndata: " + stop + "\n\n",
+			"event: message_stop\n: c\nid: 1\ndata: " + stop + "\n\n"},
+		{"CRLF", "data: " + stop + "\r\n\r\n", "event: message_stop\ndata: " + stop + "\r\n\r\n"},
+		{"two lines", "data: {\ndata: \"type\":\"ping\"}\n\n", "event: ping\ndata: {\ndata: \"type\":\"ping\"}\n\n"},
+		{"the default name", "event: message\ndata: " + stop + "\n\n", "event: message_stop\ndata: " + stop + "\n\n"},
+		{"the default name and a null error", "event: message\ndata: {\"type\":\"ping\",\"error\":null}\n\n",
+			"event: ping\ndata: {\"type\":\"ping\"}\n\n"},
+		{"a null error", "data: {\"type\":\"ping\",\"error\":null}\n\n", "event: ping\ndata: {\"type\":\"ping\"}\n\n"},
+		{"an empty name", "event:\ndata: " + stop + "\n\n", "event: message_stop\ndata: " + stop + "\n\n"},
+		{"named", "event: message_stop\ndata: " + stop + "\n\n", "event: message_stop\ndata: " + stop + "\n\n"},
+		{"another name", "event: odd\ndata: " + stop + "\n\n", "event: odd\ndata: " + stop + "\n\n"},
+		{"a type that is no name", "data: {\"type\":\"a\\nb\"}\n\n", "data: {\"type\":\"a\\nb\"}\n\n"},
+		{"no type", "data: {\"index\":0}\n\n", "data: {\"index\":0}\n\n"},
+	} {
+		tracker := NewTracker(Messages)
+		ev, err := NewEventReader(strings.NewReader(tt.in), 0).Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(AppendEvent([]byte("before "), ev, tracker.Observe(ev))); got != "before "+tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	for _, d := range []Dialect{Chat, Responses} {
+		tracker := NewTracker(d)
+		ev, err := NewEventReader(strings.NewReader("data: "+stop+"\n\n"), 0).Next()
+		if err != nil || tracker.Observe(ev).Has(MarkUnnamed) {
+			t.Errorf("%v: an event gets a name", d)
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package openai
 
+import "bytes"
+
 // Usage is the tokens of a response, as counted by its engine.
 type Usage struct {
 	Prompt int64 // tokens of the prompt, including cached ones
@@ -18,7 +20,8 @@ type Answer struct {
 	// Err is set if the body is an error object despite a success status. A Responses object with
 	// the status "failed" is not an error: the client reads its reason.
 	Err *EngineError
-	// Valid reports whether the body is exactly one JSON object.
+	// Valid reports whether the body is exactly one JSON object. If it is not, Err is set if the body is
+	// an array that begins with an error, or its first line is an error.
 	Valid bool
 	// Hollow reports that the object lacks the dialect's content: no choices, no type "message", or
 	// no object member. Err is then set if the object is an error in any form.
@@ -40,6 +43,7 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 	a := Answer{Valid: p.read(body), ID: textOf(p.id)}
 	a.Usage, a.HasUsage = tokens.usage(d)
 	if !a.Valid {
+		a.Err = brokenError(body)
 		return a
 	}
 	failed := d == Responses && string(p.object) == "response"
@@ -69,6 +73,18 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 		a.Finished = true
 	}
 	return a
+}
+
+// brokenError returns the error of a body that is not one object; nil if there is none. Frameworks write
+// an error as one line and go on with their stream.
+func brokenError(body []byte) *EngineError {
+	line, _, _ := bytes.Cut(bytes.TrimSpace(body), []byte{'\n'})
+	for _, data := range [][]byte{body, line} {
+		if e, ok := ErrorOf(data); ok {
+			return &e
+		}
+	}
+	return nil
 }
 
 // hollow reports whether a whole response lacks the content of its dialect.

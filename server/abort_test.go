@@ -150,8 +150,8 @@ func TestAClientMayCancelAResponse(t *testing.T) {
 	})
 }
 
-// TestAFullEngineQueueIsBackpressure: the 503 of vLLM and SGLang has no Retry-After. Its message
-// distinguishes it from a failure, as a status and as the first event of a stream.
+// TestAFullEngineQueueIsBackpressure, as a status and as the first event of a stream. The 503 of vLLM and
+// SGLang has no Retry-After.
 func TestAFullEngineQueueIsBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const vllm = `{"error":{"message":"The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.","type":"ServiceUnavailableError","param":null,"code":503}}`
@@ -166,9 +166,10 @@ func TestAFullEngineQueueIsBackpressure(t *testing.T) {
 			"vLLM in a stream": {200, "text/event-stream", "data: " + vllm + "\n\ndata: [DONE]\n\n", true},
 			"SGLang": {503, "application/json",
 				`{"object":"error","message":"The request queue is full.","type":"ServiceUnavailable","code":503}`, true},
-			"another 503": {503, "application/json", `{"error":{"message":"The engine is dead.","code":503}}`, false},
-			"a 500":       {500, "application/json", `{"error":{"message":"The request queue is full.","code":500}}`, false},
-			"no JSON":     {503, "text/html", "<h1>queue is full</h1>", false},
+			"a 500":       {500, "application/json", `{"error":{"message":"The request queue is full.","code":500}}`, true},
+			"another 500": {500, "application/json", `{"error":{"message":"The engine is dead.","code":500}}`, false},
+			"a 500 alone": {500, "text/html", "<h1>queue is full</h1>", false},
+			"no JSON":     {503, "text/html", "<h1>queue is full</h1>", true},
 		} {
 			full := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", c.kind)

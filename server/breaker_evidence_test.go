@@ -243,6 +243,10 @@ func TestAnEnginesErrorAfterContentNeedsEvidence(t *testing.T) {
 			fails := func(w http.ResponseWriter) {
 				w.Header().Set("Content-Type", "text/event-stream")
 				_, _ = io.WriteString(w, roleChunk+textChunk+c.end)
+				if c.end == "" {
+					w.(http.Flusher).Flush()
+					panic(http.ErrAbortHandler)
+				}
 			}
 			send := func(prompt func(i int) string) (opened bool) {
 				r := newRig(t, twoTenantsYAML, poisoned(2, fails, "poison")...)

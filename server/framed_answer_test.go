@@ -90,7 +90,7 @@ func TestAnAnswerInTheWrongFormIsRetried(t *testing.T) {
 		{"a state", hello, answerWith(200, `{"status":"loading"}`, "Content-Type", "application/json"), 502},
 		{"FastAPI's error", hello, answerWith(200, `{"detail":"Not Found"}`, "Content-Type", "application/json"), 502},
 		{"an error's members", hello, answerWith(200, `{"message":"Service overloaded","type":"server_error","code":503}`,
-			"Content-Type", "application/json"), 502},
+			"Content-Type", "application/json"), 503},
 		{"a gzip of 16 MiB of blanks", hello, answerWith(200, gzipOfBlanks(t, 16<<20), "Content-Type", "application/json",
 			"Content-Encoding", "gzip"), 502},
 	} {

@@ -174,7 +174,8 @@ func TestFaultsOfOthersOpenNoBreaker(t *testing.T) {
 		fault chaos.Fault
 	}{
 		{"400", status(400, "")}, {"404", status(404, "")}, {"422", status(422, "")},
-		{"429", status(429, "")}, {"503 with Retry-After", status(503, "1")}, {"408", status(408, "")},
+		{"429", status(429, "")}, {"503 with Retry-After", status(503, "1")}, {"503", status(503, "")},
+		{"408", status(408, "")},
 	} {
 		bubble.Run(t, c.name, func(t *testing.T) {
 			r := newRig(t, 2, rig.Settings{"breaker": quickBreaker}, engines.Config{})

@@ -93,9 +93,11 @@ func beforeContent() (cases []faultCase) {
 		after: true}
 	add("429", status(429, ""), spared, limited)
 	add("429 with Retry-After", status(429, "7"), spared, limited)
-	add("503 with Retry-After", status(503, "7"), spared,
-		want{status: 503, code: "overloaded", attempts: 2, results: "0/0/2", outcome: "failed", after: true})
-	for _, code := range []int{500, 502, 503, 504} {
+	busy := want{status: 503, code: "overloaded", attempts: 2, results: "0/0/2", outcome: "failed", after: true}
+	add("503 with Retry-After", status(503, "7"), spared, busy)
+	add("503", status(503, ""), spared, busy)
+	add("529", status(529, ""), spared, busy)
+	for _, code := range []int{500, 502, 504} {
 		add(fmt.Sprint(code), status(code, ""), elsewhere, atFault)
 	}
 
@@ -190,13 +192,14 @@ func TestErrorsInsideAStream(t *testing.T) {
 }
 
 func TestCutStreamsEndWithAnErrorFrame(t *testing.T) {
-	late := cut
+	late, ended := cut, cut
 	late.code = "worker_timeout"
+	ended.results = "0/0/1" // the worker has not ended a stream otherwise so far
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		for _, c := range []faultCase{
 			{name: "a reset", fault: chaos.Fault{Kind: chaos.Reset, After: 5}, stream: &cut},
 			{name: "a close", fault: chaos.Fault{Kind: chaos.Close, After: 5}, stream: &cut},
-			{name: "a clean end too early", fault: chaos.Fault{Kind: chaos.Truncate, After: 5}, stream: &cut},
+			{name: "a clean end too early", fault: chaos.Fault{Kind: chaos.Truncate, After: 5}, stream: &ended},
 			{name: "silence", fault: chaos.Fault{Kind: chaos.Hang, After: 5}, stream: &late},
 			{name: "half an event", fault: chaos.Fault{Kind: chaos.Malformed, After: 5}, stream: &broken},
 		} {

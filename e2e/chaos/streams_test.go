@@ -151,7 +151,7 @@ func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
 			other <- got
 		}()
 		s := r.stream(chat.path, chat.stream) // its heartbeats show that heartbeats are due
-		s.ReadUntil(": keep-alive\n\n: keep-alive\n\n: keep-alive\n\n")
+		s.ReadUntil(": keep-alive\n: keep-alive\n: keep-alive\n")
 		close(release)
 		if _, err := s.ReadRest(); err != nil {
 			t.Error(err)
@@ -170,12 +170,12 @@ func TestStreamWithHeartbeatsOnlyIsRetried(t *testing.T) {
 		for _, d := range []dialect{chat, completions, responses, messages} {
 			r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 			s := r.stream(d.path, d.stream)
-			s.ReadUntil(": keep-alive\n\n")
+			s.ReadUntil(": keep-alive\n")
 			if s.Resp.StatusCode != http.StatusOK || s.Resp.Header.Get("Content-Type") != "text/event-stream" {
 				t.Errorf("%s: the answer opened as %d %v", d.name, s.Resp.StatusCode, s.Resp.Header)
 			}
 			gates[0].release(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-			s.ReadUntil(": keep-alive\n\n: keep-alive\n\n") // heartbeats continue for the second attempt
+			s.ReadUntil(": keep-alive\n: keep-alive\n") // heartbeats continue for the second attempt
 			gates[1].release(gates[1].next.ServeHTTP)
 			body, err := s.ReadRest()
 			if h := transcriptOfStream(body); err != nil || h.text != answerText || !d.complete(h) || len(h.errors) > 0 {
@@ -205,7 +205,7 @@ func TestFailureAfterHeartbeatsIsAnErrorFrame(t *testing.T) {
 			for code, outcome := range map[int]string{500: "failed", 400: "refused", 429: "refused", 401: "failed"} {
 				r, gates := newGatedRig(t, 2, rig.Settings{"queue": beating})
 				s := r.stream(d.path, d.stream)
-				s.ReadUntil(": keep-alive\n\n")
+				s.ReadUntil(": keep-alive\n")
 				gates[0].release(refused(code))
 				attempts := 1.0
 				if code != 400 {

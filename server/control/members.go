@@ -28,6 +28,8 @@ type Member struct {
 	RejectsAccounting atomic.Bool
 	// RejectsPriority is the same for the field that orders the engine's own queue.
 	RejectsPriority atomic.Bool
+	// SendsFinish is set once a stream of the engine had the reason why generation ended.
+	SendsFinish atomic.Bool
 
 	hasTimings atomic.Bool              // see HasTimings
 	adapters   atomic.Pointer[[]string] // LoRA adapters that the engine lists
@@ -118,6 +120,7 @@ func (p *Pool) observeMember(m *Member, st *workers.Status) {
 	if was := m.down.Swap(!st.Up); was && st.Up {
 		m.RejectsAccounting.Store(false)
 		m.RejectsPriority.Store(false)
+		m.SendsFinish.Store(false)
 		p.Routing.RestartSilence(m.Name, m, time.Now())
 	}
 	m.Worker.ConfigureEvents(m.Events, st, p.UsesCaches())

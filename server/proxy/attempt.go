@@ -243,16 +243,23 @@ func (a *attempt) releaseLoad(f *failure) {
 		a.reportOutcome()
 		return
 	}
-	if w := a.lease.Worker(); w != nil && f.backoff > 0 &&
-		(!f.backoffIfOthers || a.lease.HasOtherWorker(time.Now())) {
-		a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
-	} else if w != nil && f.unreachable {
+	if !a.backOff(f) && a.lease.Worker() != nil && f.unreachable {
 		a.pauseServer()
 	}
 	if f.recheck {
 		a.m.Worker.Suspect()
 	}
 	a.lease.Unbook()
+}
+
+// backOff starts the backoff of the attempt's worker that the failure demands, and reports whether it did.
+func (a *attempt) backOff(f *failure) bool {
+	w := a.lease.Worker()
+	if w == nil || f.backoff <= 0 || f.backoffIfOthers && !a.lease.HasOtherWorker(time.Now()) {
+		return false
+	}
+	a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
+	return true
 }
 
 // pauseServer keeps new requests from the attempt's worker and from the other ranks of its server,

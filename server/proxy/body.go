@@ -17,7 +17,7 @@ import (
 func unpackBody(resp *http1.Response) error {
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
-	case "gzip":
+	case "gzip", "x-gzip":
 		resp.Body, resp.ContentLength = &gzipBody{packed: countedBody{ReadCloser: resp.Body}}, -1
 	default:
 		resp.Body.Close()

@@ -84,9 +84,10 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		f.fault, f.retry = excluded("the worker answered 408"), true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
 			Message: "The worker timed out while it received the request. Try again."}
-	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && asked:
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable, status == openai.StatusOverloaded:
 		f.fault, f.retry = excluded("the worker asked for fewer requests with %d", status), true
 		f.backoff = backoffMin
+		f.recheck = !asked && status == http.StatusServiceUnavailable // it may be starting or stopping
 		if asked {
 			f.backoff = min(max(retryAfter, backoffMin), backoffMax)
 		}
@@ -125,13 +126,21 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 	return f, false
 }
 
-// engineFailure classifies an error without a Retry-After by statusFailure. A full engine queue
-// counts as a 429 without a Retry-After.
-func engineFailure(e openai.EngineError) (f failure, passes bool) {
-	if e.Busy() {
-		return statusFailure(e.Status, backoffMin, true)
+// engineFailure classifies an error by the engine's own words, and otherwise by statusFailure. An
+// overloaded engine counts as 503. A refusal for content passes, as 400 if the engine failed with it.
+func engineFailure(e openai.EngineError, retryAfter time.Duration, asked bool) (f failure, passes bool) {
+	switch {
+	case e.RefusesContent():
+		status := e.Status
+		if status >= http.StatusInternalServerError {
+			status = http.StatusBadRequest
+		}
+		return failure{sent: true, status: status,
+			fault: excluded("the worker refused the content of the request with %d", e.Status)}, true
+	case e.Overloaded():
+		return statusFailure(http.StatusServiceUnavailable, retryAfter, asked)
 	}
-	return statusFailure(e.Status, 0, false)
+	return statusFailure(e.Status, retryAfter, asked)
 }
 
 // sendFailure classifies a broken exchange with the worker.
@@ -215,17 +224,19 @@ func formFailure(what string) *failure {
 	return f
 }
 
-// retryAfter parses a worker's Retry-After, in seconds or as a date.
+// retryAfter parses a worker's Retry-After, in seconds or as a date, or its forms in milliseconds.
 func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	v := h.Get("Retry-After")
-	if v == "" {
-		return 0, false
-	}
-	if s, err := strconv.Atoi(v); err == nil && s >= 0 {
-		return time.Duration(min(s, int(retryAfterMax/time.Second))) * time.Second, true
-	}
 	if t, err := http.ParseTime(v); err == nil {
 		return min(max(0, t.Sub(now)), retryAfterMax), true
+	}
+	for _, form := range [...]struct {
+		value string
+		unit  time.Duration
+	}{{v, time.Second}, {h.Get("Retry-After-Ms"), time.Millisecond}, {h.Get("X-Ms-Retry-After-Ms"), time.Millisecond}} {
+		if n, err := strconv.ParseFloat(form.value, 64); err == nil && n >= 0 {
+			return time.Duration(min(n*float64(form.unit), float64(retryAfterMax))), true
+		}
 	}
 	return 0, false
 }

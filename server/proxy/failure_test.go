@@ -44,7 +44,10 @@ func TestWorkerStatusesAreClassified(t *testing.T) {
 			code: openai.CodeRateLimitExceeded, status: 429}},
 		{status: 503, after: time.Hour, asked: true,
 			want: want{excluded: true, retry: true, backoff: backoffMax, code: openai.CodeOverloaded, status: 503}},
-		{status: 503, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
+		{status: 503, want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeOverloaded, status: 503}},
+		{status: 529, want: want{excluded: true, retry: true, backoff: backoffMin, code: openai.CodeOverloaded, status: 503}},
+		{status: 529, after: 5 * time.Second, asked: true,
+			want: want{excluded: true, retry: true, backoff: 5 * time.Second, code: openai.CodeOverloaded, status: 503}},
 		{status: 501, want: want{excluded: true, retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 500, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
 		{status: 502, want: want{retry: true, code: openai.CodeWorkerError, status: 502}},
@@ -77,7 +80,8 @@ func TestRetryAfterIsParsedAsSecondsAndAsDate(t *testing.T) {
 		want  time.Duration
 		ok    bool
 	}{
-		{"", 0, false}, {"7", 7 * time.Second, true}, {"0", 0, true}, {"-1", 0, false}, {"soon", 0, false},
+		{"", 0, false}, {"7", 7 * time.Second, true}, {"0", 0, true}, {"2.5", 2500 * time.Millisecond, true},
+		{"-1", 0, false}, {"NaN", 0, false}, {"Inf", retryAfterMax, true}, {"soon", 0, false},
 		{"999999999999", retryAfterMax, true}, {"Fri, 31 Dec 9999 23:59:59 GMT", retryAfterMax, true},
 		{now.Add(90 * time.Second).Format(http.TimeFormat), 90 * time.Second, true},
 		{now.Add(-time.Hour).Format(http.TimeFormat), 0, true},
@@ -89,6 +93,12 @@ func TestRetryAfterIsParsedAsSecondsAndAsDate(t *testing.T) {
 		got, ok := retryAfter(h, now)
 		if got != c.want || ok != c.ok {
 			t.Errorf("%q: %v, %v, want %v, %v", c.value, got, ok, c.want, c.ok)
+		}
+	}
+	for name, want := range map[string]time.Duration{"Retry-After-Ms": 1500 * time.Millisecond,
+		"X-Ms-Retry-After-Ms": 1500 * time.Millisecond} {
+		if got, ok := retryAfter(http.Header{name: {"1500"}}, now); got != want || !ok {
+			t.Errorf("%s: %v, %v", name, got, ok)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"tierway/openai"
+	"tierway/queue"
 	"tierway/routing"
 	"tierway/server/control"
 )
@@ -21,6 +23,13 @@ type dispatch struct {
 // forward sends the request to its pool. If the pool does not serve it, the request goes to the further
 // targets of its list. Without a list, it leaves a tier that has no worker up.
 func (x *exchange) forward() error {
+	err := x.forwardToTargets()
+	x.dispatch.forbidRetry(err)
+	return err
+}
+
+// forwardToTargets is forward without the instruction about client retries.
+func (x *exchange) forwardToTargets() error {
 	setDeadline(x)
 	x.s.budget.creditRequest()
 	if err := pinToStored(x); err != nil {
@@ -64,7 +73,9 @@ func (x *exchange) forwardToPool() (why string, err error) {
 				return whyUnserved(err), noWorker(x.resolution.Pool, err, x.parsed.Class, x.in.Snap.File.Health.Interval)
 			}
 			last := d.failed[len(d.failed)-1].failure
-			last.setNoRetry()
+			if errors.As(err, new(*queue.ShedError)) {
+				last.setNoRetry() // the queue would reject the client's retry too
+			}
 			return whyFailed, last.err
 		}
 		if took := x.wait.placement.selection; took > 0 {
@@ -78,9 +89,6 @@ func (x *exchange) forwardToPool() (why string, err error) {
 		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && (a.retryPaid.Load() || spendRetry(x, a.failure))
 		d.addFailed(a)
 		if !retry {
-			if n > 1 {
-				a.failure.setNoRetry()
-			}
 			if repeatable {
 				why = whyFailed
 			}
@@ -97,10 +105,18 @@ func (x *exchange) forwardToPool() (why string, err error) {
 	}
 }
 
-// setNoRetry makes the answer forbid client retries, because the SDKs would multiply the
-// gateway's attempts by their own. Retries stay allowed if the worker is in backoff, because a later
+// forbidRetry makes the error forbid client retries if the gateway has retried the request, because the
+// SDKs would multiply its attempts by their own.
+func (d *dispatch) forbidRetry(err error) {
+	var e *openai.Error
+	if len(d.attempts) > 1 && errors.As(err, &e) {
+		e.NoRetry = e.NoRetry || e.RetryAfter == 0
+	}
+}
+
+// setNoRetry makes the answer forbid client retries. They stay allowed with Retry-After, because a later
 // one may succeed.
-func (f *failure) setNoRetry() { f.err.NoRetry = f.backoff == 0 }
+func (f *failure) setNoRetry() { f.err.NoRetry = f.err.RetryAfter == 0 }
 
 // errNoAnswer means that no worker answered the request.
 var errNoAnswer = errors.New("no worker has answered")

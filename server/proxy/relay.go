@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tierway/decisions"
@@ -23,7 +25,6 @@ func relayAnswer(a *attempt, resp *http1.Response) *failure {
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // raw answers include redirects and 304
 		return relayRefusal(a, resp)
 	}
-	kind := openai.MediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case raw && resp.Status < 300 && a.x.createsConversation():
 		if f := rememberConversation(a, resp); f != nil {
@@ -32,18 +33,12 @@ func relayAnswer(a *attempt, resp *http1.Response) *failure {
 		return relayRaw(a, resp, nil)
 	case raw:
 		return relayRaw(a, resp, nil)
-	case kind == "text/event-stream" && (a.x.in.Dialect == openai.Audio || a.x.in.Dialect == openai.Images):
-		return relayRaw(a, resp, nil)
-	case kind == "text/event-stream" && !a.x.parsed.Req.Stream:
-		return formFailure("the worker sent an event stream, but the request was not for a stream")
-	case kind == "text/event-stream":
-		return relayStream(a, resp)
 	case a.x.in.Dialect == openai.Audio || a.x.in.Dialect == openai.Images:
 		return relayRaw(a, resp, nil)
-	case kind == "application/json" || kind == "":
-		return relayWhole(a, resp)
+	case a.x.parsed.Req.Stream:
+		return relayStream(a, resp)
 	}
-	return protocolFailure("a 2xx answer of the type %q", kind)
+	return relayWhole(a, resp)
 }
 
 const (
@@ -58,26 +53,51 @@ const (
 func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	after, asked := retryAfter(resp.Header, time.Now())
 	f, passes := statusFailure(resp.Status, after, asked)
-	if resp.Status == http.StatusServiceUnavailable && !asked {
-		e, _ := openai.ErrorOf(readRefusal(a, resp))
-		e.Status = resp.Status
-		f, _ = engineFailure(e)
+	raw := a.x.in.Dialect == openai.Other
+	var body []byte
+	if passes && !raw || !passes && mayExplain(resp) {
+		body = readRefusal(a, resp)
+		f, passes = engineFailure(refusalOf(resp, body), after, asked)
 	}
-	if f.backoffIfOthers && a.x.in.Dialect == openai.Other {
-		f.backoff = 0 // on a passed path the client may be the cause
-	}
-	if passes && a.x.in.Dialect == openai.Other {
+	switch {
+	case passes && raw:
+		resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
 		return passRaw(a, resp, f.fault)
+	case raw && (f.backoffIfOthers || !asked && resp.Status >= http.StatusInternalServerError):
+		f.backoff = 0 // on a passed path the client may be the cause
 	}
 	if !passes {
 		return &f
 	}
-	body := readRefusal(a, resp)
+	resp.Status = f.status
 	a.fault = f.fault
 	a.answered(time.Now(), f.fault)
 	passRefusal(a, resp, body)
 	a.ending.cause = f.fault.Error()
 	return nil
+}
+
+// refusalOf reads the body of an error. Its status is that of the answer, unless a proxy's 5xx repeats the
+// 429 or the overload of the engine behind it.
+func refusalOf(resp *http1.Response, body []byte) openai.EngineError {
+	e, _ := openai.RefusalOf(body)
+	if resp.Status < http.StatusInternalServerError || e.Status != http.StatusTooManyRequests && !e.Overloaded() {
+		e.Status = resp.Status
+	}
+	return e
+}
+
+// mayExplain reports whether the body of an error that does not pass can change its classification: a
+// refusal for content, or an overload under another status.
+func mayExplain(resp *http1.Response) bool {
+	switch resp.Status {
+	case http.StatusForbidden:
+		return true
+	case http.StatusServiceUnavailable, openai.StatusOverloaded, http.StatusNotImplemented, http.StatusLoopDetected:
+		return false
+	}
+	return resp.Status >= http.StatusInternalServerError &&
+		strings.Contains(openai.MediaType(resp.Header.Get("Content-Type")), "json")
 }
 
 // passRaw relays a 4xx of a passed path unchanged.
@@ -99,15 +119,16 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	if a.m.Worker.RepeatsKey(body) {
 		body = nil // it would reveal the gateway's own key
 	}
+	body = openai.HideAddresses(body)
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status,
 		Message: "The worker rejected the request without a message. Check the request's fields."}
 	// the engine read the action as the id of a response
 	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Optional {
 		e, body = notServed(x), nil
 	}
-	seen, ok := openai.ErrorOf(body)
+	seen, ok := openai.RefusalOf(body)
 	if ok {
-		e.Message, e.Param = seen.Message, seen.Param
+		e.Message, e.Param = cmp.Or(seen.Message, e.Message), seen.Param
 	}
 	if seen.Code != "" {
 		e.Code = openai.Code(seen.Code)
@@ -175,19 +196,24 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	if f := readWhole(a, resp, buf, &memory); f != nil {
 		return f
 	}
+	if openai.BeginsStream(buf.Bytes()) {
+		return relayUnrequestedStream(a, resp, buf.Bytes())
+	}
 	answer := openai.ReadAnswer(a.x.in.Dialect, buf.Bytes())
 	switch {
-	case !answer.Valid:
-		return protocolFailure("a 2xx answer of %d bytes that is not a JSON object", buf.Len())
 	case answer.Err != nil:
 		return engineError(a, *answer.Err, buf.Bytes())
+	case !answer.Valid:
+		return protocolFailure("a 2xx answer of the type %q and %d bytes that is not a JSON object",
+			openai.MediaType(resp.Header.Get("Content-Type")), buf.Len())
 	case answer.Hollow && a.usesEngine:
 		return protocolFailure("a 2xx answer of %d bytes that does not belong to its dialect", buf.Len())
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}
 	if !a.x.answer.stopBeatsIfHeld() {
-		return formFailure("a whole answer after the answer has begun")
+		bookWhole(a, answer, buf.Len())
+		return lateWhole()
 	}
 	a.received()
 	at := time.Now()
@@ -195,11 +221,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	if seen := a.x.resolution.EstimateOutput(&a.x.parsed, buf.Len()); answer.HasUsage {
-		a.bookReported(answer.Usage, seen)
-	} else {
-		a.bookEstimate(seen)
-	}
+	bookWhole(a, answer, buf.Len())
 	a.ending.result = decisions.OK
 	a.rememberResponse(answer.ID)
 	if err := a.x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
@@ -208,12 +230,43 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	return nil
 }
 
+// bookWhole books the usage of a whole answer of that many bytes.
+func bookWhole(a *attempt, answer openai.Answer, bytes int) {
+	if seen := a.x.resolution.EstimateOutput(&a.x.parsed, bytes); answer.HasUsage {
+		a.bookReported(answer.Usage, seen)
+	} else {
+		a.bookEstimate(seen)
+	}
+}
+
+// lateWhole returns the failure of a whole answer to a stream that heartbeats have opened. The engines
+// of the pool answer in the same form, so the request is not generated again.
+func lateWhole() *failure {
+	f := formFailure("a whole answer after the answer has begun")
+	f.retry = false
+	f.err.Message = "The worker sent a whole answer after the stream had begun. Send the request without stream, or ask " +
+		"the operator for an engine that streams it."
+	return f
+}
+
+// relayUnrequestedStream handles an event stream for a request that was not for a stream. begin is its
+// beginning. An error as its first event is like an answer with the status of the error.
+func relayUnrequestedStream(a *attempt, resp *http1.Response, begin []byte) *failure {
+	events := openai.NewEventReader(io.MultiReader(bytes.NewReader(begin), resp.Body), 0)
+	a.watch.startSilence(refusalWait, errIdleTimeout)
+	ev, _ := events.Next() //nolint:errcheck // without an event there is no error in it
+	if e, ok := openai.ErrorOf(ev.Data); ok {
+		return engineError(a, e, ev.Data)
+	}
+	return formFailure("the worker sent an event stream, but the request was not for a stream")
+}
+
 // unreservedMax is the largest buffer in bytes that an answer gets by its Content-Length alone, and
 // without a reservation, because a worker can send a false Content-Length.
 const unreservedMax = 1 << 20
 
 // readWhole reads an answer's body, of at most max_response_bytes. A buffer longer than unreservedMax is
-// reserved from memory.
+// reserved from memory. Reading ends early if the body begins like no JSON.
 func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
 	most := int64(a.x.in.Snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
@@ -244,7 +297,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 			return nil
 		case err != nil:
 			return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
-		case int64(buf.Len()) == resp.ContentLength:
+		case int64(buf.Len()) == resp.ContentLength, openai.BeginsNoJSON(buf.Bytes()):
 			return nil
 		}
 		a.watch.startSilence(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
@@ -266,13 +319,13 @@ func tooLarge(a *attempt, what string, bytes int) *failure {
 // engineError handles an error object inside a 2xx answer like an answer with the status of the
 // error.
 func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
-	f, passes := engineFailure(e)
+	f, passes := engineFailure(e, 0, false)
 	if !passes {
 		return &f
 	}
 	a.fault = f.fault
 	a.answered(time.Now(), f.fault)
-	passRefusal(a, &http1.Response{Status: e.Status, Header: http.Header{}}, body)
+	passRefusal(a, &http1.Response{Status: f.status, Header: http.Header{}}, body)
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -22,8 +24,7 @@ type stream struct {
 	events     *openai.EventReader
 	tracker    openai.Tracker
 	out        []byte        // events to flush
-	rewritten  []byte        // buffer for the rewritten event
-	stripUsage bool          // the gateway requested the usage chunk, the client did not
+	stripUsage bool          // the client did not request the usage chunk
 	idle       time.Duration // time limit of each read; 0 before the first event
 	opened     bool          // the status is sent, and events are relayed at once
 	content    bool          // the worker has sent content
@@ -38,17 +39,25 @@ type stream struct {
 // reused only if the body has ended.
 const trailerWait = 250 * time.Millisecond
 
-// relayStream relays an event stream. It parses the first event before it sends the status.
+// relayStream relays an answer to a request for a stream. The first bytes decide whether it is a stream,
+// whatever its label. The first event of a stream is parsed before the status is sent.
 func relayStream(a *attempt, resp *http1.Response) *failure {
 	b := a.x.s.buffers.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
-		tracker: openai.NewTracker(a.x.in.Dialect), stripUsage: len(a.addsUsage) > 0, finishAt: -1}
+		tracker: openai.NewTracker(a.x.in.Dialect), finishAt: -1}
+	s.stripUsage = s.endsWithDone() && !a.x.parsed.Req.IncludeUsage
 	s.memory = a.x.s.intake.Memory(a.x.caller.Tenant)
 	s.events.Reset(s, int(a.x.in.Snap.File.MaxResponseBytes), &s.memory)
 	defer func() {
 		b.out = s.out
 		a.x.s.buffers.putStream(b)
 	}()
+	if begin := s.events.Peek(); !openai.BeginsStream(begin) &&
+		(openai.BeginsObject(begin) || openai.MediaType(resp.Header.Get("Content-Type")) != "text/event-stream") {
+		whole := *resp
+		whole.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
+		return relayWhole(a, &whole)
+	}
 	return s.run()
 }
 
@@ -140,15 +149,13 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.endsWithDone():
 		// A terminator without a proven end would make a cut answer look complete.
 	default:
-		raw := ev.Raw
-		if mark.Has(openai.MarkNullError) {
-			s.rewritten = openai.StripNullError(s.rewritten[:0], ev)
-			raw = s.rewritten
-		}
 		if s.stripUsage && mark.Has(openai.MarkFinish) {
 			s.finishAt = len(s.out)
 		}
-		s.out = append(s.out, raw...)
+		s.out = openai.AppendEvent(s.out, ev, mark)
+	}
+	if mark.Has(openai.MarkFinish) && !s.m.SendsFinish.Load() {
+		s.m.SendsFinish.Store(true)
 	}
 	if mark.Has(openai.MarkEnd) {
 		return nil, s.finishProven()
@@ -237,6 +244,9 @@ func (s *stream) handleBodyEnd(err error) *failure {
 		return nil
 	case eof && s.tracker.Events() == 0:
 		return protocolFailure("a stream without an event")
+	case errors.Is(err, io.EOF):
+		f, _ := s.fail(s.unfinished())
+		return f
 	case eof:
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
@@ -247,6 +257,28 @@ func (s *stream) handleBodyEnd(err error) *failure {
 		return f
 	}
 	f, _ := s.fail(s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
+	return f
+}
+
+// unfinished returns the failure of a stream whose body ended properly before the answer did. If the
+// worker has never sent the end of an answer, its engine omits it, and the worker is not at fault.
+func (s *stream) unfinished() *failure {
+	missing := "finish_reason"
+	switch s.x.in.Dialect {
+	case openai.Messages:
+		missing = "stop_reason"
+	case openai.Responses:
+		missing = "response.completed event"
+	}
+	f := s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: fmt.Errorf("%w: no %s", errTruncated, missing)})
+	if s.cause() != nil {
+		return f
+	}
+	if s.content && !s.m.SendsFinish.Load() {
+		f.fault = excluded("the engine omits the end of its answers: no %s", missing)
+	}
+	f.err.Message = "The worker ended its stream without a " + missing + ", so the answer may be incomplete. Try again; " +
+		"if it recurs, report the request ID to the operator."
 	return f
 }
 
@@ -330,9 +362,14 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return engineError(s.attempt, e, ev.Data), true
 	}
-	f, _ := engineFailure(e)
-	message := e.Message
-	if message == "" || e.Status >= 500 || s.m.Worker.RepeatsKey(ev.Data) {
+	f, passes := engineFailure(e, 0, false)
+	if f.err != nil && f.err.RetryAfter > 0 { // overload, or a rate limit
+		s.backOff(&f)
+		return s.fail(&f)
+	}
+	seen, _ := openai.RefusalOf(openai.HideAddresses(ev.Data))
+	message := seen.Message
+	if message == "" || e.Status >= 500 && !passes || s.m.Worker.RepeatsKey(ev.Data) {
 		message = "The worker failed before its answer was complete. Try again."
 	}
 	f.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: f.fault}

@@ -1,0 +1,126 @@
+package openai
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// messageMax is the longest message of an engine that a rewritten error has, in bytes. Some
+	// engines repeat the request in their errors.
+	messageMax = 4 << 10
+	// textMax is the longest text without JSON that is a message, in bytes. Longer ones are stacks and
+	// pages.
+	textMax = 1 << 10
+)
+
+// RefusalOf reads the body of an answer with an error status in more forms than ErrorOf: any object
+// with a message or a title, a JSON string, and short plain text. The message has at most 4 KiB.
+func RefusalOf(body []byte) (e EngineError, ok bool) {
+	w, ok := walkError(body)
+	if line, _, more := bytes.Cut(bytes.TrimSpace(body), []byte{'\n'}); !ok && more {
+		w, ok = walkError(line) // a framework's error before the rest of a stream
+	}
+	switch {
+	case ok:
+		e = w.merged()
+		if e.Message == "" {
+			e.Message = w.title
+		}
+	default:
+		e.Message = plainText(body)
+		e.Status = http.StatusInternalServerError
+	}
+	if len(e.Message) > messageMax {
+		e.Message = strings.ToValidUTF8(e.Message[:messageMax], "") + "…"
+	}
+	return e, e.Message != "" || e.Code != ""
+}
+
+// plainText returns the text of a body without an object: a JSON string, or short text that is neither
+// a page nor a stack.
+func plainText(body []byte) string {
+	body = bytes.TrimSpace(body)
+	if len(body) > 0 && body[0] == '[' { // of strings
+		c := newReader(body)
+		if c.Enter('['); !c.More(']') {
+			return ""
+		}
+		body = c.Skip()
+	}
+	if len(body) == 0 || len(body) > textMax || !utf8.Valid(body) {
+		return ""
+	}
+	if c := newReader(body); body[0] == '"' {
+		if text := textOf(c.Text()); c.atEnd() {
+			return text
+		}
+	}
+	control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f }
+	if strings.ContainsRune("<{[", rune(body[0])) || bytes.ContainsFunc(body, control) ||
+		bytes.Contains(body, []byte("Traceback (most recent call")) {
+		return ""
+	}
+	return string(body)
+}
+
+// Overloaded reports whether the engine rejected the request because it has no capacity at present.
+// Engines report this with 503, with 529, and with a type, a code or words under other statuses.
+// A 429 is a rate limit instead.
+func (e EngineError) Overloaded() bool {
+	switch {
+	case e.Status == http.StatusTooManyRequests:
+		return false
+	case e.Status == http.StatusServiceUnavailable, e.Status == StatusOverloaded,
+		statusOf(e.Type) == http.StatusServiceUnavailable, statusOf(e.Code) == http.StatusServiceUnavailable:
+		return true
+	case e.Status < http.StatusInternalServerError:
+		return false
+	}
+	return e.says("overloaded", "engine is currently busy", "token backlog limit", "queue is full", "queue full",
+		"server busy", "server is busy", "maximum pending requests", "maximum queue size", "due to backpressure",
+		"no slot available", "at capacity")
+}
+
+// StatusOverloaded is the status with which Anthropic reports that it is overloaded.
+const StatusOverloaded = 529
+
+// RefusesContent reports whether the engine rejected the content of the request: its type or code names
+// a policy, or it is a 403 whose message does so.
+func (e EngineError) RefusesContent() bool {
+	switch {
+	case e.Status == http.StatusUnauthorized, e.Status == http.StatusTooManyRequests:
+		return false
+	case namesPolicy(e.Type), namesPolicy(e.Code):
+		return true
+	}
+	return e.Status == http.StatusForbidden && e.says("content policy", "content filter", "content management",
+		"content moderation", "usage polic", "safety", "moderation", "flagged", "guardrail", "inappropriate content",
+		"prohibited content", "harmful content", "sensitive content", "unsafe content", "jailbreak")
+}
+
+// namesPolicy reports whether a type or code is one of a refusal for content.
+func namesPolicy(word string) bool {
+	word = strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(strings.ToLower(word))
+	for _, part := range [...]string{"contentfilter", "contentpolicy", "policyviolation", "usagepolicy", "cyberpolicy",
+		"moderation", "guardrail", "datainspection", "prohibitedcontent", "sensitivecontent", "contentblocked",
+		"promptblocked", "responsibleai", "unsafecontent", "safetyviolation", "inputflagged", "contentflagged", "jailbreak"} {
+		if strings.Contains(word, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// says reports whether the beginning of the message contains one of the phrases, which are in lower case.
+func (e EngineError) says(phrases ...string) bool {
+	text := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
+	for _, phrase := range phrases {
+		if strings.Contains(text, phrase) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+package openai
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRefusalsAreReadInEveryForm(t *testing.T) {
+	long := strings.Repeat("é", messageMax)
+	for body, want := range map[string]string{
+		`{"error":{"message":"m"}}`: "m", `{"message":"m"}`: "m", `{"Message":"m"}`: "m", `{"msg":"m","code":1}`: "m",
+		`{"title":"m","type":"about:blank","status":400}`: "m", `{"title":"t","detail":"m"}`: "m",
+		`{"message":["m","n"]}`: `["m","n"]`, `{"message":{"detail":[1]}}`: `{"detail":[1]}`, `{"error":{"detail":"m"}}`: "m",
+		`{"errors":["m"]}`: "m", `["m","n"]`: "m", `"m"`: "m", ` "a\"b" `: `a"b`, "m": "m", " two\nlines \n": "two\nlines",
+		"über": "über", `{"message":""}`: "", `{}`: "", `[]`: "", `[1]`: "1", "": "", "<html>": "", " <!DOCTYPE html>": "",
+		"a\x00b": "", "\xff": "", `{"message":"cut`: "", "[cut": "", "{\"error\":\"m\"}\n\ndata: x\n\n": "m", strings.Repeat("x", textMax+1): "",
+		"Traceback (most recent call last):\n x": "", `{"message":"` + long + `"}`: long[:messageMax] + "…",
+	} {
+		e, ok := RefusalOf([]byte(body))
+		if e.Message != want || ok != (want != "") {
+			t.Errorf("%.80q: %.80q, %v, want %.80q", body, e.Message, ok, want)
+		}
+	}
+	if e, ok := RefusalOf([]byte(`{"error":{"code":"content_filter"}}`)); !ok || e.Code != "content_filter" {
+		t.Errorf("a code without a message: %+v, %v", e, ok)
+	}
+}
+
+func TestOverloadIsRecognizedInEverySpelling(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"error":{"message":"m","code":503}}`: true, `{"error":{"message":"m","code":529}}`: true,
+		`{"error":{"message":"m","type":"overloaded_error"}}`:                                       true,
+		`{"error":{"message":"m","code":"server_overloaded"}}`:                                      true,
+		`{"error":{"message":"m","type":"overloaded_error","code":500}}`:                            true,
+		`{"error":{"message":"m","type":"capacity_exceeded","code":498}}`:                           true,
+		`{"error":{"message":"That model is currently overloaded with other requests."}}`:           true,
+		`{"error":{"message":"Request dropped due to backpressure","code":500}}`:                    true,
+		`{"error":{"message":"Slow down","code":"slow_down"}}`:                                      true,
+		`{"error":{"message":"overloaded","code":429}}`:                                             false,
+		`{"error":{"message":"overloaded","code":400}}`:                                             false,
+		`{"error":{"message":"m","code":500}}`:                                                      false,
+		`{"error":{"message":"m","type":"server_error"}}`:                                           false,
+		`{"error":{"message":"` + strings.Repeat("x", overflowWithin) + ` overloaded","code":500}}`: false,
+	} {
+		e, ok := ErrorOf([]byte(body))
+		if got := e.Overloaded(); !ok || got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+}
+
+func TestRefusalsForContentAreRecognized(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"error":{"message":"m","code":"content_filter"}}`:                               true,
+		`{"error":{"message":"m","type":"content_policy_violation"}}`:                     true,
+		`{"error":{"message":"m","code":"ResponsibleAIPolicyViolation"}}`:                 true,
+		`{"error":{"message":"m","code":"moderation_blocked","status":500}}`:              true,
+		`{"code":"DataInspectionFailed","message":"m","status":400}`:                      true,
+		`{"error":{"message":"Your input was flagged","code":403}}`:                       true,
+		`{"error":{"message":"m violates our usage policies","type":"permission_error"}}`: true,
+		`{"error":{"message":"Your input was flagged","code":400}}`:                       false,
+		`{"error":{"message":"m","code":"content_filter","status":429}}`:                  false,
+		`{"error":{"message":"m","code":"content_filter","status":401}}`:                  false,
+		`{"error":{"message":"no permission","code":403}}`:                                false,
+		`{"error":{"message":"network policy","code":403}}`:                               false,
+		`{"error":{"message":"m","code":"invalid_content_type"}}`:                         false,
+		`{"error":{"message":"m","type":"server_error"}}`:                                 false,
+	} {
+		e, ok := ErrorOf([]byte(body))
+		if got := e.RefusesContent(); !ok || got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+}
+
+func TestInternalAddressesAreHidden(t *testing.T) {
+	const h = hiddenAddress
+	for text, want := range map[string]string{
+		"see http://10.1.2.3:8000/v1/x?y=1 now": "see " + h + " now", "http://localhost": h,
+		"at HTTP://LocalHost:8000.": "at " + h, "https://user:pw@engine/x": h, "http://[::1]:8000/x y": h + " y",
+		"grpc+tls://a.svc.cluster.local:1, and http://b.internal/": h + ", and " + h, "(ws://host)": "(" + h + ")",
+		"connect 192.168.7.9:8000 failed": "connect " + h + " failed", "127.0.0.1": h, "10.0.0.1.": h + ".",
+		"tcp:169.254.1.1": "tcp:" + h, "https://platform.openai.com/docs": "https://platform.openai.com/docs",
+		"8.8.8.8": "8.8.8.8", "v1.2.3.4": "v1.2.3.4", "1.2.3": "1.2.3", "": "", "a://": h, "temperature 10.5": "temperature 10.5",
+		"10.0.0.1.5": "10.0.0.1.5", `{"m":"http:\/\/10.0.0.1\/x"}`: `{"m":"http:\/\/` + h + `\/x"}`,
+	} {
+		if got := string(HideAddresses([]byte(text))); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
