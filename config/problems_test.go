@@ -97,7 +97,7 @@ health: {interval: 2s, timeout: 5}
 			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is already the URL of tiers[0].workers[0].url (remove one of them: a server appears once per tier or pool)`,
 			`12:51: tiers[0].workers[1].weight: want an integer from 0 to 100, got "heavy"`,
 			`15:13: tiers[1].engine: want one of auto, vllm, sglang, llamacpp, ollama, openai, anthropic, got "vlm" (did you mean vllm?)`,
-			`16:20: tiers[1].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "chta" (did you mean chat?)`,
+			`16:20: tiers[1].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, pooling, tokenize, moderations, images, audio, got "chta" (did you mean chat?)`,
 			`17:14: tiers[1].workers: the list is empty (workers of the pool: at least one, each with a name and a URL)`,
 			`18:36: models["gpt-4*"]: unknown target "medum" (name a tier or pool (medium), a model that one serves, or "classify")`,
 			`19:20: classifier.mode: want one of max, first_match, got "min"`,
@@ -152,8 +152,8 @@ admin: !!map {}
 			`tiers: [{name: small, model: m, serves: [other], workers: [{name: w, url: "http://h:1"}]}]
 pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "http://h:2"}]}]
 `, []string{
-			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
-			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio, got "other"`,
+			`2:42: tiers[0].serves[0]: want one of chat, completions, responses, messages, embeddings, rerank, score, pooling, tokenize, moderations, images, audio, got "other"`,
+			`3:47: pools[0].serves[1]: want one of chat, completions, responses, messages, embeddings, rerank, score, pooling, tokenize, moderations, images, audio, got "other"`,
 		}},
 		"a policy and an option that there are not": {keys + small + "policy: {name: prefix_tree, blocks: 16}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "prefix_tree"`,

@@ -13,6 +13,7 @@ const (
 	Embeddings
 	Rerank
 	Score
+	Pooling // vectors and classes of prompts, as vLLM serves them
 	Tokenize
 	Moderations
 	Images
@@ -35,6 +36,7 @@ var dialects = [...]struct {
 	Embeddings:  {name: "embeddings", salted: true, prioritized: true},
 	Rerank:      {name: "rerank", unnamed: true, salted: true, prioritized: true},
 	Score:       {name: "score", unnamed: true, salted: true, prioritized: true},
+	Pooling:     {name: "pooling", unnamed: true, salted: true, prioritized: true},
 	Tokenize:    {name: "tokenize", unnamed: true},
 	Moderations: {name: "moderations", unnamed: true},
 	Images:      {name: "images", unnamed: true},

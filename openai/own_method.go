@@ -10,7 +10,7 @@ import (
 // itself.
 var ownPosts = [...]string{
 	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank",
-	"/score", "/tokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
+	"/v2/rerank", "/score", "/tokenize", "/detokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
 	"/images/generations", "/images/edits", "/images/variations",
 }
 

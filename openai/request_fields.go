@@ -1,5 +1,7 @@
 package openai
 
+import "strings"
+
 // Field is a top-level member of the body that the gateway reads.
 type Field uint8
 
@@ -44,6 +46,7 @@ const (
 	FieldItems
 	FieldText1
 	FieldText2
+	FieldEncodingFormat
 
 	fieldCount
 )
@@ -62,7 +65,7 @@ var fieldNames = [fieldCount]string{
 	FieldSuffix: "suffix", FieldPromptEmbeds: "prompt_embeds",
 	FieldPreviousResponseID: "previous_response_id", FieldConversation: "conversation",
 	FieldQuery: "query", FieldQueries: "queries", FieldDocuments: "documents", FieldItems: "items",
-	FieldText1: "text_1", FieldText2: "text_2",
+	FieldText1: "text_1", FieldText2: "text_2", FieldEncodingFormat: "encoding_format",
 }
 
 // String returns the field's name in a body.
@@ -91,6 +94,8 @@ func (f Field) dialectOnly(d Dialect) bool {
 		return d == Completions
 	case FieldPreviousResponseID, FieldConversation:
 		return d == Responses || d == Other
+	case FieldEncodingFormat:
+		return d == Embeddings || d == Pooling
 	}
 	return false
 }
@@ -110,6 +115,7 @@ var promptReadings = [...][fieldCount]Reading{
 	Embeddings:  {FieldInput: ReadIDs, FieldMessages: ReadTurns},
 	Rerank:      queryReadings,
 	Score:       queryReadings,
+	Pooling:     {FieldInput: ReadIDs, FieldMessages: ReadTurns},
 	Tokenize:    {FieldPrompt: ReadTurns, FieldMessages: ReadTurns, FieldTools: ReadAll},
 	Moderations: {FieldInput: ReadTurns},
 	Images:      {FieldPrompt: ReadTurns},
@@ -166,6 +172,8 @@ func (p *parser) readField(f Field) {
 		p.readChildren(f.String(), func(string) { p.readLooseString(&r.SessionParamsID) }, "session_id")
 	case FieldPreviousResponseID, FieldConversation:
 		p.readContinuation(f)
+	case FieldEncodingFormat:
+		p.readEncodingFormat()
 	default:
 		p.readPrompt(f)
 	}
@@ -198,6 +206,15 @@ func (p *parser) rejectExtraKey() {
 	p.reject(CodeInvalidValue, FieldExtraKey.String(),
 		"extra_key is not supported because it selects an engine's prefix cache: "+
 			"send cache_salt, which is confined to your tenant")
+}
+
+// readEncodingFormat rejects the formats in which vLLM answers with bytes instead of JSON. Their usage is in a header,
+// and no client of OpenAI's API reads them.
+func (p *parser) readEncodingFormat() {
+	if format := string(p.Word()); strings.HasPrefix(format, "bytes") && !p.bad {
+		p.reject(CodeInvalidValue, FieldEncodingFormat.String(),
+			"encoding_format %q is not supported, because its answer is not JSON: send float or base64", format)
+	}
 }
 
 // readSalt reads cache_salt and stores its position.

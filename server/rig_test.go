@@ -118,7 +118,7 @@ health: { path: "off" }
 tiers:
   - name: small
     model: fake-7b
-    serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]
+    serves: [chat, completions, responses, messages, embeddings, rerank, score, pooling, tokenize, moderations, images, audio]
     workers: [ %s ]
 models: { "gpt-4o-mini": small }
 `

@@ -75,6 +75,11 @@ func transcripts() []transcript {
 			body: `{"model":"small","messages":[{"role":"user","content":"hi"}]}`},
 		{name: "embeddings", route: "POST /embeddings", body: `{"model":"small","input":["a","b"],"dimensions":2}`},
 		{name: "rerank", route: "POST /rerank", body: `{"model":"small","query":"a","documents":["b","c"]}`},
+		{name: "rerank-v2", route: "POST /v2/rerank", path: "/v2/rerank",
+			body: `{"model":"small","query":"a","documents":["b","c"]}`},
+		{name: "pooling", route: "POST /pooling", path: "/pooling", body: `{"model":"small","input":"a","dimensions":2}`},
+		{name: "classify", route: "POST /classify", path: "/classify", body: `{"model":"small","input":["a","b"]}`},
+		{name: "detokenize", route: "POST /detokenize", path: "/detokenize", body: `{"model":"small","tokens":[1,2]}`},
 		{name: "score", route: "POST /score", body: `{"model":"small","text_1":"a","text_2":"b"}`},
 		{name: "tokenize", route: "POST /tokenize", body: `{"model":"small","prompt":"hello"}`},
 		{name: "moderations", route: "POST /moderations", body: `{"model":"small","input":"hello"}`},
@@ -192,7 +197,7 @@ func headerText(h http.Header) string {
 }
 
 var (
-	idPattern   = regexp.MustCompile(`(chatcmpl|cmpl|resp|msg|rs|fc|call|embd|rerank|score|modr|item|req)[-_][0-9a-f]{8,}`)
+	idPattern   = regexp.MustCompile(`(chatcmpl|cmpl|resp|msg|rs|fc|call|embd|rerank|score|pool|classify|modr|item|req)[-_][0-9a-f]{8,}`)
 	portPattern = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 

@@ -57,7 +57,7 @@ var (
 	Dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(),
 		openai.Responses.String(),
 		openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(), openai.Score.String(),
-		openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
+		openai.Pooling.String(), openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(), openai.Audio.String()}
 )
 
 // newSnapshot builds the parts of a snapshot that can fail. It puts nothing in force: Pools.connect then

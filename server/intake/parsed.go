@@ -93,7 +93,7 @@ func (p *Parsed) UsesEngine() bool {
 	switch p.in.Dialect {
 	case openai.Chat, openai.Completions, openai.Responses, openai.Messages:
 		return p.Req != nil && !p.Req.Background && p.in.WorkerPath != "/v1"+routeCountTokens
-	case openai.Embeddings, openai.Rerank, openai.Score:
+	case openai.Embeddings, openai.Rerank, openai.Score, openai.Pooling:
 		return true
 	}
 	return false

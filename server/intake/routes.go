@@ -67,9 +67,14 @@ func Routes() []Route {
 			counts: true},
 		post("/embeddings", openai.Embeddings),
 		post("/rerank", openai.Rerank),
+		// Cohere's path; every engine that reranks serves the first one
+		{Method: http.MethodPost, Path: "/v2/rerank", Dialect: openai.Rerank, Worker: "/v1/rerank"},
 		post("/score", openai.Score),
-		// engines serve this path without /v1
+		// engines serve these paths without /v1
+		{Method: http.MethodPost, Path: "/pooling", Dialect: openai.Pooling, Worker: "/pooling", Kind: Optional},
+		{Method: http.MethodPost, Path: "/classify", Dialect: openai.Pooling, Worker: "/classify", Kind: Optional},
 		{Method: http.MethodPost, Path: "/tokenize", Dialect: openai.Tokenize, Worker: "/tokenize", counts: true},
+		{Method: http.MethodPost, Path: "/detokenize", Dialect: openai.Tokenize, Worker: "/detokenize", counts: true},
 		post("/moderations", openai.Moderations),
 		post("/audio/transcriptions", openai.Audio),
 		post("/audio/translations", openai.Audio),

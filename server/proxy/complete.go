@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"time"
 
 	"tierway/decisions"
@@ -99,8 +100,14 @@ func passThrough(x *exchange, status int) (err error) {
 
 // passUnrouted serves a request as if its path had no route.
 func passUnrouted(x *exchange) error {
+	dialect := x.in.Dialect
 	x.in.Dialect = openai.Other
-	return passThrough(x, 0)
+	err := passThrough(x, 0)
+	if e, ok := errors.AsType[*openai.Error](err); ok && e.Code == openai.CodeUnknownURL && dialect == openai.Pooling {
+		return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "No model that you may use is served on " +
+			x.in.HTTP.URL.Path + ". Operator: add pooling to `serves` of the pool whose engines have this endpoint."}
+	}
+	return err
 }
 
 // readPassed reads the request of a path that passes through a pool.
