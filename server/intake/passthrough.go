@@ -14,7 +14,7 @@ import (
 // client. status is 405 if the path has a route for other methods.
 func FindPool(in *Inbound, c *Caller, status int) (*control.Pool, error) {
 	if in.isUpgrade() {
-		return nil, noWebSocket()
+		return nil, noWebSocket(in)
 	}
 	if err := in.CheckHeaders(); err != nil {
 		return nil, err

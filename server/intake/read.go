@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"net/http"
 	"strings"
 
 	"tierway/openai"
@@ -15,7 +16,7 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 		return p, err
 	}
 	if in.isUpgrade() {
-		return p, noWebSocket()
+		return p, noWebSocket(in)
 	}
 	body, err := it.readBody(in, c)
 	if err != nil {
@@ -63,7 +64,12 @@ func (in *Inbound) isUpgrade() bool {
 	return strings.EqualFold(in.HTTP.Header.Get("Upgrade"), "websocket")
 }
 
-func noWebSocket() error {
+// noWebSocket returns the answer to a request for a WebSocket. It names a route that takes the request over HTTP.
+func noWebSocket(in *Inbound) error {
+	urlPath := in.HTTP.URL.Path
+	if openai.OwnMethod(urlPath) != http.MethodPost {
+		urlPath = "/v1" + routeResponses + " or /v1/chat/completions"
+	}
 	return &openai.Error{Code: openai.CodeWebSocketNotSupported,
-		Message: "WebSocket is not served here; send the request as HTTP POST."}
+		Message: "WebSocket is not served here; send the request as HTTP POST to " + urlPath + "."}
 }

@@ -54,6 +54,29 @@ func ModelNames(in *Inbound, c *Caller) []string {
 	return in.Snap.Catalog.Models(catalogQuery(in.Snap, c.Caller, ""))
 }
 
+// ModelContext returns the context length of a model name that the caller may use; 0 if it is unknown. A request that
+// leaves the choice to the gateway moves up to the tier that it fits, so the longest context of the tiers counts.
+func ModelContext(in *Inbound, c *Caller, name string) (longest int64) {
+	q := catalogQuery(in.Snap, c.Caller, name)
+	v, err := in.Snap.Catalog.Resolve(q)
+	if err != nil {
+		return 0
+	}
+	if !in.Snap.Catalog.Classifies(q) {
+		return in.Snap.ByName[v.Target].Context
+	}
+	for _, p := range in.Snap.Pools {
+		switch {
+		case !p.Tier || !in.Snap.MayUse(c.Caller, p.Name):
+		case p.Context == 0:
+			return 0
+		default:
+			longest = max(longest, p.Context)
+		}
+	}
+	return longest
+}
+
 // CheckModel returns an error if a caller may not use a model name.
 func CheckModel(in *Inbound, c *Caller, name string) error {
 	if _, err := in.Snap.Catalog.Resolve(catalogQuery(in.Snap, c.Caller, name)); err != nil {

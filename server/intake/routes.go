@@ -137,10 +137,12 @@ func FindRoute(r *http.Request) (in Inbound, allowed []string) {
 			if !matchRoute(rt.Path, below) {
 				continue
 			}
-			if rt.Method == r.Method {
+			if rt.Method == r.Method || rt.Method == http.MethodGet && r.Method == http.MethodHead {
 				return rt.Inbound(r, p, path.Base(below)), nil
 			}
-			allowed = append(allowed, rt.Method)
+			if allowed = append(allowed, rt.Method); rt.Method == http.MethodGet {
+				allowed = append(allowed, http.MethodHead)
+			}
 		}
 	}
 	return Unrouted(r), allowed

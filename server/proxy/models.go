@@ -3,8 +3,11 @@ package proxy
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 
 	"tierway/decisions"
+	"tierway/openai"
 	"tierway/server/intake"
 )
 
@@ -18,9 +21,10 @@ type model struct {
 	DisplayName string `json:"display_name"`
 	CreatedAt   string `json:"created_at"`
 	Lifecycle   string `json:"lifecycle"`
+	MaxModelLen int64  `json:"max_model_len,omitempty"` // vLLM's name of the context length; 0: unknown
 }
 
-// modelList is the answer of GET /v1/models, all on one page.
+// modelList is the answer of GET /v1/models: one page for Anthropic's clients that ask for pages, else everything.
 type modelList struct {
 	Object  string  `json:"object"`
 	Data    []model `json:"data"`
@@ -29,7 +33,7 @@ type modelList struct {
 	LastID  *string `json:"last_id"`
 }
 
-func modelOf(name string) model {
+func modelOf(x *exchange, name string) model {
 	return model{
 		ID:          name,
 		Object:      "model",
@@ -38,17 +42,57 @@ func modelOf(name string) model {
 		DisplayName: name,
 		CreatedAt:   "1970-01-01T00:00:00Z",
 		Lifecycle:   "active",
+		MaxModelLen: intake.ModelContext(&x.in, &x.caller, name),
 	}
+}
+
+// pageOf returns the part of names that the query of Anthropic's clients asks for, and whether more names follow in its
+// direction. OpenAI's API has no pages.
+func pageOf(x *exchange, names []string) (page []string, more bool, err error) {
+	if x.in.Shape != openai.Messages {
+		return names, false, nil
+	}
+	query := x.in.HTTP.URL.Query()
+	wrong := func(name, want string) error {
+		return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
+			Message: "The parameter " + name + " is " + openai.Quoted(query.Get(name)) + "; send " + want + "."}
+	}
+	limit := len(names)
+	if text := query.Get("limit"); text != "" {
+		const most = 1000 // of Anthropic's API
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
+			return nil, false, wrong("limit", "an integer from 1 to 1000")
+		}
+	}
+	if before := query.Get("before_id"); before != "" {
+		at := slices.Index(names, before)
+		if at < 0 {
+			return nil, false, wrong("before_id", "an id of the list")
+		}
+		from := max(0, at-limit)
+		return names[from:at], from > 0, nil
+	}
+	if after := query.Get("after_id"); after != "" {
+		at := slices.Index(names, after)
+		if at < 0 {
+			return nil, false, wrong("after_id", "an id of the list")
+		}
+		names = names[at+1:]
+	}
+	return names[:min(limit, len(names))], limit < len(names), nil
 }
 
 // listModels answers with the models that the caller may use, or with the one in the path.
 func listModels(x *exchange) error {
 	var out any
 	if id := x.in.PathID; id == "" {
-		names := intake.ModelNames(&x.in, &x.caller)
-		list := modelList{Object: "list", Data: make([]model, len(names))}
+		names, more, err := pageOf(x, intake.ModelNames(&x.in, &x.caller))
+		if err != nil {
+			return err
+		}
+		list := modelList{Object: "list", Data: make([]model, len(names)), HasMore: more}
 		for i, n := range names {
-			list.Data[i] = modelOf(n)
+			list.Data[i] = modelOf(x, n)
 		}
 		if len(names) > 0 {
 			list.FirstID, list.LastID = &names[0], &names[len(names)-1]
@@ -58,7 +102,7 @@ func listModels(x *exchange) error {
 		if err := intake.CheckModel(&x.in, &x.caller, id); err != nil {
 			return err
 		}
-		out = modelOf(id)
+		out = modelOf(x, id)
 	}
 	body, err := json.Marshal(out)
 	if err != nil {

@@ -15,7 +15,7 @@ func (px *Proxy) Handler(own map[string]http.Handler) http.Handler {
 	e := newEngine()
 	for _, p := range intake.Prefixes() {
 		for _, rt := range intake.Routes() {
-			e.Handle(rt.Method, p.Path+rt.Path, px.serve(rt, p))
+			e.Match(methods(rt.Method), p.Path+rt.Path, px.serve(rt, p))
 		}
 	}
 	for path, h := range own {
@@ -24,6 +24,14 @@ func (px *Proxy) Handler(own map[string]http.Handler) http.Handler {
 	e.NoRoute(func(c *gin.Context) { px.pass(c.Writer, c.Request, 0) })
 	e.NoMethod(func(c *gin.Context) { px.pass(c.Writer, c.Request, http.StatusMethodNotAllowed) })
 	return e
+}
+
+// methods returns the methods that a route serves: with GET also HEAD.
+func methods(method string) []string {
+	if method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{method}
 }
 
 // newEngine returns gin without redirects of similar paths, which would lose the body of a POST, and

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -60,7 +61,7 @@ func omitAddition(a *attempt, refused addition) {
 func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{
-		Method: x.in.HTTP.Method,
+		Method: workerMethod(x),
 		Path:   x.in.WorkerPath,
 		Header: workerHeader(x.in.HTTP.Header, x.in.RequestID),
 		Fresh:  x.parsed.AtMostOnce(),
@@ -112,6 +113,14 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		}
 	}
 	return resp, err
+}
+
+// workerMethod returns the method of the request to the worker. Engines do not serve HEAD on their GET routes.
+func workerMethod(x *exchange) string {
+	if x.in.Dialect != openai.Other && x.in.HTTP.Method == http.MethodHead {
+		return http.MethodGet
+	}
+	return x.in.HTTP.Method
 }
 
 // escapedQuery returns a query that is valid in a request line. net/http's server accepts bytes that a
