@@ -47,9 +47,9 @@ type listeners struct {
 	listen      func(network, address string) (net.Listener, error)
 	cutRequests context.CancelCauseFunc // cancels all requests in flight
 
-	mu     sync.Mutex
-	onOpen func() // called by open; guarded by mu
-	all    []listener
+	mu     sync.Mutex // guards the rest; no function of whenOpen runs under it
+	onOpen func()     // called by open
+	all    []listener // replaced as a whole
 }
 
 // addressSettings names the settings of each plane's address, for errors; immutable.
@@ -62,26 +62,34 @@ var addressSettings = map[string]string{
 // open opens or reserves all addresses, then calls the function of whenOpen. If one address fails, it
 // closes the others and returns the error.
 func (ls *listeners) open(addresses []address) error {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	base, cut := context.WithCancelCause(context.Background())
 	ls.cutRequests = cut
+	var all []listener
 	for _, a := range addresses {
 		l, err := ls.openOne(base, a)
 		if err != nil {
-			for _, l := range ls.all {
+			for _, l := range all {
 				l.Close()
 			}
-			ls.all = nil
 			return err
 		}
-		ls.all = append(ls.all, l)
+		all = append(all, l)
 	}
-	if f := ls.onOpen; f != nil {
-		ls.onOpen = nil
+	ls.mu.Lock()
+	f := ls.onOpen
+	ls.all, ls.onOpen = all, nil
+	ls.mu.Unlock()
+	if f != nil {
 		f()
 	}
 	return nil
+}
+
+// opened returns the open or reserved addresses.
+func (ls *listeners) opened() []listener {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.all
 }
 
 // openOne opens or reserves one address. base is the parent context of its requests.
@@ -128,13 +136,13 @@ func (ls *listeners) listenOrReserve(a address) (l net.Listener, reserved *reser
 
 // hasReserved reports whether an address is reserved for openReserved.
 func (ls *listeners) hasReserved() bool {
-	return slices.ContainsFunc(ls.all, func(l listener) bool { return l.reserved != nil })
+	return slices.ContainsFunc(ls.opened(), func(l listener) bool { return l.reserved != nil })
 }
 
 // openReserved opens the addresses that are only reserved. If one fails, serve reports it.
 func (ls *listeners) openReserved() error {
 	var errs []error
-	for _, l := range ls.all {
+	for _, l := range ls.opened() {
 		if l.reserved != nil {
 			errs = append(errs, l.reserved.open())
 		}
@@ -145,17 +153,19 @@ func (ls *listeners) openReserved() error {
 // whenOpen calls f once the addresses are open. Only the last f given before that is called.
 func (ls *listeners) whenOpen(f func()) {
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if len(ls.all) == 0 {
+	open := len(ls.all) > 0
+	if !open {
 		ls.onOpen = f
-		return
 	}
-	f()
+	ls.mu.Unlock()
+	if open {
+		f()
+	}
 }
 
 // address returns the address that a plane listens on, or "".
 func (ls *listeners) address(plane string) string {
-	for _, l := range ls.all {
+	for _, l := range ls.opened() {
 		if l.plane == plane {
 			return l.Addr().String()
 		}
@@ -166,8 +176,9 @@ func (ls *listeners) address(plane string) string {
 // serve serves all addresses in goroutines of owned until shut is called. The channel receives the
 // error of each address that fails before that.
 func (ls *listeners) serve(owned *sync.WaitGroup) <-chan error {
-	failed := make(chan error, len(ls.all))
-	for _, l := range ls.all {
+	all := ls.opened()
+	failed := make(chan error, len(all))
+	for _, l := range all {
 		owned.Go(func() {
 			var accept net.Listener = plainListener{l.Listener}
 			if secure := l.server.TLSConfig; secure != nil {
@@ -210,7 +221,7 @@ func (ls *listeners) shut(cut context.Context, grace time.Duration) {
 		ls.cutRequests(proxy.ErrDrainCut)
 		time.AfterFunc(frameTime, endFrames)
 	})()
-	for _, l := range ls.all {
+	for _, l := range ls.opened() {
 		if l.plane == "data" {
 			// Shutdown would close such a connection without an answer. A balancer that does not check
 			// /readyz opens connections until one is refused, and must not send a request again.
