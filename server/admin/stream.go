@@ -174,8 +174,8 @@ func (a *streamAPI) streamEvents(ctx context.Context, in *struct {
 		begin = func() func() {
 			leave := a.hub.join(topics)
 			return func() {
+				defer a.open.Add(-1)
 				leave()
-				a.open.Add(-1)
 			}
 		}
 	}

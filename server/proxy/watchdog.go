@@ -63,6 +63,9 @@ func (w *watchdog) onTimer() {
 func (w *watchdog) overdue(now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ended { // the timer fired before stop
+		return nil
+	}
 	if now.Before(w.total) && !w.due.IsZero() && !now.Before(w.due) && w.firstByteEnd != nil &&
 		errors.Is(w.cause, errFirstByteTimeout) {
 		w.due = earlier(w.firstByteEnd.firstByteEnd(now), w.total)

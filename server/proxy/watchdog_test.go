@@ -116,3 +116,35 @@ func TestStoppedWatchdogIsNotArmedAgain(t *testing.T) {
 		}
 	})
 }
+
+// deadLimit fails a test if the limit before the first byte is asked for after the end of the attempt.
+type deadLimit struct{ t *testing.T }
+
+func (l deadLimit) firstByteEnd(now time.Time) time.Time {
+	l.t.Error("the lease of an attempt that has ended is read")
+	return now
+}
+
+// TestWatchdogHasNoEffectAfterItsStop: a timer that fires in the moment of the stop cancels nothing, and neither it nor
+// a late read arms the timer again.
+func TestWatchdogHasNoEffectAfterItsStop(t *testing.T) {
+	for _, total := range []time.Duration{time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			w := watchdog{firstByteEnd: deadLimit{t}}
+			w.start(func(cause error) { t.Errorf("cancelled by %v", cause) }, time.Minute, began.Add(total))
+			w.stop()
+			w.onTimer()
+			w.startSilence(time.Second, errIdleTimeout)
+			time.Sleep(2 * time.Minute)
+			w.onTimer() // as if the timer had fired before the stop, and its goroutine runs only now
+			w.stopSilence()
+			w.startSilence(time.Second, errIdleTimeout)
+			time.Sleep(2 * time.Hour)
+			w.onTimer()
+			if w.timer.Stop() {
+				t.Error("the timer is armed")
+			}
+		})
+	}
+}
