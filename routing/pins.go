@@ -1,6 +1,9 @@
 package routing
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // pins are the workers of the sessions that had a request while some worker of the pool was not a candidate. A
 // session that was placed elsewhere thus stays where its cache is, after all workers are candidates again. Gateways
@@ -152,19 +155,24 @@ func (p *Pool) setPinLocked(r *Request, ws []View) {
 }
 
 // keepPinLocked pins the session of a request that is booked on w, if it is pinned already or if some worker that
-// could take it at another time was not among ws.
+// could take it at another time was not among ws. A pin to a drained worker stays: the session returns after the drain.
 func (p *Pool) keepPinLocked(r *Request, w *Worker, ws []View) {
 	if !p.isPinned(r) || p.pins.findPin(r.Key, r.Now) == nil && !p.someAbsentLocked(r, ws) {
 		return
 	}
 	pin := p.pins.touchPin(r.Key, r.Now)
 	switch {
-	case pin.worker != w.idHash:
+	case pin.worker != w.idHash && !p.isDrainedLocked(pin.worker):
 		pin.worker = w.idHash
 		p.publishPinLocked(pin, r.Now)
 	case r.Now.Sub(pin.publishedAt) > renewPin:
 		p.renewPinLocked(pin, r.Now)
 	}
+}
+
+// isDrainedLocked reports whether the worker with that hash has the weight 0.
+func (p *Pool) isDrainedLocked(idHash uint64) bool {
+	return slices.ContainsFunc(p.workers, func(w *Worker) bool { return w.idHash == idHash && w.weight == 0 })
 }
 
 // someAbsentLocked reports whether some worker of the groups and regions shown serves the model, and is not among ws.

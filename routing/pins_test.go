@@ -60,6 +60,56 @@ func TestSessionStaysWhereItWentWhileItsHomeWasDown(t *testing.T) {
 	}
 }
 
+// TestSessionReturnsAfterADrain, also if an outage of another worker has pinned it before: at the worker that is
+// drained, or away from its home.
+func TestSessionReturnsAfterADrain(t *testing.T) {
+	for _, name := range []string{"consistent_hash", "rendezvous_hash"} {
+		g := newGatewayPools(t, 2, 4, Config{Name: name})
+		configure := func(weight int) {
+			for _, p := range g.pools {
+				var members []Member
+				for i := range 4 {
+					members = append(members, Member{ID: fmt.Sprint("w", i), Weight: 1})
+				}
+				members[1].Weight = weight
+				p.Configure(p.policy, members)
+			}
+		}
+		now := start
+		serve := func() map[uint64]string {
+			at := map[uint64]string{}
+			for id := range uint64(100) {
+				at[id] = g.serve(t, int(id%2), session(now, id))
+			}
+			now = now.Add(time.Minute)
+			g.exchangeAll(t, now)
+			return at
+		}
+		serve()
+		for _, up := range []bool{false, true} { // the outage
+			for _, p := range g.pools {
+				p.Observe("w2", nil, Status{Up: up})
+			}
+			serve()
+		}
+		before := serve()
+		configure(0)
+		for range 40 { // longer than pinIdle
+			for id, at := range serve() {
+				if at == "w1" || before[id] != "w1" && at != before[id] {
+					t.Fatalf("%s: session %d of %s is on %s while w1 is drained", name, id, before[id], at)
+				}
+			}
+		}
+		configure(1)
+		for id, at := range serve() {
+			if at != before[id] {
+				t.Errorf("%s: session %d of %s is on %s after the drain", name, id, before[id], at)
+			}
+		}
+	}
+}
+
 // TestGatewaysAgreeOnPins in any order of requests, failures and exchanges, once each has exchanged twice.
 func TestGatewaysAgreeOnPins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
