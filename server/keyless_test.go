@@ -165,22 +165,3 @@ func TestMetricsRejectForeignHosts(t *testing.T) {
 		}
 	})
 }
-
-// TestEveryAdminAnswerHasSecurityHeaders, also answers that need no key.
-func TestEveryAdminAnswerHasSecurityHeaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newAdminRig(t)
-		for plane, h := range map[string]http.Handler{"admin": r.planes.adminHandler(),
-			"metrics": r.planes.metricsHandler()} {
-			front := newServer(t, h)
-			for _, line := range []string{"GET /metrics", "GET /nowhere", "POST /metrics", "GET /livez", "GET /admin/nowhere",
-				"PUT /admin/workers", "GET /admin/workers"} {
-				method, path, _ := strings.Cut(line, " ")
-				got := requestHost(t, front, method, path, "localhost", "").header
-				if got.Get("X-Content-Type-Options") != "nosniff" || got.Get("Cache-Control") != "no-store" {
-					t.Errorf("%s: %s has %v", plane, line, got)
-				}
-			}
-		}
-	})
-}

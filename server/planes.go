@@ -67,19 +67,21 @@ func (p *planes) addresses(f *config.File) []address {
 
 // dataHandler is the data plane with its middleware.
 func (p *planes) dataHandler() http.Handler {
-	return p.limitStalls(p.cors(p.proxy.Handler(p.probes())))
+	tls := func(f *config.File) bool { return f.TLS.On() }
+	return p.limitStalls(secured(p.strictTransport(p.cors(p.proxy.Handler(p.probes())), tls)))
 }
 
 // adminHandler is the admin plane with its middleware.
 func (p *planes) adminHandler() http.Handler {
-	return p.limitStalls(p.limitWrites(secured(p.strictTransport(p.admin.Handler()))))
+	tls := func(f *config.File) bool { return f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() }
+	return p.limitStalls(p.limitWrites(secured(private(p.strictTransport(p.admin.Handler(), tls)))))
 }
 
 // metricsHandler serves the metrics on a separate address.
 func (p *planes) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.checkHost(p.control.Snapshot().File.Metrics.Listen, p.metrics.Handler()))
-	return p.limitStalls(p.limitWrites(secured(mux)))
+	return p.limitStalls(p.limitWrites(secured(private(mux))))
 }
 
 // probes are the health endpoints for balancers and orchestrators, by path.
@@ -134,23 +136,32 @@ func (p *planes) setWriteDeadline(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall))
 }
 
-// secured sets the security headers of all answers of the admin plane and of the metrics.
+// secured sets the security headers of all answers. A passed path may have a page with scripts, so the data plane sets
+// no Content-Security-Policy.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Cache-Control", "no-store") // some answers hold a key
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h, values := w.Header(), []string{"nosniff", "DENY", "no-referrer"}
+		h["X-Content-Type-Options"], h["X-Frame-Options"], h["Referrer-Policy"] = values[:1:1], values[1:2:2], values[2:]
 		next.ServeHTTP(w, r)
 	})
 }
 
-// strictTransport makes browsers use TLS for a year, if the admin plane has it.
-func (p *planes) strictTransport(next http.Handler) http.Handler {
+// private sets the further security headers of all answers of the admin plane and of the metrics. Pages have a wider
+// policy of their own.
+func private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f := p.control.Snapshot().File; f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store") // some answers hold a key
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// strictTransport makes browsers use TLS for a year, if the plane has it.
+func (p *planes) strictTransport(next http.Handler, on func(*config.File) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if on(p.control.Snapshot().File) {
 			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)

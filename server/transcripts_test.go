@@ -187,7 +187,8 @@ func headerText(h http.Header) string {
 	var lines []string
 	for k, v := range h {
 		switch k {
-		case "Date", "Openai-Processing-Ms", "X-Request-Duration", "Content-Length", "Via":
+		case "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy", // of every answer
+			"Date", "Openai-Processing-Ms", "X-Request-Duration", "Content-Length", "Via":
 			continue
 		}
 		lines = append(lines, k+": "+strings.Join(v, ", "))
