@@ -262,9 +262,16 @@ func TestInvalidFilesAreRejected(t *testing.T) {
 		bomb += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 9), c-1)
 	}
 	cases := map[string]struct{ src, want string }{
-		"a tab":               {"listen: a\nadmin:\n\tlisten: b\n", `3:1: a tab in the indentation (indent with spaces)`},
-		"an open bracket":     {"tiers: [\n", `1:1: invalid YAML: did not find expected node content`},
-		"a control character": {"listen: \x01\n", `1:1: invalid YAML: control characters are not allowed`},
+		"a tab":           {"listen: a\nadmin:\n\tlisten: b\n", `3:1: a tab in the indentation (indent with spaces)`},
+		"an open bracket": {"tiers: [\n", `1:1: invalid YAML: did not find expected node content`},
+		"a variable in a section": {"a: 1\nauth: { keys: [ { name: me, sha256: ${DIGEST} } ] }\n",
+			`2:37: ${DIGEST} needs quotes inside { } and [ ] (write "${DIGEST}")`},
+		"a variable in a list":       {"hosts: [a, ${B}]\n", `1:12: ${B} needs quotes inside { } and [ ] (write "${B}")`},
+		"a variable in lines":        {"tiers: [ {\n  name: a,\n  model: x-${M} } ]\n", `3:12: ${M} needs quotes`},
+		"a variable with a default":  {"hosts: [ ${B:-b} ]\n", `1:10: ${B:-…} needs quotes inside { } and [ ] (write "${B:-…}")`},
+		"the second of three":        {"x: ${A}\ny: [ ${B} ]\nz: [ \"${C}\" ]\n", `2:6: ${B} needs quotes`},
+		"a variable and other fault": {"x: ${A}\ny: [ b\n", `1:1: invalid YAML: `},
+		"a control character":        {"listen: \x01\n", `1:1: invalid YAML: control characters are not allowed`},
 		"two documents": {keys + small + "---\nlisten: x\n",
 			`3:1: a second document starts here (remove the ---: a configuration is one document)`},
 		"not UTF-8": {keys + "listen: ä\xff\n" + small, `2:10: the file is not UTF-8 (save it as UTF-8)`},

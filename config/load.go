@@ -185,6 +185,52 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 	return document.Content[0]
 }
 
+// variableText matches ${NAME} and ${NAME:-default} in a line.
+var variableText = regexp.MustCompile(`\$\{[^{}\n]*\}`)
+
+const (
+	// maxVariables bounds the variables of an invalid file that are looked at: each costs one more reading of the file.
+	maxVariables = 20
+	// maxReadAgain is the longest invalid file that is read for them, in bytes: 41 readings then take half a second.
+	maxReadAgain = 256 << 10
+)
+
+// unquotedVariables reports each ${NAME} for which the file is invalid YAML, and whether there is one. Inside { } and
+// [ ], its brace begins a section unless the value has quotes.
+func (d *decoder) unquotedVariables(src []byte) (found bool) {
+	if len(src) > maxReadAgain {
+		return false
+	}
+	all := variableText.FindAllIndex(src, maxVariables)
+	for i := range all {
+		others := bytes.Clone(src) // with plain text in place of the other variables
+		for k, at := range all {
+			if k != i {
+				copy(others[at[0]:at[1]], bytes.Repeat([]byte("x"), at[1]-at[0]))
+			}
+		}
+		if yaml.Unmarshal(others, new(yaml.Node)) == nil {
+			continue
+		}
+		from := all[i][0]
+		copy(others[from:all[i][1]], bytes.Repeat([]byte("x"), all[i][1]-from))
+		if yaml.Unmarshal(others, new(yaml.Node)) != nil {
+			return false // the file has another fault
+		}
+		name, _, hasDefault := strings.Cut(strings.Trim(string(src[from:all[i][1]]), "${}"), ":-")
+		name = "${" + shorten(name) + "}"
+		if hasDefault {
+			name = strings.TrimSuffix(name, "}") + ":-…}"
+		}
+		line := bytes.Count(src[:from], []byte("\n")) + 1
+		column := utf8.RuneCount(src[bytes.LastIndexByte(src[:from], '\n')+1:from]) + 1
+		d.reportNode(&yaml.Node{Line: line, Column: column}, "", name+" needs quotes inside { } and [ ]",
+			fmt.Sprintf("write \"%s\"", name))
+		found = true
+	}
+	return found
+}
+
 // syntaxLine matches the line number in a message of the YAML parser.
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
@@ -208,6 +254,9 @@ func (d *decoder) syntax(src []byte, err error) {
 			d.reportNode(&yaml.Node{Line: at, Column: tab + 1}, "", "a tab in the indentation", "indent with spaces")
 			return
 		}
+	}
+	if d.unquotedVariables(src) {
+		return
 	}
 	line = min(max(line, 1), len(lines))
 	column := 1 + len(lines[line-1]) - len(strings.TrimLeft(lines[line-1], " "))
