@@ -114,7 +114,7 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	}
 	a.control.Database.Changed(ctx)
 	return &tagged[keyAnswer]{ETag: etag(k.Version), Body: keyAnswer{Key: showKey(k, time.Now()), Secret: secret,
-		Warnings: append(warnings, a.keyWarnings(&k)...)}}, nil
+		Warnings: append(warnings, a.keyWarnings(ctx, &k)...)}}, nil
 }
 
 func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
@@ -136,13 +136,13 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 		return nil, a.failed("changing a key", err)
 	}
 	return &tagged[keyAnswer]{ETag: etag(made.Version), Body: keyAnswer{Key: showKey(made, time.Now()),
-		Warnings: a.keyWarnings(&made)}}, nil
+		Warnings: a.keyWarnings(ctx, &made)}}, nil
 }
 
 // keyWarnings returns warnings about settings of a key without an effect.
-func (a *tenantAPI) keyWarnings(k *tenants.Key) []string {
+func (a *tenantAPI) keyWarnings(ctx context.Context, k *tenants.Key) []string {
 	out := ineffectiveSettings(a.control.Snapshot().File, k.Rights, k.Limits)
-	if t, err := a.tenant(k.Tenant); err == nil {
+	if t, err := a.tenant(ctx, k.Tenant); err == nil {
 		out = append(out, outsideTenant(k.Rights, t.Rights)...)
 	}
 	return out

@@ -43,10 +43,11 @@ type RouteExplanation struct {
 	DraftReview
 }
 
-// DraftReview has the changes and warnings of a draft.
+// DraftReview has the changes and warnings of a draft, and the live overrides that win over it.
 type DraftReview struct {
-	Changes  []config.Change `json:"changes,omitempty" doc:"Differences between the draft and the configuration in force."`
-	Warnings []ProblemView   `json:"warnings,omitempty" doc:"Warnings about the draft."`
+	Changes   []config.Change          `json:"changes,omitempty" doc:"Differences between the draft and the configuration in force."`
+	Warnings  []ProblemView            `json:"warnings,omitempty" doc:"Warnings about the draft."`
+	Overrides []control.OverrideImpact `json:"overrides,omitempty" doc:"Live overrides that hide weights of the draft. They apply in its place, so that these weights change no decision."`
 }
 
 // routeAPI explains and replays requests. Explanations under a draft and replays each run one at a time,
@@ -118,7 +119,8 @@ func (a *routeAPI) draft(ctx context.Context, text *string, command string) (und
 	if err := unfinished(ctx); err != nil {
 		return nil, review, err
 	}
-	review = DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView)}
+	review = DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView),
+		Overrides: a.control.HiddenWeights(f)}
 	return under, review, unfinished(ctx)
 }
 

@@ -47,6 +47,7 @@ type OverrideImpact struct {
 	Worker     string `json:"worker"`
 	Effect     string `json:"effect" enum:"kept,shadows,begins,ends" doc:"kept: it stays in force. shadows: it stays in force and hides the weight that the file changes. begins: the file adds its worker. ends: the file removes its worker; it is stored until it is cleared or expires."`
 	Weight     int    `json:"weight" doc:"Weight that the override sets; 0 for a drain."`
+	Drain      bool   `json:"drain,omitempty" doc:"The override is a drain."`
 	FileWeight *int   `json:"file_weight,omitempty" doc:"Weight of the worker in the new file. Absent: the worker is removed."`
 }
 
@@ -108,9 +109,10 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 		return result, ErrChanged
 	}
 	result.Changes = append(result.Changes, config.Changes(old, f)...)
-	weights := weightsOf(ctl.OverridesNow())
+	overrides := ctl.OverridesNow()
+	weights := weightsOf(overrides)
 	result.Impact = impactOf(old.WithOverrides(weights), f.WithOverrides(weights), result.Changes)
-	result.Impact.Overrides = overrideImpacts(weights, fileWeights(old), fileWeights(f))
+	result.Impact.Overrides = overrideImpacts(overrides, fileWeights(old), fileWeights(f))
 	if r.DryRun {
 		return result, nil
 	}
@@ -227,14 +229,22 @@ func fileWeights(f *config.File) map[string]int {
 	return weights
 }
 
-// overrideImpacts returns what becomes of overrides with these weights. was and is are the weights of the
-// workers in the old and in the new file.
-func overrideImpacts(weights, was, is map[string]int) []OverrideImpact {
-	all := []OverrideImpact{}
+// HiddenWeights returns the live overrides that hide a weight of the draft f: one that f changes, or that of a worker
+// that f adds.
+func (ctl *Control) HiddenWeights(f *config.File) []OverrideImpact {
+	all := overrideImpacts(ctl.OverridesNow(), fileWeights(ctl.Snapshot().Base), fileWeights(f))
+	return slices.DeleteFunc(all, func(o OverrideImpact) bool { return o.Effect != "shadows" && o.Effect != "begins" })
+}
+
+// overrideImpacts returns what becomes of overrides. was and is are the weights of the workers in the old and in the
+// new file.
+func overrideImpacts(overrides []store.Override, was, is map[string]int) []OverrideImpact {
+	all, weights := []OverrideImpact{}, weightsOf(overrides)
 	for _, worker := range slices.Sorted(maps.Keys(weights)) {
 		before, had := was[worker]
 		after, has := is[worker]
-		o := OverrideImpact{Worker: worker, Effect: "kept", Weight: weights[worker], FileWeight: &after}
+		o := OverrideImpact{Worker: worker, Effect: "kept", Weight: weights[worker], FileWeight: &after,
+			Drain: OverrideOf(overrides, worker).Drain}
 		switch {
 		case !had && !has:
 			continue
