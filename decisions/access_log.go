@@ -52,6 +52,8 @@ func appendDecision(b []byte, d *Decision) []byte {
 	b = appendText(b, "shed", d.Shed)
 	b = appendText(b, "tenant", d.Tenant)
 	b = appendText(b, "key", d.Key)
+	b = appendText(b, "key_hint", d.KeyHint)
+	b = appendText(b, "client_ip", d.ClientIP)
 	b = appendText(b, "class", d.Class)
 	b = appendText(b, "asked_class", d.AskedClass)
 	b = appendText(b, "dialect", d.Dialect)

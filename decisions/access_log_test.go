@@ -17,7 +17,8 @@ import (
 // that has no value, and has no other key.
 var accessKeys = [...]string{
 	"time", "level", "msg", "request_id", "trace_id", "method", "route", "status", "outcome", "duration_ms",
-	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "class", "asked_class", "dialect",
+	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "key_hint", "client_ip", "class",
+	"asked_class", "dialect",
 	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "attempts", "error_type",
 	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
 	"cached_tokens", "output_tokens", "estimated", "usage_note",
@@ -27,7 +28,7 @@ var accessKeys = [...]string{
 func wholeDecision() *Decision {
 	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1",
 		Generation: 7,
-		Tenant:     "acme", Key: "k1", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
+		Tenant:     "acme", Key: "k1", KeyHint: "tw-abcd", ClientIP: "192.0.2.7", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
 		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini",
 		Model: "fake-7b",
 		Tier:  "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1",
@@ -76,7 +77,7 @@ func TestAccessLineHasTheDocumentedKeysInOrder(t *testing.T) {
 	}
 	const want = `{"time":"2023-11-14T22:13:20.005Z","level":"WARN","msg":"request","request_id":"r-1","trace_id":"0af7651916cd43dd8448eb211c80319c",` +
 		`"method":"POST","route":"/chat/completions","status":502,"outcome":"failed","duration_ms":90.25,"code":"worker_error","cause":"the worker answered 500",` +
-		`"config_generation":7,"limit":"rpm","shed":"depth","tenant":"acme","key":"k1","class":"batch","asked_class":"interactive","dialect":"chat",` +
+		`"config_generation":7,"limit":"rpm","shed":"depth","tenant":"acme","key":"k1","key_hint":"tw-abcd","client_ip":"192.0.2.7","class":"batch","asked_class":"interactive","dialect":"chat",` +
 		`"requested_model":"gpt-4o-mini","model":"fake-7b","tier":"small","rule":"alias","rule_note":"X-Model-Tier: unknown","policy":"chwbl","worker":"w1",` +
 		`"reason":"prefix_home","attempts":2,"error_type":"500","overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
 		`"predicted_cached_tokens":32,"prompt_tokens":40,"cached_tokens":30,"output_tokens":9,"estimated":true,"usage_note":"n"}` + "\n"

@@ -33,6 +33,8 @@ type Decision struct {
 	Generation     int64     `json:"config_generation"` // the configuration that decided
 	Tenant         string    `json:"tenant,omitempty"`
 	Key            string    `json:"key,omitempty"`         // the key's id
+	KeyHint        string    `json:"key_hint,omitempty"`    // first and last characters of a key that was refused
+	ClientIP       string    `json:"client_ip,omitempty"`   // address of a client that was not authenticated
 	Class          string    `json:"class,omitempty"`       // interactive, background or batch
 	AskedClass     string    `json:"asked_class,omitempty"` // the requested class, if the caller may not use it
 	Method         string    `json:"method"`

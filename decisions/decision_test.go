@@ -33,7 +33,7 @@ func terms(text string) (out routing.Terms) {
 // fullDecision has something in each field of each part.
 func fullDecision() *Decision {
 	d := &Decision{SchemaVersion: 1, Time: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), RequestID: "r", Generation: 2,
-		Tenant: "acme", Key: "k", Class: "batch",
+		Tenant: "acme", Key: "k", KeyHint: "h", ClientIP: "192.0.2.7", Class: "batch",
 		AskedClass: "interactive", Method: "POST", Route: "/chat/completions", TraceID: "0af7651916cd43dd8448eb211c80319c",
 		Dialect: "chat", Stream: true,
 		RequestedModel: "auto", Model: "m", Tier: "small", Rule: "keyword", RuleNote: "n",
@@ -75,7 +75,7 @@ const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix"
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold
 // it: a renamed or removed field needs another SchemaVersion.
-const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","class":"batch",` +
+const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","request_id":"r","config_generation":2,"tenant":"acme","key":"k","key_hint":"h","client_ip":"192.0.2.7","class":"batch",` +
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
 	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
 	`"passed_over":[{"tier":"t","rule":"alias","by":"fallback","why":"failed"}],` +

@@ -23,7 +23,7 @@ type Filter struct {
 	Status    int       `query:"status" json:"status,omitempty" minimum:"100" maximum:"599" doc:"Status as sent; 499 if the client left before any."`
 	MinMs     float64   `query:"min_ms" json:"min_ms,omitempty" minimum:"0" doc:"Minimum duration in milliseconds."`
 	RequestID string    `query:"request_id" json:"request_id,omitempty" maxLength:"128"`
-	Search    string    `query:"q" json:"q,omitempty" maxLength:"100" doc:"Part of the request id, tenant, key, model, tier, worker or code; case is ignored."`
+	Search    string    `query:"q" json:"q,omitempty" maxLength:"100" doc:"Part of the request id, tenant, key, address, model, tier, worker or code; case is ignored."`
 }
 
 // Matches reports whether the filter selects a record.
@@ -56,7 +56,7 @@ func (f *Filter) matchesSearch(d *Decision) bool {
 		return true
 	}
 	has := func(text string) bool { return containsFold(text, f.Search) }
-	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) ||
+	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.KeyHint) || has(d.ClientIP) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) ||
 		has(d.Worker) || has(d.Code) ||
 		slices.ContainsFunc(d.Attempts, func(a Attempt) bool { return has(a.Worker) })
 }

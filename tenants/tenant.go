@@ -106,10 +106,14 @@ func NewID(random io.Reader) (string, error) {
 	return base62(new(big.Int).SetBytes(b[:]), 12), nil
 }
 
-// Hint returns the part of a key that may be shown: its first seven and last four characters.
-// The last four belong to the checksum.
+// hintLeast is the shortest key in bytes of which a part is shown. Two thirds of it stay hidden.
+const hintLeast = 33
+
+// Hint returns the part of a key that may be shown: its first seven and last four characters. The last four
+// of a generated key belong to its checksum. The key may also be unknown, and be another service's secret;
+// nothing is shown of a short one.
 func Hint(key string) string {
-	if len(key) < 20 {
+	if len(key) < hintLeast {
 		return "…"
 	}
 	return key[:7] + "…" + key[len(key)-4:]

@@ -12,6 +12,7 @@ import (
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/telemetry"
+	"tierway/tenants"
 )
 
 // publishDecision updates the metrics of ended requests and publishes the record. d must not change
@@ -77,6 +78,11 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		d.Tenant = x.caller.Tenant
 		if !x.caller.Disabled {
 			d.Key = x.caller.Key
+		}
+	} else {
+		d.ClientIP = x.in.Snap.ClientIP(x.in.HTTP)
+		if key, sent := control.Credential(x.in.HTTP.Header); sent {
+			d.KeyHint = tenants.Hint(key)
 		}
 	}
 	if res.Pool != nil && res.Rule != "" {
