@@ -147,6 +147,12 @@ type (
 			Requests                   int
 		}
 		Learned struct{ ID string }
+		Failure *struct {
+			At        time.Time
+			Status    int
+			Message   string
+			RequestID string `json:"request_id"`
+		} `json:"last_failure"`
 	}
 	workersShown struct {
 		Workers []workerShown

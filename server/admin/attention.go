@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,15 +92,15 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 				"Down"+timeSuffix(" since ", w.Since)+causeSuffix(w.LastError)+"."))
 		case w.State == "open":
 			items = append(items, workerAttention(w, severityError,
-				"Its breaker is open"+timeSuffix(" until ", w.Breaker.Until)+causeSuffix(w.Breaker.Cause)+"."))
+				"Its breaker is open"+timeSuffix(" until ", w.Breaker.Until)+causeSuffix(w.Breaker.Cause)+"."+w.Failure.sentence()))
 		case w.State == "half_open":
 			items = append(items, workerAttention(w, severityError,
 				"Its breaker is half open"+timeSuffix(" since ", w.Breaker.Since)+causeSuffix(w.Breaker.Cause)+
-					": only a few requests probe it."))
+					": only a few requests probe it."+w.Failure.sentence()))
 		case w.failing():
 			items = append(items, workerAttention(w, severityError,
 				"Its breaker is "+strings.ReplaceAll(w.Breaker.State, "_", " ")+timeSuffix(" since ", w.Breaker.Since)+
-					causeSuffix(w.Breaker.Cause)+". The ejection cap keeps it in rotation with a part of its share."))
+					causeSuffix(w.Breaker.Cause)+". The ejection cap keeps it in rotation with a part of its share."+w.Failure.sentence()))
 		case w.State == "backoff":
 			items = append(items, workerAttention(w, severityWarning,
 				"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key."))
@@ -186,6 +187,17 @@ func (a *overviewAPI) usualCode(pool string) string {
 func workerAttention(w *workerState, severity, message string) AttentionItem {
 	return AttentionItem{Severity: severity, Subject: "worker " + w.Name, Message: message,
 		Link: "workers?q=" + url.QueryEscape(w.Name)}
+}
+
+// sentence returns the failure as a further sentence of a message; "" without one.
+func (f *failureState) sentence() string {
+	if f == nil {
+		return ""
+	}
+	if f.Status == 0 || strings.Contains(f.Message, strconv.Itoa(f.Status)) {
+		return " Last error: " + f.Message
+	}
+	return fmt.Sprintf(" Last error: %d %s", f.Status, f.Message)
 }
 
 // timeSuffix returns the word and the time; "" without a time.

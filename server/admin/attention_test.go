@@ -38,9 +38,10 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 		{pool("small", true, good, workerState{Name: "a b", State: "down", Since: "2026-01-02T03:04:05Z",
 			LastError: "refused"}),
 			[]string{"error | worker a b | Down since 2026-01-02T03:04:05Z: refused. | workers?q=a+b"}},
-		{pool("small", true, good, workerState{Name: "w1", State: "open",
+		{pool("small", true, good, workerState{Name: "w1", State: "open", Failure: &failureState{Status: 500, Message: "no GPU"},
 			Breaker: breakerState{Until: "2026-01-02T03:04:05Z", Cause: "5 failures"}}),
-			[]string{"error | worker w1 | Its breaker is open until 2026-01-02T03:04:05Z: 5 failures. | workers?q=w1"}},
+			[]string{"error | worker w1 | Its breaker is open until 2026-01-02T03:04:05Z: 5 failures. Last error: 500 no GPU | " +
+				"workers?q=w1"}},
 		{pool("small", true, good, workerState{Name: "w1", State: "half_open", inRotation: true,
 			Breaker: breakerState{State: "half_open", Since: "2026-01-02T03:04:05Z", Cause: "timeout"}}),
 			[]string{"error | worker w1 | Its breaker is half open since 2026-01-02T03:04:05Z: timeout: only a few requests probe " +

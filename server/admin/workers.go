@@ -23,10 +23,11 @@ type workerState struct {
 	Region string   `json:"region,omitempty" doc:"Region of the worker."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
-	State     string  `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
-	Since     string  `json:"since,omitempty" doc:"Time when the worker came up or went down."`
-	LastError string  `json:"last_error,omitempty"`
-	RoundTrip float64 `json:"round_trip_ms,omitempty" doc:"Time of a health check on a new connection, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
+	State     string        `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
+	Since     string        `json:"since,omitempty" doc:"Time when the worker came up or went down."`
+	LastError string        `json:"last_error,omitempty" doc:"Cause of the last failed check. Absent once the worker is healthy."`
+	Failure   *failureState `json:"last_failure,omitempty" doc:"Last failed attempt on the worker since it is known, without failures that its request or client caused."`
+	RoundTrip float64       `json:"round_trip_ms,omitempty" doc:"Time of a health check on a new connection, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
 
 	WorkerLoad
 	EngineLoad
@@ -72,6 +73,13 @@ type EngineLoad struct {
 	KVUsage   float64 `json:"kv_usage"`
 	Saturated bool    `json:"saturated" doc:"The engine's metrics show that it cannot take more work; it receives no requests."`
 	Stale     bool    `json:"metrics_stale" doc:"The engine's metrics are too old and are ignored."`
+}
+
+type failureState struct {
+	At        time.Time `json:"at"`
+	Status    int       `json:"status,omitempty" doc:"Status of the worker's answer. Absent: it sent none."`
+	Message   string    `json:"message" doc:"First words of the engine's error, if they repeat nothing of the request, or what the gateway found."`
+	RequestID string    `json:"request_id"`
 }
 
 type breakerState struct {
@@ -256,6 +264,7 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		State:     w.State(),
 		Since:     seconds(seen.Since),
 		LastError: seen.LastError,
+		Failure:   failureOf(stats.LastFailure),
 		Region:    w.Worker.Spec().Region,
 		RoundTrip: millis(seen.RoundTrip),
 		WorkerLoad: WorkerLoad{
@@ -292,6 +301,14 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		Learned:    learned,
 		inRotation: w.InRotation(),
 	}
+}
+
+// failureOf returns the last failed attempt as the API shows it.
+func failureOf(f *control.AttemptFailure) *failureState {
+	if f == nil {
+		return nil
+	}
+	return &failureState{At: f.At.UTC(), Status: f.Status, Message: f.Words, RequestID: f.RequestID}
 }
 
 func seconds(t time.Time) string {

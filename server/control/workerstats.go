@@ -32,6 +32,16 @@ type AttemptStats struct {
 	Total   time.Duration // duration; counted for AttemptOK only
 
 	Prompt, Cached, Output int64 // tokens
+
+	Failure *AttemptFailure // nil: the attempt did not fail, or says nothing about the worker
+}
+
+// AttemptFailure is how an attempt failed on a worker. It is immutable.
+type AttemptFailure struct {
+	At        time.Time
+	Status    int    // of the worker's answer; 0: it sent none
+	Words     string // first words of the engine's error, or what the gateway found
+	RequestID string
 }
 
 // statsWindow5m is the length of a window. A view has the current and the previous window, and so the
@@ -60,6 +70,9 @@ func (st *workerStats) Observe(now time.Time, a AttemptStats) {
 	default:
 		t.Failed++
 	}
+	if a.Failure != nil {
+		t.LastFailure = a.Failure
+	}
 	t.Prompt += a.Prompt
 	t.Cached += a.Cached
 	t.Output += a.Output
@@ -85,6 +98,7 @@ type StatsView struct {
 	OK, Excluded, Failed   int64
 	Prompt, Cached, Output int64     // tokens
 	LastSelected           time.Time // the end of the last attempt; zero: there was none
+	LastFailure            *AttemptFailure
 	Recent                 int64     // attempts within the windows
 	Total, TTFT            TimesView // within the windows
 }

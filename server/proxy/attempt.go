@@ -174,6 +174,7 @@ type moments struct {
 type outcome struct {
 	failure       *failure
 	fault         error  // fault of a relayed answer: nil, ErrExcluded or the worker's fault
+	words         string // first words of the engine's error; empty without one
 	ending        ending // ending of the request; set if failure is nil
 	begun         bool   // the worker has answered
 	settled       bool   // the attempt ended without a panic
@@ -300,7 +301,7 @@ func (a *attempt) reportOutcome() {
 		a.m.Series.Error.Inc()
 	}
 	a.m.Stats.Observe(now, control.AttemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
-		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output})
+		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output, Failure: a.lastFailure(fault)})
 	a.reportedFault = fault
 }
 

@@ -81,8 +81,8 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		}
 	} else {
 		d.ClientIP = x.in.Snap.ClientIP(x.in.HTTP)
-		if key, sent := control.Credential(x.in.HTTP.Header); sent {
-			d.KeyHint = tenants.Hint(key)
+		if keys := control.Credentials(x.in.HTTP.Header); cmp.Or(keys[:]...) != "" {
+			d.KeyHint = tenants.Hint(cmp.Or(keys[:]...))
 		}
 	}
 	if res.Pool != nil && res.Rule != "" {

@@ -57,6 +57,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	var body []byte
 	if passes && !raw || !passes && mayExplain(resp) {
 		body = readRefusal(a, resp)
+		a.keepWords(body)
 		f, passes = engineFailure(refusalOf(resp, body), after, asked)
 	}
 	switch {
@@ -67,6 +68,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 		f.backoff = 0 // on a passed path the client may be the cause
 	}
 	if !passes {
+		a.readWords(resp)
 		return &f
 	}
 	resp.Status = f.status
@@ -319,6 +321,7 @@ func tooLarge(a *attempt, what string, bytes int) *failure {
 // engineError handles an error object inside a 2xx answer like an answer with the status of the
 // error.
 func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
+	a.keepWords(body)
 	f, passes := engineFailure(e, 0, false)
 	if !passes {
 		return &f

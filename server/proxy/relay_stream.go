@@ -362,6 +362,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 	if !s.x.answer.committed() {
 		return engineError(s.attempt, e, ev.Data), true
 	}
+	s.keepWords(ev.Data)
 	f, passes := engineFailure(e, 0, false)
 	if f.err != nil && f.err.RetryAfter > 0 { // overload, or a rate limit
 		s.backOff(&f)
