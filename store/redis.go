@@ -26,8 +26,7 @@ type RedisConfig struct {
 	Gateway string        // random id of this process: letters, digits and "-"
 	Log     *slog.Logger  // nil: no log
 	Recover Recover       // nil: a panic ends the process
-	// Dial opens the connections; nil: net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial    dialFunc      // opens the connections, without TLS; nil: net.Dialer
 }
 
 // DefaultRedisTimeout is the default of store.redis_timeout. It is 500 times the usual time of an answer, 0.1 ms, and
@@ -119,9 +118,9 @@ func OpenRedis(c RedisConfig) (*Redis, error) {
 		return nil, err
 	}
 	logging.Disable() // clients write a line to stderr for each failed dial
-	o.Dialer = c.Dial
 	timeout := cmp.Or(c.Timeout, DefaultRedisTimeout)
-	r := &Redis{client: newClient(*o, timeout), prober: newClient(*o, max(timeout, probeTimeout)), timeout: timeout,
+	r := &Redis{client: newClient(*o, timeout, c.Dial), prober: newClient(*o, max(timeout, probeTimeout), c.Dial),
+		timeout: timeout,
 		gateway: c.Gateway, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), recover: c.Recover.orNone(),
 		tripped: make(chan struct{}, 1), register: redis.NewScript(registerLua), afterFunc: time.AfterFunc}
 	r.gateways.Store(1)
@@ -130,11 +129,12 @@ func OpenRedis(c RedisConfig) (*Redis, error) {
 
 // newClient replaces unsuitable defaults of the client: a command would wait five seconds for a Redis that hangs,
 // whatever its context, and would be retried three times.
-func newClient(o redis.UniversalOptions, timeout time.Duration) redis.UniversalClient {
+func newClient(o redis.UniversalOptions, timeout time.Duration, dial dialFunc) redis.UniversalClient {
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = timeout, timeout
 	o.DialTimeout = 2 * timeout // TLS takes several round trips
-	o.MaxRetries = -1           // the breaker decides; a script that was sent may have run
+	o.Dialer = boundReplies(&o, dial)
+	o.MaxRetries = -1 // the breaker decides; a script that was sent may have run
 	o.DialerRetries = 1
 	o.PoolSize = poolSize
 	o.PipelinePoolSize = -1  // two goroutines use pipelines; they need no pool of their own
