@@ -88,10 +88,26 @@ func (r *Request) PromptTokens() int64 {
 // *RequestError.
 func Parse(d Dialect, body []byte) (*Request, error) { return parse(d, body, maxDepth) }
 
-func parse(d Dialect, body []byte, depth int) (*Request, error) {
+// ParseFor is Parse for a request whose path names the model, which replaces the body's.
+func ParseFor(d Dialect, body []byte, model string) (*Request, error) {
+	return parseFor(d, body, model, maxDepth)
+}
+
+// ReplaceModel makes model the request's model in place of the body's. An empty one changes nothing.
+func (r *Request) ReplaceModel(model string) {
+	if model != "" {
+		r.place.replaced = r.place.replaced || model != r.Model
+		r.Model = model
+	}
+}
+
+func parse(d Dialect, body []byte, depth int) (*Request, error) { return parseFor(d, body, "", depth) }
+
+func parseFor(d Dialect, body []byte, model string, depth int) (*Request, error) {
 	r := &Request{Dialect: d, Body: body, N: 1}
 	p := parser{Reader: Reader{b: body, limit: depth, strict: true}, req: r}
 	if p.readBody(); !p.bad {
+		r.ReplaceModel(model)
 		p.checkRequired()
 	}
 	if p.bad {

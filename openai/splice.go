@@ -28,6 +28,7 @@ type places struct {
 	topEmpty bool // the body has no members
 	model    span // the value of model, including quotes; the content of a form's part
 	salt     span // the value of cache_salt
+	replaced bool // Request.Model is not the body's model
 
 	options     span // stream_options: null
 	inside      int  // after the opening brace of stream_options; 0 if absent
@@ -166,8 +167,11 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 // modelChange returns the change that sets the body's model to name.
 func (r *Request) modelChange(name string) (c change, ok bool) {
 	at := r.place.model
+	if name == "" && r.place.replaced {
+		name = r.Model
+	}
 	switch {
-	case name == "" || name == r.Model:
+	case name == "" || name == r.Model && !r.place.replaced:
 		return c, false
 	case r.place.form && at == (span{}):
 		part := r.place.delimiter + "\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n" + name + "\r\n"

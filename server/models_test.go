@@ -149,7 +149,8 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 			"/v1/responses/" + stored.ID, "/v1/responses/resp_none", "/livez", "/readyz"} {
 			get, head := r.do(http.MethodGet, path, ""), r.do(http.MethodHead, path, "")
 			if head.status != get.status || head.body != "" ||
-				head.header.Get("Content-Type") != get.header.Get("Content-Type") || head.header.Get("Content-Length") != get.header.Get("Content-Length") {
+				head.header.Get("Content-Type") != get.header.Get("Content-Type") ||
+				head.header.Get("Content-Length") != get.header.Get("Content-Length") {
 				t.Errorf("%s: GET %d %v, HEAD %d %v %q", path, get.status, get.header, head.status, head.header, head.body)
 			}
 		}

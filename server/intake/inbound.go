@@ -23,6 +23,7 @@ type Inbound struct {
 	Shape       openai.Dialect // of the errors for the client
 	WorkerPath  string
 	PathID      string // the :id of the path
+	Deployment  string // the model that the path names; "" if the body names it
 	prefixed    bool
 	prefixClass tenants.Class
 

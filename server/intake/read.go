@@ -46,10 +46,14 @@ func parseBody(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	contentType := in.HTTP.Header.Get("Content-Type")
 	switch kind := openai.MediaType(contentType); {
 	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
-		return openai.ParseMultipart(contentType, body)
+		r, err := openai.ParseMultipart(contentType, body)
+		if err == nil {
+			r.ReplaceModel(in.Deployment)
+		}
+		return r, err
 	// a web page can send a body without a Content-Type
 	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0):
-		return openai.Parse(in.Dialect, body)
+		return openai.ParseFor(in.Dialect, body, in.Deployment)
 	case contentType == "":
 		return nil,
 			&openai.Error{Code: openai.CodeUnsupportedMediaType,

@@ -104,7 +104,30 @@ func Prefixes() []Prefix {
 		{Path: "/v1/v1"},
 		{Path: "/background/v1/v1", class: tenants.Background, set: true},
 		{Path: "/batch/v1/v1", class: tenants.Batch, set: true},
+		{Path: "/openai/v1"}, {Path: "/openai"}, // of Azure's clients
 	}
+}
+
+// DeploymentPrefix begins the paths in which Azure's clients name the model.
+const DeploymentPrefix = "/openai/deployments/"
+
+// DeploymentInbound returns a request of Azure's clients that names its model in the path. The name may contain
+// slashes. ok is false if no route follows it.
+func DeploymentInbound(r *http.Request) (in Inbound, ok bool) {
+	rest, ok := strings.CutPrefix(r.URL.Path, DeploymentPrefix)
+	if !ok || r.Method != http.MethodPost {
+		return in, false
+	}
+	var best Route
+	for _, rt := range Routes() {
+		if rt.Method == http.MethodPost && rt.Kind == Infer && len(rt.Path) > len(best.Path) &&
+			strings.HasSuffix(rest, rt.Path) {
+			best = rt
+		}
+	}
+	in = best.Inbound(r, Prefix{}, "")
+	in.Deployment = strings.TrimSuffix(rest, best.Path)
+	return in, best.Path != "" && in.Deployment != ""
 }
 
 // Inbound returns a request that matches the route under the prefix p. id is the :id of the path.
@@ -127,6 +150,9 @@ func Unrouted(r *http.Request) Inbound {
 func FindRoute(r *http.Request) (in Inbound, allowed []string) {
 	if r.URL.Path == "/livez" || r.URL.Path == "/readyz" {
 		return Unrouted(r), []string{http.MethodGet, http.MethodHead}
+	}
+	if in, ok := DeploymentInbound(r); ok {
+		return in, nil
 	}
 	for _, p := range Prefixes() {
 		below, ok := strings.CutPrefix(r.URL.Path, p.Path)

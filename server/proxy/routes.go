@@ -18,6 +18,7 @@ func (px *Proxy) Handler(own map[string]http.Handler) http.Handler {
 			e.Match(methods(rt.Method), p.Path+rt.Path, px.serve(rt, p))
 		}
 	}
+	e.POST(intake.DeploymentPrefix+"*rest", px.serveDeployment)
 	for path, h := range own {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, gin.WrapH(h))
 	}
@@ -57,6 +58,17 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 			x.run(x.complete)
 		}
 	}
+}
+
+// serveDeployment serves a request that names its model in the path, as Azure's clients do.
+func (px *Proxy) serveDeployment(c *gin.Context) {
+	in, ok := intake.DeploymentInbound(c.Request)
+	if !ok {
+		px.pass(c.Writer, c.Request, 0)
+		return
+	}
+	x := px.begin(c.Writer, in)
+	x.run(x.complete)
 }
 
 // pass serves a request without a route: through a pool that covers its path, or with an error.

@@ -3,7 +3,10 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tierway/http1"
@@ -67,7 +70,7 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		Fresh:  x.parsed.AtMostOnce(),
 	}
 	telemetry.Inject(req.Header, a.span)
-	if q := x.in.HTTP.URL.RawQuery; q != "" {
+	if q := workerQuery(x.in.HTTP.URL); q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
 	edit := openai.Edit{
@@ -114,6 +117,19 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 	}
 	return resp, err
 }
+
+// workerQuery returns the query for the worker: without the version of Azure's API, which no engine has.
+func workerQuery(u *url.URL) string {
+	if !strings.HasPrefix(u.Path, "/openai/") || !strings.Contains(u.RawQuery, azureVersion) {
+		return u.RawQuery
+	}
+	parts := slices.DeleteFunc(strings.Split(u.RawQuery, "&"), func(part string) bool {
+		return strings.HasPrefix(part, azureVersion)
+	})
+	return strings.Join(parts, "&")
+}
+
+const azureVersion = "api-version="
 
 // workerMethod returns the method of the request to the worker. Engines do not serve HEAD on their GET routes.
 func workerMethod(x *exchange) string {
