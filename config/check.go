@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tierway/store"
 	"tierway/workers"
 )
 
@@ -33,6 +34,7 @@ func (d *decoder) check(f *File) {
 	d.checkRights(f)
 	d.checkContexts(f.Tiers)
 	d.checkStore(f)
+	d.checkPasswordFiles(f)
 	d.checkProxies(f.Proxies)
 	d.checkEvents(f)
 	d.checkBuffered(f)
@@ -221,6 +223,26 @@ func (d *decoder) checkBuffered(f *File) {
 
 // roleAdmin is the default role of an admin key.
 const roleAdmin = "admin"
+
+// checkPasswordFiles reports password files that cannot be read, and warns of those without an effect.
+func (d *decoder) checkPasswordFiles(f *File) {
+	for _, c := range []struct{ key, file, of, url, scheme string }{
+		{"store.sql_password_file", f.Store.SQLPasswordFile, "store.sql", f.Store.SQL, "postgres"},
+		{"store.redis_password_file", f.Store.RedisPasswordFile, "store.redis", f.Store.Redis, "redis"},
+	} {
+		switch {
+		case c.file == "":
+		case !strings.HasPrefix(c.url, c.scheme):
+			d.warn(c.key, "has no effect: "+c.of+" names no server", "set "+c.of+" to a "+c.scheme+":// URL, or remove the key")
+		case store.HasPassword(c.url):
+			d.report(c.key, c.of+" has a password too", "remove the password from the URL, or remove the key")
+		case !d.draft: // a draft must not learn about files
+			if err := store.CheckPasswordFile(beside(d.file, c.file)); err != nil {
+				d.report(c.key, err.Error(), "write the password into that file, readable by the gateway's user only")
+			}
+		}
+	}
+}
 
 // checkStore warns if several gateways would use separate SQLite databases.
 func (d *decoder) checkStore(f *File) {

@@ -29,8 +29,8 @@ const maxProblems = 1000
 const PolicyVariable = "TIERWAY_POLICY"
 
 // Load reads and checks a configuration file. env returns environment variables, like
-// os.LookupEnv. Relative paths of SQLite and decision files are resolved against the directory
-// of the configuration. The error is a Problems, unless the file could not be read. A file that
+// os.LookupEnv. Relative paths of SQLite, decision and password files are resolved against the
+// directory of the configuration. The error is a Problems, unless the file could not be read. A file that
 // causes only warnings is returned; see Warnings.
 func Load(path string, env func(string) (string, bool)) (*File, error) {
 	src, err := readFile(path)
@@ -61,6 +61,23 @@ func (f *File) resolvePaths(path string) {
 		f.Store.SQL = "sqlite://" + beside(path, file)
 	}
 	f.Decisions.File = beside(path, f.Decisions.File)
+	f.Store.SQLPasswordFile = beside(path, f.Store.SQLPasswordFile)
+	f.Store.RedisPasswordFile = beside(path, f.Store.RedisPasswordFile)
+	f.Store.SpillDir = beside(path, f.Store.SpillDir)
+}
+
+// Spill returns the directory of the ledger's rows that are not written until a stop; empty for a database in memory.
+func (f *File) Spill() string {
+	file, isFile := strings.CutPrefix(f.Store.SQL, "sqlite://")
+	switch {
+	case f.Store.SpillDir != "":
+		return f.Store.SpillDir
+	case isFile && file == ":memory:":
+		return ""
+	case isFile:
+		return filepath.Dir(file)
+	}
+	return filepath.Dir(f.path)
 }
 
 // beside resolves a relative path against the directory of the configuration at path.

@@ -6,6 +6,7 @@ package spool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -98,6 +99,13 @@ func (s *Spool[T]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{Waiting: len(s.waiting), Written: s.written, Dropped: s.dropped, Err: s.err}
+}
+
+// Waiting returns the values that are not written, the oldest first.
+func (s *Spool[T]) Waiting() []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.waiting)
 }
 
 // Run writes values as they arrive. When ctx has ended, it writes the remaining values for at most

@@ -28,10 +28,12 @@ type LedgerConfig struct {
 	Max       int           // rows that wait in memory; 0: 100,000
 	Retention time.Duration // age at which rows are deleted; 0: never
 	Recover   Recover       // nil: a panic ends the process
+	// SpillDir keeps the rows that are not written when Run ends, until the next Run; empty: they are lost.
+	SpillDir string
 }
 
 // Ledger writes the rows of requests to SQL in the background. During an outage of SQL the rows
-// wait in memory. If there are too many, the oldest is dropped and counted. It is safe for
+// wait in memory, and over a restart in a file. If there are too many, the oldest is dropped and counted. It is safe for
 // concurrent use.
 type Ledger struct {
 	*spool.Spool[Row]
@@ -39,6 +41,7 @@ type Ledger struct {
 	log       *slog.Logger
 	retention time.Duration
 	recover   Recover
+	dir       string // LedgerConfig.SpillDir
 }
 
 // target is the database that rows are written to: SQL.
@@ -55,7 +58,7 @@ func NewLedger(c LedgerConfig) *Ledger {
 
 func newLedger(c LedgerConfig, to target) *Ledger {
 	l := &Ledger{sql: to, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), retention: c.Retention,
-		recover: c.Recover.orNone()}
+		recover: c.Recover.orNone(), dir: c.SpillDir}
 	if c.Max <= 0 {
 		c.Max = ledgerMax
 	}
@@ -63,16 +66,17 @@ func newLedger(c LedgerConfig, to target) *Ledger {
 	return l
 }
 
-// Run writes rows and deletes old ones once an hour. When ctx ends, it writes the remaining rows
-// for at most five seconds and returns.
+// Run writes rows, first those of an earlier process, and deletes old ones once an hour. When ctx ends, it writes the
+// remaining rows for at most five seconds, spills the rest to SpillDir and returns.
 func (l *Ledger) Run(ctx context.Context) {
 	var pruning sync.WaitGroup
-	pruning.Go(func() { l.prune(ctx) })
+	pruning.Go(func() {
+		l.writeSpilled(ctx) // before old rows are deleted: a deleted row would count again
+		l.prune(ctx)
+	})
 	defer pruning.Wait()
 	l.Spool.Run(ctx)
-	if left := l.Stats().Waiting; left > 0 {
-		l.log.Error("ledger rows lost; the database was unavailable until shutdown", "rows", left)
-	}
+	l.spillRows()
 }
 
 // prune deletes old rows at once and then every hour.

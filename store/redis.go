@@ -26,7 +26,9 @@ type RedisConfig struct {
 	Gateway string        // random id of this process: letters, digits and "-"
 	Log     *slog.Logger  // nil: no log
 	Recover Recover       // nil: a panic ends the process
-	Dial    dialFunc      // opens the connections, without TLS; nil: net.Dialer
+	// PasswordFile has the password and is read for each connection; empty: the URL has it.
+	PasswordFile string
+	Dial         dialFunc // opens the connections, without TLS; nil: net.Dialer
 }
 
 // DefaultRedisTimeout is the default of store.redis_timeout. It is 500 times the usual time of an answer, 0.1 ms, and
@@ -118,6 +120,7 @@ func OpenRedis(c RedisConfig) (*Redis, error) {
 		return nil, err
 	}
 	logging.Disable() // clients write a line to stderr for each failed dial
+	authenticate(o, c.PasswordFile)
 	timeout := cmp.Or(c.Timeout, DefaultRedisTimeout)
 	r := &Redis{client: newClient(*o, timeout, c.Dial), prober: newClient(*o, max(timeout, probeTimeout), c.Dial),
 		timeout: timeout,
@@ -125,6 +128,42 @@ func OpenRedis(c RedisConfig) (*Redis, error) {
 		tripped: make(chan struct{}, 1), register: redis.NewScript(registerLua), afterFunc: time.AfterFunc}
 	r.gateways.Store(1)
 	return r, nil
+}
+
+// authenticate sets how connections get their credentials. Sentinels get those of the master if they require any.
+func authenticate(o *redis.UniversalOptions, passwordFile string) {
+	user, password := o.Username, o.Password
+	credentials := func(context.Context) (string, string, error) { return user, password, nil }
+	if passwordFile != "" {
+		credentials = func(context.Context) (string, string, error) {
+			text, err := readPassword(passwordFile)
+			return user, text, err
+		}
+		o.CredentialsProviderContext = credentials
+	}
+	if o.MasterName == "" {
+		return
+	}
+	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+		// A connection to the master is authenticated already. Sentinels often have no password, and old ones refuse
+		// credentials then.
+		if err := c.Ping(ctx).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+			return err
+		}
+		user, password, err := credentials(ctx)
+		switch {
+		case err != nil:
+			return err
+		case user == "":
+			err = c.Auth(ctx, password).Err()
+		default:
+			err = c.AuthACL(ctx, user, password).Err()
+		}
+		if err != nil {
+			return fmt.Errorf("authenticating at a sentinel: %w", err)
+		}
+		return nil
+	}
 }
 
 // newClient replaces unsuitable defaults of the client: a command would wait five seconds for a Redis that hangs,

@@ -33,13 +33,10 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 	if !ok || base != "redis" && base != "rediss" {
 		return nil, errRedisURL
 	}
-	authority, path := rest, ""
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		authority, path = rest[:i], rest[i:]
-	}
-	user, hosts := "", authority
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		user, hosts = authority[:i+1], authority[i+1:]
+	user, password, target, _ := splitCredentials(rest, redisTarget)
+	hosts, path := target, ""
+	if i := strings.IndexAny(target, "/?#"); i >= 0 {
+		hosts, path = target[:i], target[i:]
 	}
 	addrs := strings.Split(hosts, ",")
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -57,8 +54,8 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 	default:
 		return nil, errRedisURL
 	}
-	one, err := redis.ParseURL(base + "://" + user + addrs[0]) // its error would repeat the URL
-	if err != nil || strings.ContainsAny(path, "?#") {
+	one, err := redis.ParseURL(base + "://" + addrs[0]) // its error would repeat the URL
+	if err != nil || strings.ContainsAny(path, "?#") || strings.Contains(target, "@") {
 		return nil, errRedisURL
 	}
 	if db != "" {
@@ -66,7 +63,7 @@ func redisOptions(text string) (*redis.UniversalOptions, error) {
 			return nil, errRedisDatabase
 		}
 	}
-	o.Username, o.Password, o.TLSConfig = one.Username, one.Password, one.TLSConfig
+	o.Username, o.Password, o.TLSConfig = user, password, one.TLSConfig
 	for _, addr := range addrs {
 		u, err := url.Parse("redis://" + addr)
 		if err != nil || u.Hostname() == "" || u.Path != "" {

@@ -27,6 +27,8 @@ const (
 type SQLConfig struct {
 	URL string       // sqlite://FILE, sqlite://:memory: or postgres://USER:PASSWORD@HOST:PORT/DATABASE
 	Log *slog.Logger // nil: no log
+	// PasswordFile has the password for PostgreSQL and is read for each connection; empty: the URL has it.
+	PasswordFile string
 	// Dial opens the connections to PostgreSQL; nil: net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// OnRow is called before each row of Contents is read; nil: nothing. Tests slow a database with it.

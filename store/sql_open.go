@@ -192,6 +192,14 @@ func sqlitePool(name string, conns int) (*sql.DB, error) {
 }
 
 func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
+	if user, password, target, found := splitCredentials(rest, postgresTarget); found {
+		info := url.User(user)
+		if password != "" {
+			info = url.UserPassword(user, password)
+		}
+		rawURL = scheme + "://" + info.String() + "@" + target
+	}
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {
 		// The parser's own text quotes parts of the URL.
@@ -224,7 +232,13 @@ func (s *SQL) openPostgres(c SQLConfig) error {
 	// A ping before each use detects a connection that the server has closed, and the pool takes
 	// another one.
 	ping := func(context.Context, stdlib.ShouldPingParams) bool { return true }
-	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(ping))
+	password := func(_ context.Context, connection *pgx.ConnConfig) (err error) {
+		if c.PasswordFile != "" {
+			connection.Password, err = readPassword(c.PasswordFile)
+		}
+		return err
+	}
+	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(ping), stdlib.OptionBeforeConnect(password))
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxLifetime(postgresLife)

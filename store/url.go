@@ -2,6 +2,7 @@ package store
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -11,6 +12,44 @@ var (
 	sqlSchemes   = [...]string{"sqlite", "postgres", "postgresql"}
 	redisSchemes = [...]string{"redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"}
 )
+
+// hostList matches the hosts of a URL with their ports.
+const hostList = `(?:[0-9A-Za-z._%-]+|\[[0-9A-Fa-f:.%]+[0-9A-Za-z.]*\])(?::[0-9]+)?`
+
+// What follows the credentials in a URL. Only the values of some parameters of PostgreSQL may contain @.
+var (
+	redisTarget    = regexp.MustCompile(`^` + hostList + `(?:,` + hostList + `)*(?:/[^@?#]*)?$`)
+	postgresTarget = regexp.MustCompile(`^(?:` + hostList + `(?:,` + hostList + `)*)?(?:/[^/@?#]*)?(?:\?(?:` +
+		`(?:user|password|sslpassword|application_name|options|search_path)=[^#&]*|[A-Za-z_.]+=[^#&@]*|&)*)?$`)
+)
+
+// splitCredentials splits what follows the scheme of a URL. A password from the environment is not percent-encoded and
+// may contain any character, so the credentials end at the first @ with a target behind it. found is false for a URL
+// without credentials, and if nothing in rest is a target; target is then rest.
+func splitCredentials(rest string, targets *regexp.Regexp) (user, password, target string, found bool) {
+	if targets.MatchString(rest) {
+		return "", "", rest, false
+	}
+	for i, c := range rest {
+		if c == '@' && targets.MatchString(rest[i+1:]) {
+			user, password, _ = strings.Cut(rest[:i], ":")
+			return decoded(user), decoded(password), rest[i+1:], true
+		}
+	}
+	return "", "", rest, false
+}
+
+// encoded matches text that may be percent-encoded: each % is followed by two hex digits, and no character that an
+// encoder would encode is left.
+var encoded = regexp.MustCompile(`^(?:[0-9A-Za-z._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*$`)
+
+// decoded returns a part of a URL without percent-encoding, if it has one.
+func decoded(text string) string {
+	if plain, err := url.PathUnescape(text); err == nil && encoded.MatchString(text) {
+		return plain
+	}
+	return text
+}
 
 // CheckSQLURL returns why OpenSQL would reject a URL, and a hint if one depends on the URL. Both
 // are empty for a valid URL. Neither repeats more of the URL than its scheme, because it may hold a
@@ -27,7 +66,6 @@ func CheckRedisURL(text string) (message, hint string) {
 // checkURL checks what all URLs have in common, then calls parse. Only parse may read files.
 func checkURL(text string, schemes []string, parse func() error) (message, hint string) {
 	scheme, rest, found := strings.Cut(text, "://")
-	_, err := url.Parse(text)
 	switch {
 	case !found:
 		return "is no URL", ""
@@ -39,13 +77,22 @@ func checkURL(text string, schemes []string, parse func() error) (message, hint 
 		return "is no file name: it has a ? or a #", ""
 	case scheme == "sqlite":
 		return "", ""
-	case err != nil && !strings.Contains(text, ","): // with several hosts the URL parser reports a wrong port
-		return "is no URL: signs in its password are written as % and two digits", ""
 	}
 	if err := parse(); err != nil {
 		message, hint, _ = strings.Cut(err.Error(), ": ")
 	}
 	return message, hint
+}
+
+// HasPassword reports whether the URL of a server has a password.
+func HasPassword(text string) bool {
+	scheme, rest, _ := strings.Cut(text, "://")
+	if slices.Contains(redisSchemes[:], scheme) {
+		_, password, _, _ := splitCredentials(rest, redisTarget)
+		return password != ""
+	}
+	_, password, _, _ := splitCredentials(rest, postgresTarget)
+	return password != ""
 }
 
 // RedactURL returns a store's URL without its password and its query, because a query may contain a password. If the

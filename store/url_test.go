@@ -1,6 +1,9 @@
 package store
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestURLIsShownWithoutItsPassword(t *testing.T) {
 	cases := map[string]string{
@@ -26,6 +29,39 @@ func TestURLIsShownWithoutItsPassword(t *testing.T) {
 	for text, want := range cases {
 		if got := RedactURL(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestPasswordsFromTheEnvironmentWorkInEveryURL, whatever characters they have, and percent-encoded ones too.
+func TestPasswordsFromTheEnvironmentWorkInEveryURL(t *testing.T) {
+	for written, want := range map[string]string{
+		"plain": "plain", "a/b": "a/b", "a#b": "a#b", "a?b": "a?b", "100%": "100%", "a%zz": "a%zz", "%": "%",
+		"a@b": "a@b", "a:b": "a:b", "a b": "a b", "/": "/", "#?/%@:": "#?/%@:", "12/3": "12/3", "12?a=b/": "12?a=b/",
+		"p\u00e4ss": "p\u00e4ss", "a&b=c": "a&b=c", "a+b": "a+b", `a"b'c\d`: `a"b'c\d`, "a,b": "a,b", "a[b]": "a[b]",
+		"h:1/x@": "h:1/x@", "x@h2/y": "x@h2/y", "%2F#": "%2F#",
+		"a%2Fb": "a/b", "a%40b%3A": "a@b:", "100%25": "100%",
+	} {
+		for scheme, target := range map[string]string{"redis": "h:6379/1", "rediss": "h", "redis+cluster": "a:1,[::1]:2",
+			"redis+sentinel": "a:1,b:2/main/3"} {
+			for _, user := range []string{"", "app"} {
+				text := scheme + "://" + user + ":" + written + "@" + target
+				o, err := redisOptions(text)
+				if err != nil || o.Username != user || o.Password != want {
+					t.Errorf("%s: %v, read as %+v", text, err, o)
+				}
+			}
+		}
+		for _, target := range []string{"h", "h:5432/db", "a,b:2/db?sslmode=disable", "h/db?application_name=a@b", "[::1]:1/db",
+			"/db?host=/run"} {
+			text := "postgres://u:" + written + "@" + target
+			c, err := parsePostgres(text)
+			if err != nil || c.User != "u" || c.Password != want {
+				t.Errorf("%s: %v, read as %v", text, err, fmt.Sprintf("%+v", c))
+			}
+			if message, hint := CheckSQLURL(text); message != "" {
+				t.Errorf("%s: %s (%s)", text, message, hint)
+			}
 		}
 	}
 }

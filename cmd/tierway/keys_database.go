@@ -72,7 +72,7 @@ func (d *database) open(fill bool) (err error) {
 		d.notify("%s does not exist yet", d.name())
 		address = sqliteScheme + inMemory
 	}
-	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address}); err != nil {
+	if d.sql, err = store.OpenSQL(store.SQLConfig{URL: address, PasswordFile: d.file.Store.SQLPasswordFile}); err != nil {
 		return fmt.Errorf("store.sql of %s: %w", d.path, err)
 	}
 	return nil
@@ -149,7 +149,7 @@ func (d *database) notifyGateways(ctx context.Context) {
 	if d.file.Store.Redis == "" {
 		return
 	}
-	c := store.RedisConfig{URL: d.file.Store.Redis, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"}
+	c := store.RedisConfig{URL: d.file.Store.Redis, PasswordFile: d.file.Store.RedisPasswordFile, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"}
 	r, err := store.OpenRedis(c)
 	if err == nil {
 		err = errors.Join(r.PublishChange(ctx), r.Close())

@@ -29,21 +29,21 @@ type Stores struct {
 func openStores(o Options) (*Stores, error) {
 	f, st := o.Config, &Stores{}
 	if url := f.Store.SQL; url != "" && !o.Offline {
-		sql, err := store.OpenSQL(store.SQLConfig{URL: url, Log: o.Log})
+		sql, err := store.OpenSQL(store.SQLConfig{URL: url, PasswordFile: f.Store.SQLPasswordFile, Log: o.Log})
 		if err != nil {
 			return nil, fmt.Errorf("store.sql: %w", err)
 		}
 		st.SQL = sql
 		st.Ledger = store.NewLedger(store.LedgerConfig{SQL: sql, Log: o.Log, Retention: f.Store.Retention,
-			Recover: o.Recover.Try})
+			SpillDir: f.Spill(), Recover: o.Recover.Try})
 	}
 	if url := f.Store.Redis; url != "" && !o.Offline {
 		id, err := tenants.NewID(rand.Reader)
 		if err != nil {
 			return nil, err
 		}
-		st.Redis, err = store.OpenRedis(store.RedisConfig{URL: url, Timeout: f.Store.RedisTimeout, Gateway: id, Log: o.Log,
-			Recover: o.Recover.Try, Dial: o.Dial})
+		st.Redis, err = store.OpenRedis(store.RedisConfig{URL: url, PasswordFile: f.Store.RedisPasswordFile,
+			Timeout: f.Store.RedisTimeout, Gateway: id, Log: o.Log, Recover: o.Recover.Try, Dial: o.Dial})
 		if err != nil {
 			return nil, fmt.Errorf("store.redis: %w", err)
 		}
