@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/decisions"
+	"tierway/fixedseed"
 	"tierway/routing"
 	"tierway/sim"
 	"tierway/tiers"
@@ -68,6 +69,9 @@ func house(t testing.TB, c sim.Config) Setup {
 	return Setup{Catalog: catalog, Pools: []Pool{p}}
 }
 
+// minutes returns few minutes in the gate, and ten in make soak.
+func minutes(few int) time.Duration { return time.Duration(fixedseed.Samples(few, 10)) * time.Minute }
+
 // chatting returns chats at engines; the last one begins before until.
 func chatting(until time.Duration, policy string, engines ...sim.Engine) sim.Config {
 	return sim.Config{Seed: 7, Engines: engines, Policy: routing.Config{Name: policy},
@@ -80,7 +84,7 @@ func TestEqualDraftChangesNothingAndReproducesEachWorker(t *testing.T) {
 	uneven := []sim.Engine{{Weight: 3}, {Weight: 1, MaxInflight: 6}, {MaxInflight: 3}, {MaxTokensInflight: 8000}}
 	for _, policy := range routing.Names() {
 		for _, engines := range [][]sim.Engine{four(), uneven} {
-			c := chatting(2*time.Minute, policy, engines...)
+			c := chatting(minutes(2), policy, engines...)
 			ds, _ := recorded(t, c)
 			now := house(t, c)
 			got := replay(t, Config{Now: now, Draft: new(house(t, c))}, ds...)
@@ -103,7 +107,7 @@ const hitTolerance = 0.02
 func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 	for _, policy := range routing.Names() {
 		for name, e := range map[string]sim.Engine{"roomy": {}, "tight": {CacheTokens: 40_000}} {
-			c := chatting(4*time.Minute, policy, e, e, e, e)
+			c := chatting(minutes(4), policy, e, e, e, e)
 			ds, result := recorded(t, c)
 			got := replay(t, Config{Now: house(t, c), CacheTokens: e.CacheTokens}, ds...)
 			stats := result.Stats((*sim.Record).Answered)

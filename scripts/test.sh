@@ -76,7 +76,7 @@ if [ "${1:-}" = soak ]; then
 	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 "${tests[@]}" -run Strict ./openai
 	# Random tests that are smaller in the gate.
-	step samples "${tests[@]}" ./routing ./sim
+	step samples "${tests[@]}" ./replay ./routing ./sim
 	# One package at a time: the measurements would disturb each other on two cores.
 	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tested/tierway" "${tests[@]}" -p 1 ./store ./e2e/...
 else
