@@ -80,8 +80,11 @@ const (
 	// Slots are released in bursts: simulated at 1, 4 of 132 clients with two retries never
 	// succeeded; at 1.5 all did.
 	retrySpacing = 1.5
-	// retrySpacingUnsure is the same while the throughput is only the prior.
+	// retrySpacingUnsure is the same while the throughput is mostly the prior. Simulated with engines half as fast as the
+	// prior, clients fail at less.
 	retrySpacingUnsure = 2.5
+	// retryFirst is the distance of the first retry, beside which no other is planned: a slot is free then.
+	retryFirst = 1
 	// shortestRetryAfter keeps the clients of a fast pool from retrying in a loop.
 	shortestRetryAfter = 100 * time.Millisecond
 )
@@ -109,6 +112,9 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 		before += float64(c.depth)
 	}
 	first := now.Add(seconds(before / rate))
+	if !sure && !c.nextRetryAt.After(first) {
+		spacing = retryFirst
+	}
 	// No retry is planned beyond a minute, which no SDK obeys.
 	c.nextRetryAt = later(c.nextRetryAt, first).Add(seconds(spacing / rate))
 	if most := now.Add(longestRetryAfter + 1); c.nextRetryAt.After(most) {

@@ -167,6 +167,40 @@ func TestRetriesOfShedRequestsAreSpaced(t *testing.T) {
 	}
 }
 
+// TestRetryAfterOfAFreshGatewayIsNoLongerThanAnAnswer: the prior predicts a long answer on a slow engine. The first
+// answers replace it.
+func TestRetryAfterOfAFreshGatewayIsNoLongerThanAnAnswer(t *testing.T) {
+	c := usual()
+	c.MaxDepth = 1
+	r := newRig(t, c, 1, 1)
+	shed := func() time.Duration {
+		var e *ShedError
+		if err := r.enter(r.ticket(0, "a", 2000)); !errors.As(err, &e) {
+			t.Fatalf("shed: %v", err)
+		}
+		return e.RetryAfter
+	}
+	busy := r.ticket(0, "a", 2000)
+	if err := r.enter(busy); err != nil {
+		t.Fatal(err)
+	}
+	waiting := r.mustWait(r.ticket(0, "a", 2000))
+	rate, sure := r.pool.Throughput(r.now)
+	answer := seconds(1 / rate)
+	if got := shed(); sure || got > answer {
+		t.Errorf("the first retry is due after %s, want at most the predicted answer of %s", got, answer)
+	}
+	for range 4 {
+		r.now = r.now.Add(answer / 10) // the engine is ten times as fast
+		r.end(busy)
+		busy, waiting = waiting, r.mustWait(r.ticket(0, "a", 2000))
+	}
+	r.now = r.now.Add(answer) // the retry that was planned is past
+	if got := shed(); got > answer/2 {
+		t.Errorf("after four answers of %s a retry is due after %s", answer/10, got)
+	}
+}
+
 // TestRequestThatWouldBeLateIsShedAtOnce: a request does not wait if its dispatch is expected
 // long after its deadline or its class's wait limit.
 func TestRequestThatWouldBeLateIsShedAtOnce(t *testing.T) {

@@ -33,11 +33,15 @@ func (p *Pool) residenceTimePriorLocked() float64 {
 	return p.learned.residenceTime.clamp(firstStep.Seconds() + (prefill+float64(output)*token)/float64(n))
 }
 
-// residenceTimeLocked returns the mean residence time of a request.
+// residenceTimeLocked returns the mean residence time of a request. The prior weighs as much as one answer: it may be
+// wrong by a factor of a hundred.
 func (p *Pool) residenceTimeLocked() Estimate {
-	e := p.learned.residenceTime.estimate(p.residenceTimePriorLocked())
-	if e.Count >= residenceTimeSamples {
-		e.Value = p.learned.residenceTime.mean
+	e, learned := p.learned.residenceTime.estimate(p.residenceTimePriorLocked()), &p.learned.residenceTime
+	switch n := float64(e.Count); {
+	case e.Count >= residenceTimeSamples:
+		e.Value = learned.mean
+	case e.Count > 0:
+		e.Value = learned.clamp((e.Prior + n*learned.mean) / (1 + n))
 	}
 	return e
 }

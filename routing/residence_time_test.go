@@ -20,8 +20,8 @@ func TestThroughputFollowsTheLearnedResidenceTime(t *testing.T) {
 		t.Errorf("before any answer it is %v a second (sure: %v)", rate, sure)
 	}
 	for i := range 8 {
-		n := float64(i) // the prior counts for 20 answers
-		if rate, sure := p.Throughput(start); sure || math.Abs(rate-10*(20+n)/(20*0.2875+n*2)) > 1e-9 {
+		n := float64(i) // the prior counts for one answer
+		if rate, sure := p.Throughput(start); sure || math.Abs(rate-10*(1+n)/(0.2875+n*2)) > 1e-9 {
 			t.Errorf("after %d answers it is %v a second (sure: %v)", i, rate, sure)
 		}
 		mustAcquire(t, p).Release(Result{At: start.Add(2 * time.Second)})
