@@ -121,8 +121,8 @@ func TestHangFromBeforeTheLastTransitionHasNoEffect(t *testing.T) {
 	})
 }
 
-// TestHangOpensAHalfOpenBreakerWithAnyProbes with any number of probes that have succeeded, were excluded or are in progress, also
-// if no further probe is admitted. Their reports have no effect afterwards.
+// TestHangOpensAHalfOpenBreakerWithAnyProbes that have succeeded, were excluded or are in progress, also if no further
+// probe is admitted. Their reports have no effect afterwards.
 func TestHangOpensAHalfOpenBreakerWithAnyProbes(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		for succeeded := range most {

@@ -2,9 +2,7 @@ package config
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,24 +27,17 @@ func (d *decoder) checkTLS(path string, t TLS) {
 	case d.draft: // a draft may not read files
 		return
 	}
-	readable := true
-	read := func(path, file string) []byte {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			readable = false
-			d.report(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), errors.Unwrap(err)),
-				"relative paths start at the working directory of the process")
-		}
-		return text
-	}
-	cert, key := read(path+".cert", t.Cert), read(path+".key", t.Key)
-	if !readable {
+	cert, hasCert := d.fileText(path+".cert", t.Cert)
+	key, hasKey := d.fileText(path+".key", t.Key)
+	if !hasCert || !hasKey {
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
 		d.report(path+".cert", fmt.Sprintf("the certificate %s does not load with its key: %v", d.shown(path+".cert", t.Cert),
 			err), "check that both are PEM files of the same pair")
+		return
 	}
+	d.checkSecrecy(path+".key", t.Key)
 }
 
 // checkAuth checks the keys of tenants and admins.

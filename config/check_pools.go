@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"tierway/openai"
 	"tierway/tenants"
@@ -234,6 +235,7 @@ func (d *decoder) checkKey(path, variable string) {
 	}
 	if key != "" {
 		d.keys[variable] = key
+		d.checkLength(path, "the key in the environment variable "+strings.Trim(d.shown(path, variable), `"`), key)
 		return
 	}
 	if strings.ToUpper(variable) == variable {
@@ -244,4 +246,18 @@ func (d *decoder) checkKey(path, variable string) {
 	// The value may be the key itself, written here by mistake: it must not appear in a log.
 	d.report(path, "the environment variable that it names is not set",
 		"write the variable's name here, never the key itself, and set the variable to the key").hide = true
+}
+
+// leastKey is the least length of a usual key. Shorter ones are placeholders, or cut by a mistake.
+const leastKey = 8
+
+// checkLength warns of a key that is too short for one. what names it.
+func (d *decoder) checkLength(path, what, key string) {
+	switch n := utf8.RuneCountInString(key); {
+	case n == 1:
+		d.warn(path, what+" has 1 character", "check that it is the whole key; if the server needs none, remove this setting")
+	case n < leastKey:
+		d.warn(path, fmt.Sprintf("%s has %d characters", what, n),
+			"check that it is the whole key; if the server needs none, remove this setting")
+	}
 }

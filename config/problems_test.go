@@ -50,7 +50,7 @@ func problemsOf(t *testing.T, src string, vars map[string]string) []string {
 }
 
 func TestEveryProblemHasAPositionAndAHint(t *testing.T) {
-	env := map[string]string{"WEIGHT": "7", "BAD": "sk-very-secret", "EMPTY": "", "KEY": "k"}
+	env := map[string]string{"WEIGHT": "7", "BAD": "sk-very-secret", "EMPTY": "", "KEY": "a-whole-key"}
 	cases := map[string]struct {
 		src  string
 		want []string

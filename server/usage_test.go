@@ -110,7 +110,7 @@ func TestUsageAboveMaxTokensSpendsTheBudget(t *testing.T) {
 			statuses[r.post("/v1/chat/completions", body, "Authorization", "Bearer key").status]++
 		}
 		if statuses[200] != 1 || statuses[429] != 39 {
-			t.Errorf("40 requests of 3,010 tokens under a budget of 2,000 tokens got %v, want one 200 and 39 times 429", statuses)
+			t.Errorf("40 requests of 3,010 tokens under a budget of 2,000 got %v, want one 200 and 39 times 429", statuses)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -107,6 +108,10 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 	}
 	if digest == Digest("") {
 		return digest, fmt.Errorf("%s.sha256: is the digest of an empty key: use the digest of the key", at)
+	}
+	if digest == [sha256.Size]byte{} || digest == [sha256.Size]byte(bytes.Repeat([]byte{0xff}, sha256.Size)) {
+		return digest, fmt.Errorf("%s.sha256: is a placeholder, which no key has as its digest: "+
+			"generate a key with `openssl rand -hex 20` and use its digest", at)
 	}
 	if weakDigests[digest] {
 		return digest, fmt.Errorf("%s.sha256: is the digest of a well-known key: "+

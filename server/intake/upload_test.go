@@ -17,7 +17,8 @@ import (
 func TestLongBodiesHaveTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		last := time.Duration(0)
-		for _, n := range []int64{0, 1, bodyRate, 1 << 20, 8 << 30, 9 << 30, 16 << 30, 1 << 40, 1 << 43, 1 << 50, math.MaxInt64} {
+		for _, n := range []int64{0, 1, bodyRate, 1 << 20, 8 << 30, 9 << 30, 16 << 30, 1 << 40, 1 << 43, 1 << 50,
+			math.MaxInt64} {
 			if got := bodyTime(n); got < last || n <= 1<<40 && got < time.Duration(n/bodyRate)*time.Second {
 				t.Errorf("%d bytes have %v, and fewer bytes %v", n, got, last)
 			} else {
