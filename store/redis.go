@@ -52,6 +52,7 @@ type Redis struct {
 	// suspected is set from five failures in a row until a probe succeeds.
 	suspected atomic.Bool
 	away      atomic.Bool // a probe has failed too: no request uses Redis
+	denied    atomic.Bool // the ACL does not permit the channel of changes
 	gateways  atomic.Int32
 	register  *redis.Script
 	// afterFunc is time.AfterFunc; tests replace it.
@@ -86,6 +87,8 @@ const (
 	// probeEvery is the time between rounds of probes while Redis is down. Two per second find it within the two
 	// seconds in which it must be used again.
 	probeEvery = 500 * time.Millisecond
+	// deniedPause is the time between tries to subscribe that the ACL of Redis does not permit.
+	deniedPause = time.Minute
 	// maxCauses bounds the log lines of one outage. A server fails in few ways, but an error text
 	// that always differs would give a line per probe.
 	maxCauses = 8
@@ -194,9 +197,31 @@ func (r *Redis) Gateways() int { return int(max(1, r.gateways.Load())) }
 
 // PublishChange makes all subscribed gateways, including this one, call their OnChange function.
 func (r *Redis) PublishChange(ctx context.Context) error {
-	return r.do(ctx, "publishing a change", func(ctx context.Context) error {
-		return r.client.Publish(ctx, changes, r.gateway).Err()
+	const what = "publishing a change"
+	var denied error // says nothing about the availability of Redis
+	err := r.do(ctx, what, func(ctx context.Context) error {
+		err := r.client.Publish(ctx, changes, r.gateway).Err()
+		if isDenied(err) {
+			denied, err = err, nil
+		}
+		return err
 	})
+	if denied != nil {
+		r.logDenied(denied)
+		return fmt.Errorf("%s: %w", what, denied)
+	}
+	return err
+}
+
+// isDenied reports whether the ACL of Redis does not permit a command, a key or a channel.
+func isDenied(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOPERM") }
+
+// logDenied logs once that the user of Redis may not use the channel of changes.
+func (r *Redis) logDenied(err error) {
+	if !r.denied.Swap(true) {
+		r.log.Warn("Redis does not permit the channel of changes; gateways find changes of tenants and keys by their polls "+
+			"of the database", "channel", changes, "grant", "ACL SETUSER <user> &tierway:*", "cause", err)
+	}
 }
 
 // OnChange sets the function that Run calls when a gateway has published a change. Run also calls
@@ -214,13 +239,25 @@ func (r *Redis) listen(ctx context.Context) {
 	if r.onChange == nil {
 		return
 	}
+	for r.subscribe(ctx) && wait(ctx, deniedPause) {
+	}
+}
+
+// subscribe calls onChange until ctx ends. denied reports that the ACL of Redis does not permit the subscription.
+func (r *Redis) subscribe(ctx context.Context) (denied bool) {
 	sub := r.client.Subscribe(ctx, changes)
 	defer sub.Close() //nolint:errcheck // there is nothing to lose
+	if _, err := sub.ReceiveTimeout(ctx, probeTimeout); isDenied(err) {
+		r.logDenied(err)
+		return true
+	} else if err == nil {
+		r.denied.Store(false)
+	}
 	messages := sub.Channel(redis.WithChannelHealthCheckInterval(renewEvery))
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-messages:
 			r.changed()
 		}

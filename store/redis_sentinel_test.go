@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,9 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 // sentinel is a Redis Sentinel of one master at lineAddress. With a password, it requires authentication.
@@ -177,6 +181,43 @@ func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 		l.restart()
 		if err := w.beat(t.Context()); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("without a password: %v", err)
+		}
+	})
+}
+
+// TestMissingRightToTheChannelIsLoggedOnce and is no outage. Once it is granted, changes are received.
+func TestMissingRightToTheChannelIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t)
+		var granted, heard atomic.Bool
+		l.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+			refused := !granted.Load() && strings.HasSuffix(strings.ToUpper(command), "SUBSCRIBE") ||
+				!granted.Load() && strings.EqualFold(command, "PUBLISH")
+			if refused {
+				c.WriteError("NOPERM No permissions to access a channel")
+			}
+			return refused
+		})
+		w := l.open(t, RedisConfig{Timeout: patient})
+		w.OnChange(func() { heard.Store(true) })
+		defer start(w.Run)()
+		for range 2 * tripAfter {
+			if err := w.PublishChange(t.Context()); !isDenied(errors.Unwrap(err)) {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * deniedPause)
+		if text := w.log.String(); strings.Count(text, "&tierway:*") != 1 || w.log.lines() != 1 || !w.Up() ||
+			w.suspected.Load() {
+			t.Errorf("up: %v; the log is\n%s", w.Up(), text)
+		}
+		granted.Store(true)
+		time.Sleep(2 * deniedPause)
+		if err := w.PublishChange(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if synctest.Wait(); !heard.Load() {
+			t.Error("the change is not received")
 		}
 	})
 }
