@@ -167,6 +167,31 @@ func TestStoredObjectsAreSharedByAllGateways(t *testing.T) {
 	})
 }
 
+// TestAnotherFleetsResponseIsNotContinued: its tenant, pool and worker have the same names, and the worker has another
+// URL.
+func TestAnotherFleetsResponseIsNotContinued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		redis := fmt.Sprintf("store: { sql: \"\", redis: %q, redis_timeout: 1m }",
+			memredis.Start(t, networkOf(t).Network).URL)
+		fleet := func(names ...string) *rig {
+			return newRig(t, fmt.Sprintf(storedYAML, true, startServer(t, &storingEngine{name: names[0]}),
+				startServer(t, &storingEngine{name: names[1]}), redis)+"\n# %s\n")
+		}
+		own, other := fleet("a", "b"), fleet("c", "d")
+		made := own.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey)
+		id := made.body[strings.LastIndex(made.body, `"id":"`)+len(`"id":"`):]
+		id, _, _ = strings.Cut(id, `"`)
+		for r, want := range map[*rig]int{own: http.StatusOK, other: http.StatusNotFound} {
+			for _, q := range [][3]string{{"GET", "/v1/responses/" + id, ""},
+				{"POST", "/v1/responses", fmt.Sprintf(followUp, id)}} {
+				if a := r.do(q[0], q[1], q[2], "Authorization", allKey); a.status != want {
+					t.Errorf("own fleet %v: %s %s: %d: %s", r == own, q[0], q[1], a.status, a.body)
+				}
+			}
+		}
+	})
+}
+
 // TestAFailedLookUpSendsNoRequestToAnotherWorker: a follow-up that names no tier goes to the tier of its response, so
 // without Redis it goes nowhere. Only if one worker may have the response, it is served. Without keys each pool counts
 // as private.

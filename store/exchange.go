@@ -57,8 +57,9 @@ type Received struct {
 
 // ReceivedJournal is one entry of the log.
 type ReceivedJournal struct {
-	Age   time.Duration
-	Pools []PoolText
+	Age     time.Duration
+	Gateway string // that has published it
+	Pools   []PoolText
 }
 
 // PublishAndRead writes this gateway's load and journal and reads those of the others, in one step of Redis. It waits
@@ -114,7 +115,7 @@ func (e *Exchange) parseReply(reply []any) (got Received, err error) {
 		got.Loads[id] = loads.string()
 	}
 	for len(entries.values) > 0 {
-		j := ReceivedJournal{Age: time.Duration(entries.int()) * time.Millisecond}
+		j := ReceivedJournal{Age: time.Duration(entries.int()) * time.Millisecond, Gateway: entries.string()}
 		texts := entries.list()
 		for len(texts.values) > 0 {
 			j.Pools = append(j.Pools, PoolText{texts.string(), texts.string()})

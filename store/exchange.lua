@@ -5,7 +5,7 @@
 -- entry, most bytes to return, and the journal as pairs of pool and text.
 --
 -- Returns the last entry returned or skipped, whether more follow, the other gateways' loads as pairs, and the other
--- gateways' entries, each as its age in ms and a list of pairs.
+-- gateways' entries, each as its age in ms, its gateway and a list of pairs.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local gateway, lease, last, keep, most = ARGV[1], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -65,6 +65,7 @@ for _, entry in ipairs(found) do
       bytes = bytes + #fields[i]
     end
     entries[#entries + 1] = math.max(0, now - tonumber(string.match(last, '^(%d+)')))
+    entries[#entries + 1] = fields[2]
     entries[#entries + 1] = texts
   end
 end

@@ -36,7 +36,10 @@ func exchange(t *testing.T, e *Exchange, load string, texts ...string) Received 
 		if age := got.Journals[i].Age; age < 0 || age > time.Minute {
 			t.Errorf("an entry is %v old", age)
 		}
-		got.Journals[i].Age = 0
+		if got.Journals[i].Gateway == "" {
+			t.Error("an entry has no gateway")
+		}
+		got.Journals[i].Age, got.Journals[i].Gateway = 0, ""
 	}
 	return got
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -47,6 +48,7 @@ type StoredResponse struct {
 	Pool   string
 	Worker string
 	Model  string // as the client requested it; "" for a conversation
+	Server uint64 // identifies the worker's server beside its name; 0: unknown
 	// Foreign is set if the tenant may not access the response: another tenant has it or has the same id,
 	// or it is deleted. For Put it means that another tenant has the same id.
 	Foreign bool
@@ -164,7 +166,11 @@ func (r *Responses) put(ctx context.Context, s StoredResponse, onlyUnknown bool)
 	if !s.Valid() {
 		return false, nil
 	}
-	at, err := json.Marshal([]string{s.Pool, s.Worker, s.Model})
+	names := []string{s.Pool, s.Worker, s.Model}
+	if s.Server != 0 {
+		names = append(names, strconv.FormatUint(s.Server, 16))
+	}
+	at, err := json.Marshal(names)
 	if err != nil {
 		return false, err
 	}
@@ -215,10 +221,13 @@ func (r *Responses) Get(ctx context.Context, tenant, id string) (s StoredRespons
 		return s, true, nil
 	}
 	var names []string
-	if json.Unmarshal([]byte(at), &names) != nil || len(names) != 3 {
+	if json.Unmarshal([]byte(at), &names) != nil || len(names) < 3 {
 		return StoredResponse{}, false, nil
 	}
 	s.Pool, s.Worker, s.Model = names[0], names[1], names[2]
+	if len(names) > 3 {
+		s.Server, _ = strconv.ParseUint(names[3], 16, 64) // 0 is unknown
+	}
 	return s, true, nil
 }
 

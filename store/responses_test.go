@@ -43,7 +43,7 @@ func TestResponseIsFoundByEveryGatewayForItsTenantOnly(t *testing.T) {
 		b, _ := openResponses(t, server)
 		for id, at := range map[string]StoredResponse{
 			"resp_1": stored("acme", "resp_1"),
-			"conv_1": {ID: "conv_1", Tenant: "acme", Pool: `a "pool":1`, Worker: "w:0", Model: ""},
+			"conv_1": {ID: "conv_1", Tenant: "acme", Pool: `a "pool":1`, Worker: "w:0", Model: "", Server: 1<<63 + 5},
 		} {
 			if a.Put(t.Context(), at) {
 				t.Errorf("%s is contested at once", id)

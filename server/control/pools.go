@@ -63,6 +63,9 @@ type Pool struct {
 	Draft   *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 
 	tokenizer *tokenizer.Tokenizer // of the policy; nil if it has none
+	servers   map[string]uint64    // by worker, see ServerOf
+	sketch    []uint64             // the lowest of them
+	former    map[uint64]bool      // those of earlier configurations
 }
 
 // livePool is the state of a pool that outlives a reload. It lives as long as requests use it.
@@ -135,7 +138,7 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 func (ps *Pools) open(p, was *Pool, c breaker.Config) {
 	p.Series = ps.metrics.Tier(p.Name, p.Policy.Name, Dialects, Outcomes)
 	if was != nil {
-		p.livePool = was.livePool
+		p.livePool, p.former = was.livePool, was.withFormer(p)
 	} else {
 		p.livePool = ps.newLivePool(p)
 	}
@@ -207,12 +210,12 @@ func (ps *Pools) live() []*livePool {
 }
 
 // Gateways returns the number of gateways that share the workers: the configured number, or the number
-// that Redis counts if it is larger.
+// that Redis counts, without those of other fleets, if it is larger.
 func (ps *Pools) Gateways(f *config.File) int {
 	if ps.redis == nil {
 		return f.Gateways
 	}
-	return max(f.Gateways, ps.redis.Gateways())
+	return max(f.Gateways, ps.redis.Gateways()-ps.foreignGateways())
 }
 
 // updateGatewayCount divides the workers' bounds again if the number of gateways has changed.

@@ -27,6 +27,9 @@ const (
 	// keepOpening is how long an opening is remembered after it was last published: the load of a gateway may be missing
 	// for a few exchanges.
 	keepOpening = time.Minute
+	// reportFleetAfter is how long gateways of another fleet are present before the log says so: during a reload that
+	// replaces all workers, the gateways of one fleet have none in common.
+	reportFleetAfter = time.Minute
 )
 
 // sharing publishes what this gateway has booked on the workers and recorded of their caches, and applies what the
@@ -46,6 +49,9 @@ type sharing struct {
 	active   bool                    // a state of another gateway had changed then
 	openings map[opening]time.Time   // of the breakers of other gateways, and when they were last published
 	caughtUp bool
+	foreign  map[string]bool // gateways of other fleets, by ID
+	since    time.Time       // since when there are some; zero if there are none
+	reported bool            // the log says so
 	totals   SharingTotals
 	view     atomic.Pointer[SharingView]
 }
@@ -55,6 +61,7 @@ type SharingView struct {
 	ID       string        `json:"id" doc:"Random identifier of this gateway's process."`
 	Gateways []GatewayView `json:"gateways" nullable:"false" doc:"The other gateways of the same Redis, at the last exchange."`
 	CaughtUp bool          `json:"caught_up" doc:"false: this gateway has not read what the others published before its start. Their journals of the last five minutes are kept."`
+	foreign  int           // of Gateways; it stays while Redis is unavailable
 	SharedAt *time.Time    `json:"shared_at,omitempty" doc:"Time of the last exchange. Without load, gateways exchange once per second."`
 	SharingTotals
 }
@@ -64,6 +71,8 @@ type GatewayView struct {
 	ID    string   `json:"id" doc:"Random identifier of the process."`
 	Open  []string `json:"open" nullable:"false" doc:"Workers with a breaker that this gateway opened, as pool/worker."`
 	Pools []string `json:"pools" nullable:"false" doc:"Pools of this gateway."`
+	// Foreign gateways have the same Redis and other workers.
+	Foreign bool `json:"foreign,omitempty" doc:"true: the gateway belongs to another fleet: no worker of it has pool, name and URL of a worker here. Its loads, routing history and breakers are ignored. Give each fleet its own Redis database, because tenants of equal names share their limits."`
 }
 
 // SharingTotals are counted since the start.
@@ -78,7 +87,8 @@ type SharingTotals struct {
 
 // gatewayState is what a gateway publishes at each exchange. Gateways ignore fields that they do not know.
 type gatewayState struct {
-	Pools map[string]sharedPool `json:"pools"`
+	Pools   map[string]sharedPool `json:"pools"`
+	Servers []uint64              `json:"servers,omitempty"` // of Pools.sketch
 }
 
 // opening is one opening of a worker's breaker by another gateway.
@@ -92,6 +102,8 @@ type sharedPool struct {
 	Load    []byte           `json:"load"`           // of routing.Pool.AppendLoad
 	Workers uint64           `json:"workers"`        // hash of their names; not 0
 	Open    map[string]int64 `json:"open,omitempty"` // when this gateway opened a worker's breaker, in ms since 1970
+	// results of Pool.ServerOf for the workers in Open
+	OpenAt map[string]uint64 `json:"open_at,omitempty"`
 }
 
 func newSharing(ps *Pools) *sharing {
@@ -171,7 +183,7 @@ func (s *sharing) exchangeIfDue(ctx context.Context, now time.Time) (changed boo
 
 // encodeState returns the state that this gateway publishes.
 func (s *sharing) encodeState(all []*Pool, now time.Time) string {
-	g := gatewayState{Pools: map[string]sharedPool{}}
+	g := gatewayState{Pools: map[string]sharedPool{}, Servers: sketchOf(all)}
 	for _, p := range all {
 		shared := sharedPool{Load: p.Routing.AppendLoad(nil, now), Workers: 1}
 		for worker := range p.Members {
@@ -179,9 +191,9 @@ func (s *sharing) encodeState(all []*Pool, now time.Time) string {
 		}
 		for worker, at := range p.OwnOpenings(now) {
 			if shared.Open == nil {
-				shared.Open = map[string]int64{}
+				shared.Open, shared.OpenAt = map[string]int64{}, map[string]uint64{}
 			}
-			shared.Open[worker] = at.UnixMilli()
+			shared.Open[worker], shared.OpenAt[worker] = at.UnixMilli(), p.ServerOf(worker)
 		}
 		g.Pools[p.Name] = shared
 	}
@@ -244,11 +256,12 @@ func (s *sharing) applyReceived(all []*Pool, got *store.Received, now time.Time)
 	}
 	s.active = !maps.Equal(s.others, got.Loads)
 	s.others = got.Loads
+	s.findForeign(all, now)
 	for _, p := range all {
 		var loads [][]byte
 		joined := false
 		for id, g := range s.states {
-			if shared, ok := g.Pools[p.Name]; ok {
+			if shared, ok := g.Pools[p.Name]; ok && !s.foreign[id] {
 				loads = append(loads, shared.Load)
 				joined = joined || before[id].Pools[p.Name].Workers != shared.Workers
 			}
@@ -267,10 +280,13 @@ func (s *sharing) applyReceived(all []*Pool, got *store.Received, now time.Time)
 // applyOpenings suspects the workers with a breaker that another gateway has opened, once for each opening.
 func (s *sharing) applyOpenings(now time.Time) {
 	for id, g := range s.states {
+		if s.foreign[id] {
+			continue
+		}
 		for pool, shared := range g.Pools {
 			for worker, at := range shared.Open {
 				o := opening{id, pool, worker, at}
-				if _, known := s.openings[o]; !known {
+				if _, known := s.openings[o]; !known && s.isSameServer(pool, worker, shared.OpenAt[worker]) {
 					s.pools.Suspect(pool, worker)
 				}
 				s.openings[o] = now
@@ -284,6 +300,9 @@ func (s *sharing) applyOpenings(now time.Time) {
 func (s *sharing) applyJournals(all []*Pool, journals []store.ReceivedJournal, now time.Time) {
 	for _, j := range journals {
 		s.totals.Entries++
+		if s.foreign[j.Gateway] {
+			continue
+		}
 		for _, text := range j.Pools {
 			s.totals.Received += int64(len(text.Text))
 			i := slices.IndexFunc(all, func(p *Pool) bool { return p.Name == text.Pool })
@@ -297,13 +316,14 @@ func (s *sharing) applyJournals(all []*Pool, journals []store.ReceivedJournal, n
 // updateView updates the view.
 func (s *sharing) updateView() {
 	v := &SharingView{ID: s.pools.redis.Gateway(), Gateways: []GatewayView{}, CaughtUp: s.caughtUp,
-		SharingTotals: s.totals}
+		foreign: len(s.foreign), SharingTotals: s.totals}
 	if !s.sent.IsZero() {
 		at := s.sent
 		v.SharedAt = &at
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.others)) {
-		g := GatewayView{ID: id, Pools: slices.Sorted(maps.Keys(s.states[id].Pools)), Open: []string{}}
+		g := GatewayView{ID: id, Pools: slices.Sorted(maps.Keys(s.states[id].Pools)), Open: []string{},
+			Foreign: s.foreign[id]}
 		for _, pool := range g.Pools {
 			for _, worker := range slices.Sorted(maps.Keys(s.states[id].Pools[pool].Open)) {
 				g.Open = append(g.Open, pool+"/"+worker)

@@ -74,7 +74,8 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		SessionKeys:   sessionKeys(f.SessionKeys),
 	}
 	for _, c := range f.ResolvedPools() {
-		p := &Pool{Pool: c, tokenizer: f.Tokenizer(lookupPolicy(&c)), regions: newRegions(f, c)}
+		p := &Pool{Pool: c, tokenizer: f.Tokenizer(lookupPolicy(&c)), regions: newRegions(f, c), servers: serversOf(&c)}
+		p.sketch = lowest(p.servers)
 		for _, d := range c.Serves {
 			p.Served[d] = true
 		}

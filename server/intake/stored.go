@@ -58,8 +58,9 @@ func (it *Intake) StoredCount() int { return it.stored.Count() }
 
 // LocateResponse finds the worker that has a stored response or conversation, and its pool. foreign reports
 // that the caller may not access it. Otherwise a nil member means that the worker is unknown: neither Redis
-// nor this gateway knows the id, or the worker is no longer configured. The only error is for the client:
-// openai.CodeStoredUnavailable, because Redis did not answer and this gateway does not know the id.
+// nor this gateway knows the id, or the worker is no longer configured, or another fleet's worker has its name. The
+// only error is for the client: openai.CodeStoredUnavailable, because Redis did not answer and this gateway does not
+// know the id.
 func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.Pool, m *control.Member, foreign bool,
 	err error) {
 	at, known, err := it.lookUpResponse(in, c.Tenant, id)
@@ -72,7 +73,7 @@ func (it *Intake) LocateResponse(in *Inbound, c *Caller, id string) (p *control.
 	if !owns(in.Snap, c.Caller, at) {
 		return nil, nil, true, nil
 	}
-	if p = in.Snap.ByName[at.Pool]; p != nil {
+	if p = in.Snap.ByName[at.Pool]; p != nil && p.HasServer(at.Worker, at.Server) {
 		m = p.Members[at.Worker]
 	}
 	return p, m, false, nil

@@ -31,6 +31,7 @@ func (a *attempt) remember(id, model string) {
 		Pool:   x.resolution.Pool.Name,
 		Worker: a.m.Name,
 		Model:  model,
+		Server: x.resolution.Pool.ServerOf(a.m.Name),
 	})
 }
 
