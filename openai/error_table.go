@@ -101,8 +101,8 @@ var table = []Row{
 	{CodeOverloaded, 503, "server_error", "overloaded_error", RetryAfter,
 		"All workers are busy, and the queue rejected the request. The queue is full (depth, bytes), the wait exceeds or " +
 			"would exceed its limit (wait, deadline), or the request was evicted for another one (displaced). Or all " +
-			"workers are in backoff after 429, 503 or a refused key, for longer than the request may wait. Or no memory " +
-			"or file descriptor is free.",
+			"workers are in backoff after 429, 503 or a refused key, for longer than the request may wait. Or the last " +
+			"worker that was tried is overloaded. Or no memory or file descriptor is free.",
 		"Wait for Retry-After. Operator: add workers; if the message names `max_buffered_bytes`, raise that key."},
 	{CodeNoHealthyWorker, 503, "server_error", "overloaded_error", RetryAfter,
 		"No worker that could serve the request is up.",

@@ -28,8 +28,8 @@ func errorDoc() string {
 		"<!-- Generated from openai/error_table.go: `UPDATE_DOCS=1 go test ./openai -run TestErrorDoc` writes it. -->\n\n" +
 		"Reference of all errors that the gateway itself returns, for developers of clients and for operators. " +
 		"\"Operator:\" marks remedies that need access to the gateway. " +
-		"If a worker rejects a request with 400, 404, 409, 413 or 422, the client receives the worker's status, code and " +
-		"message instead.\n\n" +
+		"If a worker rejects a request with 400, 404, 409, 413 or 422, or because of its content, the client receives the " +
+		"worker's status, code and message instead.\n\n" +
 		"Bodies have OpenAI's format. `param` names the invalid field, or is null:\n\n" +
 		"```json\n" + string((&Error{Code: CodeModelNotFound, Param: "model"}).Body(Chat, "")) + "\n```\n\n" +
 		"On `/v1/messages`, bodies have Anthropic's format, which has no code:\n\n" +
@@ -42,7 +42,7 @@ func errorDoc() string {
 	b.WriteString("```\n\n" +
 		"The official SDKs retry 408, 409, 429 and 5xx at most twice. The header `x-should-retry: false` stops them in these cases:\n\n" +
 		"- the column \"SDKs retry\" has never;\n" +
-		"- the gateway has used up its own attempts on other workers;\n" +
+		"- the gateway has tried several workers, and none is only overloaded;\n" +
 		"- the request alone exceeds its rate limit;\n" +
 		"- Retry-After exceeds one minute, the longest wait that openai-node obeys.\n\n" +
 		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do " +

@@ -40,6 +40,9 @@ const (
 	// MarkUnnamed: an event of the Messages dialect lacks its name, without which Anthropic's SDKs
 	// skip it; AppendEvent adds it.
 	MarkUnnamed
+	// MarkNoChoices: the `choices` of a usage chunk are null or absent, which SDKs with schemas reject;
+	// AppendEvent sets them to [].
+	MarkNoChoices
 )
 
 // Has reports whether m contains all flags of want.
@@ -178,8 +181,10 @@ func (t *Tracker) observeChunk(p *eventPayload, data []byte) Mark {
 	t.deltas += int64(p.deltas)
 	t.text += int64(p.text)
 	switch {
-	case p.count <= 0 && p.usage:
+	case p.count == 0 && p.usage:
 		return p.mark | MarkUsageOnly
+	case p.count < 0 && p.usage:
+		return p.mark | MarkUsageOnly | MarkNoChoices
 	case p.count < 0:
 		if _, isError := ErrorOf(data); isError {
 			return MarkError

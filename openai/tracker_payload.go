@@ -195,40 +195,45 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 }
 
 // AppendEvent appends the event as clients can read it, and returns the result. m is its mark: with
-// MarkNullError, the empty `error` member is removed, and with MarkUnnamed, the name is added.
+// MarkNullError, the empty `error` member is removed, with MarkNoChoices, the choices are set to [], and
+// with MarkUnnamed, the name is added.
 func AppendEvent(dst []byte, ev Event, m Mark) []byte {
+	if m&(MarkNullError|MarkNoChoices|MarkUnnamed) == 0 {
+		return append(dst, ev.Raw...)
+	}
+	data := readableData(ev.Data, m)
+	end := ev.at + len(ev.Data)
+	inPlace := ev.at > 0 && end <= len(ev.Raw)
 	if m.Has(MarkUnnamed) {
 		var p eventPayload
 		p.read(ev.Data)
-		if bytes.HasPrefix(ev.Raw, []byte("event")) || bytes.Contains(ev.Raw, []byte("\nevent")) {
-			return appendNewEvent(dst, p.kind, ev.Data, m)
+		ev.Name = p.kind
+		if inPlace = inPlace && !bytes.HasPrefix(ev.Raw, []byte("event")) && !bytes.Contains(ev.Raw, []byte("\nevent")); inPlace {
+			dst = append(append(append(dst, "event: "...), ev.Name...), '\n')
 		}
-		dst = append(append(append(dst, "event: "...), p.kind...), '\n')
 	}
-	switch end := ev.at + len(ev.Data); {
-	case !m.Has(MarkNullError):
-		return append(dst, ev.Raw...)
-	case ev.at > 0 && end <= len(ev.Raw):
-		dst = append(dst, ev.Raw[:ev.at]...)
-		dst = fieldsWithout(dst, ev.Data, "error")
-		return append(dst, ev.Raw[end:]...)
+	if inPlace {
+		return append(append(append(dst, ev.Raw[:ev.at]...), data...), ev.Raw[end:]...)
 	}
-	return appendNewEvent(dst, ev.Name, ev.Data, m)
-}
-
-// appendNewEvent appends an event of a name, which may be empty, and data, without the bytes that it
-// was received as.
-func appendNewEvent(dst, name, data []byte, m Mark) []byte {
-	if len(name) > 0 {
-		dst = append(append(append(dst, "event: "...), name...), '\n')
-	}
-	if m.Has(MarkNullError) {
-		data = fieldsWithout(nil, data, "error")
+	if len(ev.Name) > 0 {
+		dst = append(append(append(dst, "event: "...), ev.Name...), '\n')
 	}
 	for line := range bytes.SplitSeq(data, []byte{'\n'}) {
 		dst = append(append(append(dst, "data: "...), line...), '\n')
 	}
 	return append(dst, '\n')
+}
+
+// readableData returns the data of an event with the changes of AppendEvent.
+func readableData(data []byte, m Mark) []byte {
+	if m.Has(MarkNullError) {
+		data = fieldsWithout(nil, data, "error")
+	}
+	if m.Has(MarkNoChoices) {
+		rest := fieldsWithout(nil, data, "choices")
+		data = append([]byte(`{"choices":[],`), rest[1:]...) // usage follows
+	}
+	return data
 }
 
 // fieldsWithout appends the object without empty members of that name. A value that is not an

@@ -10,7 +10,7 @@ import (
 
 // markWords names the marks in the order of their bits.
 var markWords = []string{"content", "usage-only", "finish", "done", "end", "error", "failed", "null-error", "malformed",
-	"aborted", "unnamed"}
+	"aborted", "unnamed", "no-choices"}
 
 // words returns the names of a mark's flags.
 func (m Mark) words() string {
@@ -165,7 +165,8 @@ func TestChatStreamsOfEveryEngine(t *testing.T) {
 		{"usage without choices", unnamedEvents(`{"choices":null,"usage":{"prompt_tokens":1,"completion_tokens":2}}`,
 			`{"usage":{"prompt_tokens":1,"completion_tokens":3}}`, `{"choices":{},"usage":{"total_tokens":3}}`,
 			`{"id":"x","choices":[],"usage":{}}`, `{"choices":null,"usage":{"input_tokens":1,"output_tokens":4}}`),
-			trackerState{Marks: []string{"usage-only", "usage-only", "usage-only", "usage-only", "usage-only"},
+			trackerState{Marks: []string{"usage-only no-choices", "usage-only no-choices", "usage-only no-choices", "usage-only",
+				"usage-only no-choices"},
 				Usage: Usage{1, 0, 4, false}, HasUsage: true, Events: 5}},
 		{"no usage and no choices", unnamedEvents(`{"choices":null,"usage":null}`, `{"id":"x","object":"chat.completion.chunk"}`,
 			`{"usage":null}`), trackerState{Marks: []string{"", "", ""}, Events: 3}},
@@ -476,8 +477,9 @@ func TestFailedResponseContinuesTheSequenceNumbers(t *testing.T) {
 	}
 }
 
-// TestMessagesEventsGetTheirName: Anthropic's SDKs skip an event whose name they do not know.
-func TestMessagesEventsGetTheirName(t *testing.T) {
+// TestEventsAreCompleted: Anthropic's SDKs skip an event whose name they do not know, and SDKs with
+// schemas reject a chunk without choices.
+func TestEventsAreCompleted(t *testing.T) {
 	const stop = `{"type":"message_stop"}`
 	for _, tt := range []struct{ name, in, want string }{
 		{"no name", "data: " + stop + "\n\n", "event: message_stop\ndata: " + stop + "\n\n"},
@@ -502,6 +504,21 @@ func TestMessagesEventsGetTheirName(t *testing.T) {
 		}
 		if got := string(AppendEvent([]byte("before "), ev, tracker.Observe(ev))); got != "before "+tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	chunk := NewTracker(Chat)
+	for in, want := range map[string]string{
+		`{"usage":{"total_tokens":1}}`:                         `{"choices":[],"usage":{"total_tokens":1}}`,
+		`{"choices":null,"usage":{"total_tokens":1},"id":"x"}`: `{"choices":[],"usage":{"total_tokens":1},"id":"x"}`,
+		`{"id":"x","choices":{},"usage":{},"error":null}`:      `{"choices":[],"id":"x","usage":{}}`,
+		`{"choices":[],"usage":{}}`:                            `{"choices":[],"usage":{}}`,
+	} {
+		ev, err := NewEventReader(strings.NewReader("data: "+in+"\n\n"), 0).Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(AppendEvent(nil, ev, chunk.Observe(ev))); got != "data: "+want+"\n\n" {
+			t.Errorf("%s: %q", in, got)
 		}
 	}
 	for _, d := range []Dialect{Chat, Responses} {

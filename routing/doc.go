@@ -28,7 +28,7 @@
 // states from its callers:
 //
 //   - Observe: health and engine metrics
-//   - SetBackoff: the pause after 429, or 503 with Retry-After
+//   - SetBackoff: the pause after 429 or an overload of the engine
 //   - Eject, Restore: the transitions of the circuit breaker. The ejection cap keeps at
 //     least half of the workers in rotation, and the last usable one.
 //   - SetOpen: a server that accepts no connection

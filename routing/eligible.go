@@ -42,8 +42,8 @@ func (e *OpenError) Error() string {
 	return fmt.Sprintf("all workers are open or in backoff until %s", e.Until.Format(time.RFC3339))
 }
 
-// SetBackoff keeps new requests from a worker until then, after it returned 429, or 503 with
-// Retry-After. It never shortens a backoff.
+// SetBackoff keeps new requests from a worker until then, after it returned 429 or reported an
+// overload. It never shortens a backoff.
 func (p *Pool) SetBackoff(w *Worker, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,6 +63,8 @@ func TestABodyIsReadByItsFormWhateverItsLabel(t *testing.T) {
 		{"a whole answer", "/v1/chat/completions", hello, wholeChat, wholeChat, "application/json"},
 		{"a whole answer after blanks", "/v1/chat/completions", hello, "\n  " + wholeChat, "\n  " + wholeChat,
 			"application/json"},
+		{"a whole answer with a byte order mark", "/v1/chat/completions", hello, "\xef\xbb\xbf" + wholeChat, wholeChat,
+			"application/json"},
 		{"a whole answer for a stream", "/v1/chat/completions", streamedHello, wholeChat, wholeChat, "application/json"},
 		{"a whole message", messages, hello, wholeMessage, wholeMessage, "application/json"},
 		{"embeddings", "/v1/embeddings", `{"model":"small","input":"x"}`, `{"object":"list","data":[]}`,

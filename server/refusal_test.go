@@ -104,6 +104,7 @@ func TestARefusalForContentIsFinal(t *testing.T) {
 		"a whole 200":       {200, `{"error":{"message":"no","code":"moderation_blocked"}}`, false, 400, `"no"`},
 		"a first event":     {200, `data: {"error":{"message":"no","code":"content_policy_violation"}}` + "\n\n", true, 400, `"no"`},
 		"a first 403":       {200, "data: " + openRouter + "\n\n", true, 403, "flagged for violence"},
+		"the request again": {400, `{"error":{"message":"no","code":"content_filter","request":{"stream_options":{"include_usage":true}}}}`, false, 400, `"no"`},
 		"Anthropic":         {400, `{"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}`, false, 400, "filtering policy"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ type WorkerGauges struct {
 	Weight           int          `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
 	EffectiveWeight  float64      `metric:"tierway_worker_effective_weight" help:"Weight by which requests are divided: tierway_worker_weight, or less if health_weight is enabled and the worker fails requests."`
 	SuccessRatio     float64      `metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
-	Backoff          bool         `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, 503 with Retry-After or with a full engine queue, or a rejection of the gateway's key."`
+	Backoff          bool         `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, an overload of the engine (503, 529), or a rejection of the gateway's key."`
 	Inflight         int          `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
 	OthersInflight   int          `metric:"tierway_worker_other_gateways_inflight" help:"Requests that other gateways have booked on the worker, as last published and estimated since; 0 for a single gateway."`
 	HistoryTokens    int64        `metric:"tierway_worker_history_tokens" help:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`

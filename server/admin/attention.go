@@ -103,7 +103,7 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 					causeSuffix(w.Breaker.Cause)+". The ejection cap keeps it in rotation with a part of its share."+w.Failure.sentence()))
 		case w.State == "backoff":
 			items = append(items, workerAttention(w, severityWarning,
-				"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key."))
+				"In backoff: it returned 429, 503 or 529, or rejected the gateway's key."))
 		}
 	}
 	return items

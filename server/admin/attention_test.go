@@ -56,9 +56,9 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 		{pool("small", true, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | tier small | " +
 			"Each worker in rotation is in backoff, or its breaker is not closed. Most requests wait or are rejected. | " +
 			"workers?pool=small", "warning | worker w1 | " +
-			"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key. | workers?q=w1"}},
+			"In backoff: it returned 429, 503 or 529, or rejected the gateway's key. | workers?q=w1"}},
 		{pool("small", true, good, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | worker w1 | " +
-			"In backoff: it returned 429, or 503 with Retry-After, or rejected the gateway's key. | workers?q=w1"}},
+			"In backoff: it returned 429, 503 or 529, or rejected the gateway's key. | workers?q=w1"}},
 		{pool("small", true, workerState{Name: "w1", State: "asleep"}), []string{"error | tier small | " +
 			"No worker is in rotation. Requests wait, move to another tier or fail. | workers?pool=small"}},
 		{pool("extra", false), []string{"error | pool extra | " +

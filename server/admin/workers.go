@@ -23,7 +23,7 @@ type workerState struct {
 	Region string   `json:"region,omitempty" doc:"Region of the worker."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
-	State     string        `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, or 503 with Retry-After, or refused the gateway's key."`
+	State     string        `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, 503 or 529, or refused the gateway's key."`
 	Since     string        `json:"since,omitempty" doc:"Time when the worker came up or went down."`
 	LastError string        `json:"last_error,omitempty" doc:"Cause of the last failed check. Absent once the worker is healthy."`
 	Failure   *failureState `json:"last_failure,omitempty" doc:"Last failed attempt on the worker since it is known, without failures that its request or client caused."`

@@ -163,6 +163,9 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 	named := func(name string) bool { return bytes.Contains(body, []byte(name)) }
 	var refused addition
 	switch {
+	case refusalOf(resp, body).RefusesContent(): // it may repeat the request
+		resp.Body = readCloser{bytes.NewReader(body), resp.Body}
+		return nothingAdded
 	case slices.ContainsFunc(a.addsPriority, named):
 		refused = priorityAdded
 	case slices.ContainsFunc(a.addsUsage, named):
@@ -198,23 +201,24 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	if f := readWhole(a, resp, buf, &memory); f != nil {
 		return f
 	}
-	if openai.BeginsStream(buf.Bytes()) {
-		return relayUnrequestedStream(a, resp, buf.Bytes())
+	body := bytes.TrimPrefix(buf.Bytes(), []byte("\xef\xbb\xbf"))
+	if openai.BeginsStream(body) {
+		return relayUnrequestedStream(a, resp, body)
 	}
-	answer := openai.ReadAnswer(a.x.in.Dialect, buf.Bytes())
+	answer := openai.ReadAnswer(a.x.in.Dialect, body)
 	switch {
 	case answer.Err != nil:
-		return engineError(a, *answer.Err, buf.Bytes())
+		return engineError(a, *answer.Err, body)
 	case !answer.Valid:
 		return protocolFailure("a 2xx answer of the type %q and %d bytes that is not a JSON object",
-			openai.MediaType(resp.Header.Get("Content-Type")), buf.Len())
+			openai.MediaType(resp.Header.Get("Content-Type")), len(body))
 	case answer.Hollow && a.usesEngine:
-		return protocolFailure("a 2xx answer of %d bytes that does not belong to its dialect", buf.Len())
+		return protocolFailure("a 2xx answer of %d bytes that does not belong to its dialect", len(body))
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	}
 	if !a.x.answer.stopBeatsIfHeld() {
-		bookWhole(a, answer, buf.Len())
+		bookWhole(a, answer, len(body))
 		return lateWhole()
 	}
 	a.received()
@@ -223,10 +227,10 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	bookWhole(a, answer, buf.Len())
+	bookWhole(a, answer, len(body))
 	a.ending.result = decisions.OK
 	a.rememberResponse(answer.ID)
-	if err := a.x.answerWhole(resp.Status, resp.Header, buf.Bytes()); err != nil {
+	if err := a.x.answerWhole(resp.Status, resp.Header, body); err != nil {
 		a.fault, a.ending.result = excluded("%w", errClientGone), decisions.ClientGone
 	}
 	return nil
