@@ -33,8 +33,8 @@ type LedgerConfig struct {
 }
 
 // Ledger writes the rows of requests to SQL in the background. During an outage of SQL the rows
-// wait in memory, and over a restart in a file. If there are too many, the oldest is dropped and counted. It is safe for
-// concurrent use.
+// wait in memory, and over a restart in a file. If there are too many, the oldest is dropped and counted. It is safe
+// for concurrent use.
 type Ledger struct {
 	*spool.Spool[Row]
 	sql       target

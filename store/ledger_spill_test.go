@@ -86,7 +86,8 @@ func TestRowsOfAnOutageAtShutdownAreWrittenByTheNextStartOnce(t *testing.T) {
 				t.Errorf("there are %q", files)
 			}
 			usage, err := s.Usage(t.Context(), UsageQuery{Tenant: "acme"})
-			want := []UsageRow{{Day: at.UTC().Format(time.DateOnly), Requests: n + 1, Output: 2 * n, Money: tenants.Money(7 * n)}}
+			want := []UsageRow{{Day: at.UTC().Format(time.DateOnly), Requests: n + 1, Output: 2 * n,
+				Money: tenants.Money(7 * n)}}
 			if diff := cmp.Diff(want, usage); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
@@ -102,7 +103,8 @@ func TestUnreadableLinesOfSpilledRowsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, up, log := t.TempDir(), &shelf{}, &bytes.Buffer{}
 		name := spillPrefix + "1" + spillSuffix
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("{\"ID\":\"1\"}\n{\n\n{}\n{\"ID\":\"2\"}"), 0o600); err != nil {
+		const text = "{\"ID\":\"1\"}\n{\n\n{}\n{\"ID\":\"2\"}"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		runFor(t, newLedger(LedgerConfig{SpillDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))}, up), time.Second)

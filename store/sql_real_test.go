@@ -36,6 +36,8 @@ func TestSmokePostgres(t *testing.T) {
 		"the last admin cannot be deleted":                       TestTheLastAdminCannotBeDeleted,
 		"concurrent bootstraps create one admin":                 TestConcurrentBootstrapsCreateOneAdmin,
 		"override replaces the earlier one":                      TestOverrideReplacesTheEarlierOne,
+		"changes lead to the contents of a whole read":           TestChangesLeadToTheContentsOfAWholeRead,
+		"unexplained changes":                                    TestChangesThatTheAuditLogDoesNotExplainNeedAWholeRead,
 		"contents are read at one moment":                        TestContentsAreReadAtOneMoment,
 		"repeated batch counts once":                             TestRepeatedBatchCountsOnce,
 		"usage is grouped by day and group":                      TestUsageIsGroupedByDayAndGroup,

@@ -52,8 +52,8 @@ func TestPasswordsFromTheEnvironmentWorkInEveryURL(t *testing.T) {
 				}
 			}
 		}
-		for _, target := range []string{"h", "h:5432/db", "a,b:2/db?sslmode=disable", "h/db?application_name=a@b", "[::1]:1/db",
-			"/db?host=/run"} {
+		for _, target := range []string{"h", "h:5432/db", "a,b:2/db?sslmode=disable", "h/db?application_name=a@b",
+			"[::1]:1/db", "/db?host=/run"} {
 			text := "postgres://u:" + written + "@" + target
 			c, err := parsePostgres(text)
 			if err != nil || c.User != "u" || c.Password != want {
