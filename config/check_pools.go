@@ -51,6 +51,10 @@ func (d *decoder) checkPools(f *File) {
 			d.report(s.path+".inject_cache_control", "has no effect: the "+s.kind()+" serves no "+messages,
 				"add "+messages+" to serves, or remove the key")
 		}
+		if s.LowerMaxTokens && s.Context == 0 {
+			d.report(s.path+".lower_max_tokens", "has no effect: the context of the "+s.kind()+" is unknown",
+				"set "+s.path+".context, or remove the key")
+		}
 		d.checkPolicy(s.path+".policy", s.Policy)
 		d.checkRules(s.path+".policy_rules", s.PolicyRules)
 		d.checkModels(s)

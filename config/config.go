@@ -49,7 +49,7 @@ type File struct {
 	HealthWeight     HealthWeight             `yaml:"health_weight" doc:"Reduces the weight of workers that fail requests, before their circuit breakers open. Unlike 'policy.health_weight', it applies to every policy."`
 	Region           string                   `yaml:"region" form:"name" absent:"none" doc:"Region of the gateway. Workers of its region are used first, then those of other regions, in the order of 'regions'."`
 	Regions          Regions                  `yaml:"regions" doc:"Distances between regions, for workers with a 'region'."`
-	RoutingHeaders   bool                     `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Queue-Ms."`
+	RoutingHeaders   bool                     `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Max-Tokens-Lowered, X-Queue-Ms."`
 	CORS             CORS                     `yaml:"cors" doc:"Browser pages that may call the data plane."`
 	Telemetry        Telemetry                `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`
 	Decisions        Decisions                `yaml:"decisions" doc:"Decision log: one record for every request, including refused ones. A record holds the request in numbers and hashes (never text), every candidate worker with the terms of its score, and the result."`
@@ -147,6 +147,7 @@ type PoolConfig struct {
 	Workers     []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`
 
 	AllowFields     []string     `yaml:"allow_fields" enum:"kv_transfer_params,ec_transfer_params,vllm_xargs,bootstrap_host,bootstrap_port,bootstrap_room,bootstrap_pair_key,data_parallel_rank,routed_dp_rank,disagg_prefill_dp_rank" absent:"none" doc:"Fields that are passed to the pool's workers although they name other hosts or place the request inside an engine. All other fields of this kind are removed from request bodies."`
+	LowerMaxTokens  bool         `yaml:"lower_max_tokens" doc:"Lower a client's max_tokens, max_completion_tokens or max_output_tokens to what fits into 'context' beside the prompt. Agents send 32,000 and more as a ceiling, which engines reject. The response header X-Max-Tokens-Lowered has the values. Needs 'context'."`
 	CacheControl    bool         `yaml:"inject_cache_control" doc:"Mark prompts of Anthropic messages for the prompt cache. The last block of the system prompt gets 'cache_control'; without a system prompt, the last block of the first user message. Requests that already have a mark are not changed."`
 	HealthWeight    HealthWeight `yaml:"health_weight" absent:"'health_weight'" doc:"Weights that follow the success ratios of the pool's workers; absent keys inherit the file's values."`
 	ResponseHeaders []string     `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`

@@ -27,6 +27,7 @@ type Pool struct {
 	Tenant         string   // the only tenant that it serves; "" is all
 	MaxUploadBytes int64    // limit of streamed bodies on Paths; 0: none are streamed
 	Context        int64    // context length in tokens, prompt and output; 0: unknown
+	LowerMaxTokens bool     // lower output limits to what fits into Context
 	Price          tenants.Price
 	Policy         routing.Config
 	Rules          []PolicyRule // that select another policy, in order
@@ -91,7 +92,8 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
 		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(),
 		HeartbeatAfter: c.Queue.HeartbeatAfter, Saturation: c.Saturation.config(), HealthWeight: c.HealthWeight.config(),
-		AllowFields: slices.Clone(c.AllowFields), CacheControl: c.CacheControl}
+		AllowFields: slices.Clone(c.AllowFields), CacheControl: c.CacheControl,
+		LowerMaxTokens: c.LowerMaxTokens}
 	if c.PolicyRules == nil {
 		p.Rules = rulesCopy(f.PolicyRules)
 	}

@@ -143,7 +143,7 @@ func (p *parser) readField(f Field) {
 	case FieldStreamOptions:
 		p.readStreamOptions()
 	case FieldMaxTokens, FieldMaxCompletionTokens, FieldMaxOutputTokens:
-		r.MaxTokens = max(r.MaxTokens, p.readCount(f, 0, maxInt32)) // the engine defines the meaning of 0
+		p.readOutputLimit(f)
 	case FieldN:
 		r.N = max(r.N, p.readCount(f, 1, maxN))
 	case FieldStore:
@@ -206,6 +206,23 @@ func (p *parser) rejectExtraKey() {
 	p.reject(CodeInvalidValue, FieldExtraKey.String(),
 		"extra_key is not supported because it selects an engine's prefix cache: "+
 			"send cache_salt, which is confined to your tenant")
+}
+
+// readOutputLimit reads a limit of the output. -1 is llama.cpp's word for none, which LM Studio's clients and n8n send
+// to every engine. The engine defines the meaning of 0.
+func (p *parser) readOutputLimit(f Field) {
+	c := p.Next()
+	at := outputLimit{span: span{from: p.i}}
+	if r := p.Reader; c == '-' && p.req.Dialect != Messages && string(r.Scalar()) == "-1" {
+		p.Scalar()
+		at.value = unlimited
+	} else {
+		at.value = p.readCount(f, 0, maxInt32)
+	}
+	if at.to = p.i; at.value != 0 {
+		p.req.place.limits[f-FieldMaxTokens] = at
+	}
+	p.req.MaxTokens = max(p.req.MaxTokens, at.value)
 }
 
 // readEncodingFormat rejects the formats in which vLLM answers with bytes instead of JSON. Their usage is in a header,

@@ -308,7 +308,7 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		{Responses, `{"model":"m","previous_response_id":"` + strings.Repeat("x", 513) + `"}`, "previous_response_id", "513"},
 	}
 	for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "n"} {
-		for _, value := range []string{"-1", "-0", "1e3", "1E0", "10.0", "2147483648", "9223372036854775808", "1e400",
+		for _, value := range []string{"-2", "-1.0", "-0", "1e3", "1E0", "10.0", "2147483648", "9223372036854775808", "1e400",
 			"true"} {
 			rows = append(rows, row{Chat, chat(name, value), name, value})
 		}
@@ -318,7 +318,9 @@ func TestWrongValuesAreNamed(t *testing.T) {
 			row{Chat, chat(name, `{}`), name, "an object"},
 			row{Chat, chat(name, strings.Repeat("9", 33)), name, strings.Repeat("9", 32) + "…"})
 	}
-	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"}, row{Chat, chat("n", "0"), "n", "0"})
+	rows = append(rows, row{Chat, chat("n", "129"), "n", "129"}, row{Chat, chat("n", "0"), "n", "0"},
+		row{Chat, chat("n", "-1"), "n", "-1"},
+		row{Messages, `{"model":"m","messages":[{}],"max_tokens":-1}`, "max_tokens", "-1"})
 	for _, tt := range rows {
 		got := parseError(t, tt.d, tt.body)
 		if got.Reason != CodeInvalidValue || got.Param != tt.param || !strings.Contains(got.Message, tt.param) ||

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Edit is the gateway's changes of a body for a worker.
@@ -14,6 +15,8 @@ type Edit struct {
 	Priority     int64  // priority in the engine's queue, with SetPriority
 	SetPriority  bool   // false: no change of the priority
 	CacheControl bool   // mark the prompt of a Messages request for the engine's prefix cache
+
+	MaxTokens int64 // lowers the output limits of the body; 0: no change
 
 	AllowFields []string // EngineFields to keep; the others are removed
 }
@@ -29,6 +32,8 @@ type places struct {
 	model    span // the value of model, including quotes; the content of a form's part
 	salt     span // the value of cache_salt
 	replaced bool // Request.Model is not the body's model
+
+	limits [3]outputLimit // max_tokens, max_completion_tokens and max_output_tokens
 
 	options     span // stream_options: null
 	inside      int  // after the opening brace of stream_options; 0 if absent
@@ -46,6 +51,15 @@ type places struct {
 	form      bool   // the body is multipart/form-data
 	delimiter string // of a form: two dashes and the boundary
 }
+
+// outputLimit is a limit of the output in a body. The zero value means that there is none, or 0.
+type outputLimit struct {
+	span
+	value int64 // or unlimited
+}
+
+// unlimited is the value of a limit that the client has switched off.
+const unlimited = -1
 
 // record stores the start of f's value. Beyond 4 GiB the field counts as absent; no caller reads
 // such bodies.
@@ -69,7 +83,7 @@ type change struct {
 // with the request and must not be changed; nothing large is copied. IncludeUsage does not
 // apply to a form, and the model name for a form must not contain line breaks.
 func (r *Request) Splice(e Edit) [][]byte {
-	var room [7]change
+	var room [10]change
 	changes := r.changes(room[:0], e)
 	if len(changes) == 0 {
 		return [][]byte{r.Body}
@@ -143,6 +157,14 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	}
 	if c, ok := r.priorityChange(e); ok {
 		cuts = append(cuts, c)
+	}
+	for _, limit := range r.place.limits {
+		switch {
+		case limit.value == unlimited: // most engines reject it
+			cuts = append(cuts, change{span: limit.span, with: []byte("null")})
+		case e.MaxTokens > 0 && limit.value > e.MaxTokens:
+			cuts = append(cuts, change{span: limit.span, with: strconv.AppendInt(nil, e.MaxTokens, 10)})
+		}
 	}
 	cuts = append(cuts, r.cacheMarkChanges(e)...)
 	removed, empty := r.removals(e)

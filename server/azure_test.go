@@ -15,7 +15,8 @@ func TestAzuresClientsUseTheSameRoutes(t *testing.T) {
 	const chat, embed = `{"model":"fake-7b","messages":[{"role":"user","content":"hi"}],"max_tokens":2}`,
 		`{"model":"fake-7b","input":"hi"}`
 	synctest.Test(t, func(t *testing.T) {
-		yaml := strings.Replace(plain, "auth: { required: false }", "auth: { keys: [ { name: acme, sha256: "+digestOfKey+" } ] }", 1)
+		keys := "auth: { keys: [ { name: acme, sha256: " + digestOfKey + " } ] }"
+		yaml := strings.Replace(plain, "auth: { required: false }", keys, 1)
 		yaml = strings.Replace(yaml, `"gpt-4o-mini": small`, `"gpt-4o-mini": small, "org/gpt": small`, 1)
 		recorder := chaos.Record(fakeEngine())
 		r := newRig(t, yaml, recorder)

@@ -94,7 +94,7 @@ func TestEveryErrorHasTheFormOfItsDialect(t *testing.T) {
 			{"two models", "POST", "/v1/chat/completions", `{"model":"small","Model":"big` + helloTo, nil, 400, "ambiguous_json"},
 			{"two values", "POST", "/v1/chat/completions", hello + "{}", nil, 400, "invalid_json"},
 			{"deep JSON", "POST", "/v1/chat/completions", `{"x":` + strings.Repeat("[", 100), nil, 400, "json_too_deep"},
-			{"a wrong value", "POST", "/v1/chat/completions", `{"max_tokens":-1,"model":"small` + helloTo, nil, 400,
+			{"a wrong value", "POST", "/v1/chat/completions", `{"max_tokens":-2,"model":"small` + helloTo, nil, 400,
 				"invalid_value"},
 			{"no messages", "POST", "/v1/chat/completions", `{"model":"small"}`, nil, 400, "missing_field"},
 			{"another type of body", "POST", "/v1/chat/completions", hello, []string{"Content-Type", "text/plain"}, 415,

@@ -46,6 +46,36 @@ func (p *Parsed) GeneratesStream() bool {
 	return p.in.Dialect.Generates()
 }
 
+// leastAnswer is the least output, in tokens, to which a limit is lowered: room for one call of a tool. A longer
+// prompt does not fit, and agents then shorten their chat.
+const leastAnswer = 256
+
+// MaxTokensAt returns the output limit of the request at a pool: the client's, or what fits beside the prompt if that
+// is less and the pool lowers limits. The prompt is estimated, so a fifth of it is kept free, and at most half of the
+// room.
+func (p *Parsed) MaxTokensAt(pool *control.Pool) int64 {
+	limit := p.Req.MaxTokens
+	if !pool.LowerMaxTokens || pool.Context == 0 || limit <= leastAnswer {
+		return limit
+	}
+	prompt := pool.Routing.Learned().PromptTokens(p.RawTokens)
+	room := pool.Context - prompt
+	if limit <= room {
+		return limit
+	}
+	const template = 64 // tokens that a chat template adds
+	return max(room-prompt/5-template, room/2, leastAnswer)
+}
+
+// fitsContext reports whether a prompt of that many tokens fits into the context of a pool beside the output.
+func (p *Parsed) fitsContext(pool *control.Pool, prompt int64) bool {
+	answer := p.Req.MaxTokens
+	if pool.LowerMaxTokens {
+		answer = min(answer, leastAnswer)
+	}
+	return pool.Context == 0 || prompt+answer <= pool.Context
+}
+
 // tokensMax is the largest number of tokens that is accepted from an engine's report, of a prompt
 // (plus its bytes) and of each choice: ten times the longest context of any model.
 const tokensMax = 10_000_000

@@ -31,7 +31,7 @@ func (res *Resolution) reserve(p *Parsed, c *tenants.Caller) int64 {
 	if !p.in.Dialect.Generates() {
 		return prompt
 	}
-	answer := learned.OutputP90(p.Req.MaxTokens) * max(1, p.Req.N) * p.Req.Prompts()
+	answer := learned.OutputP90(p.MaxTokensAt(res.Pool)) * max(1, p.Req.N) * p.Req.Prompts()
 	if p.Req.MaxTokens == 0 {
 		for _, s := range c.Subjects {
 			if s.Limits.TPM > 0 {

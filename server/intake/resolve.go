@@ -212,7 +212,7 @@ func (r *resolver) blocked(target string) string {
 // pool.
 func (r *resolver) fits(target string) bool {
 	p := r.in.Snap.ByName[target]
-	return p.Context == 0 || p.Routing.Learned().PromptTokens(r.parsed.RawTokens)+r.parsed.Req.MaxTokens <= p.Context
+	return r.parsed.fitsContext(p, p.Routing.Learned().PromptTokens(r.parsed.RawTokens))
 }
 
 // surelyTooLong reports whether the prompt is too long for the pool even if the estimate is too high. A
@@ -226,7 +226,7 @@ func (r *resolver) surelyTooLong(p *control.Pool) bool {
 	if counted, ok := r.countTokens(); ok {
 		least = counted * 3 / 4
 	}
-	return least+r.parsed.Req.MaxTokens > p.Context
+	return !r.parsed.fitsContext(p, least)
 }
 
 // tooLong returns the answer to a prompt that certainly exceeds the pool's context.

@@ -148,6 +148,7 @@ type attempt struct {
 	firstByte    time.Duration // how long the worker may take until its first event
 	addsUsage    []string      // added fields that request the usage
 	addsPriority []string      // added fields for the engine's own queue
+	maxTokens    int64         // the output limit that the worker received; 0: none
 	status       int
 	usage        openai.Usage // as the engine reported it
 	bounds       intake.UsageBounds

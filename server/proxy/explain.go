@@ -116,6 +116,12 @@ func (n *explainer) runStages() (stage string, err error) {
 	if x.resolution.Overlong {
 		n.addNote("the estimate exceeds the context of %d tokens; the engine decides", x.resolution.Pool.Context)
 	}
+	if p := x.resolution.Pool; x.parsed.Req != nil && x.routed() {
+		if to := x.parsed.MaxTokensAt(p); to < x.parsed.Req.MaxTokens {
+			n.addNote("max_tokens is lowered from %d to %d, which fits into the context of %d", x.parsed.Req.MaxTokens, to,
+				p.Context)
+		}
+	}
 	if err := x.charge(n); err != nil {
 		return decisions.StageLimits, err
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -149,6 +150,10 @@ func (x *exchange) decisionHeaders(h *headerSet) {
 	h.set("X-Routed-To", last.m.Name)
 	if reason := last.lease.Reason(); reason != "" {
 		h.set("X-Route-Reason", string(reason))
+	}
+	if asked := x.parsed.Req.MaxTokens; last.maxTokens > 0 && last.maxTokens < asked {
+		h.set("X-Max-Tokens-Lowered", fmt.Sprintf("%d; %d does not fit into the context of %d", last.maxTokens, asked,
+			x.resolution.Pool.Context))
 	}
 	x.wait.queueHeader(h)
 }

@@ -82,6 +82,10 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		CacheControl: x.resolution.Pool.CacheControl,
 		AllowFields:  x.resolution.Pool.AllowFields,
 	}
+	if x.parsed.Req.MaxTokens > 0 {
+		edit.MaxTokens = x.parsed.MaxTokensAt(x.resolution.Pool)
+		a.maxTokens = edit.MaxTokens
+	}
 	a.addsUsage, a.addsPriority = nil, nil
 	switch {
 	case x.parsed.Upload != nil:
