@@ -19,6 +19,9 @@ const (
 	// frees descriptors after a burst. Some servers close earlier (uvicorn after 5 s); get detects
 	// that before it returns a connection.
 	idleTimeout = 30 * time.Second
+	// maxAge is the age at which a connection is not kept. If the name of a server gets new addresses, they receive
+	// requests within this time, and a new connection per five minutes costs nothing.
+	maxAge = 5 * time.Minute
 	// refusalWait is the time to wait for the answer of a server that stopped reading the request.
 	// Such a server sends its 413 before the reset that breaks the write, so a second is ample.
 	refusalWait = time.Second

@@ -36,6 +36,7 @@ type conn struct {
 	r, w     int
 	received bool // input has arrived in this exchange
 
+	opened time.Time
 	since  time.Time   // idle since
 	pieces net.Buffers // backing array for write
 	vec    net.Buffers // the unwritten part of pieces
@@ -47,7 +48,7 @@ type conn struct {
 }
 
 func newConn(socket net.Conn) *conn {
-	c := &conn{socket: socket, buf: make([]byte, bufferSize)}
+	c := &conn{socket: socket, buf: make([]byte, bufferSize), opened: time.Now()}
 	c.preparePeek()
 	return c
 }

@@ -46,11 +46,11 @@ func (i *idleConns) pop() *conn {
 	return c
 }
 
-// put adds c to the idle connections. It closes c after close, or if there are max already.
+// put adds c to the idle connections. It closes c after close, at its maxAge, or if there are max already.
 func (i *idleConns) put(c *conn) {
 	c.since = time.Now()
 	i.mu.Lock()
-	keep := !i.closed && len(i.conns) < i.max
+	keep := !i.closed && len(i.conns) < i.max && c.since.Sub(c.opened) < maxAge
 	if keep {
 		i.conns = append(i.conns, c)
 		if i.timer == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,6 +14,8 @@ import (
 )
 
 const (
+	// avoidFor is the time for which an address at which a check has failed is tried after the others.
+	avoidFor = time.Minute
 	// freshFor is the time for which addresses are used without another lookup. If a worker moves,
 	// its next health check finds the new address.
 	freshFor = 5 * time.Second
@@ -33,16 +36,19 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // for concurrent use.
 type dialer struct {
 	host, port string
-	lookup     func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	lookup     lookUpFunc
 	dial       dialFunc
 	log        *slog.Logger
 
-	mu      sync.Mutex   // guards the rest
-	known   []netip.Addr // from the last successful lookup; the slice is immutable
-	due     time.Time    // time of the next lookup
-	looking bool         // a lookup is in progress
-	failing bool         // the last lookup failed
-	missing time.Time    // since when all lookups report that the name does not exist; zero: the name exists
+	mu      sync.Mutex               // guards the rest
+	known   []netip.Addr             // from the last successful lookup; the slice is immutable
+	due     time.Time                // time of the next lookup
+	looking bool                     // a lookup is in progress
+	failing bool                     // the last lookup failed
+	last    netip.Addr               // to which the last connection was opened
+	avoided map[netip.Addr]time.Time // addresses at which a check has failed, and until when they are tried last
+	several bool                     // the warning of several addresses was logged
+	missing time.Time                // since when all lookups report that the name does not exist; zero: the name exists
 }
 
 // newDialer returns a dialer for an address host:port. It rejects every address of a cloud's
@@ -125,6 +131,12 @@ func (d *dialer) storeLookup(found []netip.Addr, err error) (all []netip.Addr, f
 	case err == nil:
 		d.known = found
 		d.logLookupLocked(nil)
+		if severalServers(found) != d.several {
+			if d.several = !d.several; d.several {
+				d.log.Warn("a worker's host has several addresses: its limits, health and cache count as those of one server",
+					"host", d.host, "addresses", len(found), "way_out", "list each server as a worker of its own")
+			}
+		}
 		return found, true, nil
 	case len(d.known) > 0:
 		d.logLookupLocked(err)
@@ -149,6 +161,7 @@ func (d *dialer) logLookupLocked(err error) {
 // share of the remaining time.
 func (d *dialer) dialAny(ctx context.Context, network string, addresses []netip.Addr) (net.Conn, error) {
 	var first error
+	addresses = d.inOrder(addresses)
 	for i, to := range addresses {
 		conn, err := d.dialOne(ctx, len(addresses)-i, network, net.JoinHostPort(to.String(), d.port))
 		if err == nil {
@@ -165,6 +178,53 @@ func (d *dialer) dialAny(ctx context.Context, network string, addresses []netip.
 	return nil, first
 }
 
+// avoidLast makes the address of the last connection the last one to be tried, because a check has failed there.
+func (d *dialer) avoidLast() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.known) < 2 || !d.last.IsValid() {
+		return
+	}
+	if d.avoided == nil {
+		d.avoided = map[netip.Addr]time.Time{}
+	}
+	now := time.Now()
+	maps.DeleteFunc(d.avoided, func(a netip.Addr, until time.Time) bool {
+		return now.After(until) || !slices.Contains(d.known, a)
+	})
+	d.avoided[d.last] = now.Add(avoidFor)
+}
+
+// inOrder returns the addresses with those that a check has found failing at the end, the latest one last.
+func (d *dialer) inOrder(all []netip.Addr) []netip.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.avoided) == 0 {
+		return all
+	}
+	now := time.Now()
+	rank := func(a netip.Addr) time.Time {
+		if until := d.avoided[a]; until.After(now) {
+			return until
+		}
+		return time.Time{}
+	}
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b netip.Addr) int { return rank(a).Compare(rank(b)) })
+	return ordered
+}
+
+// severalServers reports whether the addresses belong to more than one server: two of one family do.
+func severalServers(all []netip.Addr) bool {
+	fours := 0
+	for _, a := range all {
+		if a.Unmap().Is4() {
+			fours++
+		}
+	}
+	return fours > 1 || len(all)-fours > 1
+}
+
 // dialOne opens a connection within 1/n of the time until ctx ends.
 func (d *dialer) dialOne(ctx context.Context, n int, network, address string) (net.Conn, error) {
 	if end, bounded := ctx.Deadline(); bounded && n > 1 {
@@ -179,7 +239,30 @@ func (d *dialer) dialOne(ctx context.Context, n int, network, address string) (n
 func (d *dialer) preferAddress(to netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.last = to
 	if i := slices.Index(d.known, to); i > 0 {
 		d.known = slices.Concat(d.known[i:], d.known[:i])
 	}
+}
+
+// lookUpFunc returns the addresses of a host, as net.Resolver.LookupNetIP does.
+type lookUpFunc = func(ctx context.Context, network, host string) ([]netip.Addr, error)
+
+// SeveralAddresses looks up the host of a worker's URL. It returns the host and its addresses if they belong to more
+// than one server, otherwise "". A name that cannot be looked up has no addresses. Nil is the system's lookup.
+func SeveralAddresses(ctx context.Context, raw string, lookUp lookUpFunc) (host string, all []netip.Addr) {
+	to, err := parseAddress(raw)
+	if err != nil || to.scheme == "unix" {
+		return "", nil
+	}
+	if host, _, err = net.SplitHostPort(to.host); err != nil {
+		return "", nil
+	}
+	if lookUp == nil {
+		lookUp = net.DefaultResolver.LookupNetIP
+	}
+	if all, err = lookUp(ctx, "ip", host); err != nil || !severalServers(all) {
+		return "", nil
+	}
+	return host, all
 }

@@ -166,7 +166,7 @@ func TestExchangeOfARemovedWorkerCompletes(t *testing.T) {
 		if scheme == "https" {
 			engine.StartTLS()
 			fleet.options.send = func(s Spec) Sender {
-				send := newSender(s, loopback.Dial, slog.New(slog.DiscardHandler)).(*standard)
+				send := newSender(s, loopback.Dial, slog.New(slog.DiscardHandler)).(addressed).Sender.(*standard)
 				send.kept.TLSClientConfig.RootCAs = engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 				return send
 			}

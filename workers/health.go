@@ -177,6 +177,9 @@ func (c *checker) checkHealth(ctx context.Context) {
 		c.readEventSources(ctx)
 	} else {
 		c.askedForSources = false
+		if s, ok := c.w.link.Load().sender.(addressed); ok {
+			s.avoidLast()
+		}
 	}
 	c.publish()
 }

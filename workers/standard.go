@@ -29,6 +29,9 @@ const (
 	// idleTimeout is shorter than the idle time of common TLS front ends (60 s and more), so that the
 	// gateway closes a connection first.
 	idleTimeout = 55 * time.Second
+	// connectionMaxAge is the age at which connections are replaced, as in the HTTP/1.1 client, so that new addresses
+	// of a host receive requests.
+	connectionMaxAge = 5 * time.Minute
 	// maxHeaderBytes limits an answer's header: eight times what proxies send.
 	maxHeaderBytes = 64 << 10
 	// defaultConnectTimeout is the configuration's default; a worker is on a near network.
@@ -62,11 +65,17 @@ func newSender(spec Spec, dial dialFunc, log *slog.Logger) Sender {
 			ConnectTimeout: spec.ConnectTimeout,
 		})
 	case "http":
-		return http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
-			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext})
+		return addressed{http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
+			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext}), dialer}
 	}
-	return newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
-		dial: dialer.DialContext})
+	return addressed{newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
+		dial: dialer.DialContext}), dialer}
+}
+
+// addressed is a Sender to a host that may have several addresses.
+type addressed struct {
+	Sender
+	*dialer
 }
 
 // standardConfig configures a standard Sender.
@@ -80,21 +89,42 @@ type standardConfig struct {
 // standard is the Sender for https. It uses net/http.
 type standard struct {
 	scheme, host string
-	kept         *http.Transport // keeps connections
 	fresh        *http.Transport // one connection per exchange, HTTP/1.1 only
 	closed       atomic.Bool
+
+	config standardConfig
+	mu     sync.Mutex      // guards the rest
+	kept   *http.Transport // keeps connections
+	since  time.Time       // of kept
 }
 
 func newStandard(c standardConfig) *standard {
-	s := &standard{scheme: c.address.scheme, host: c.address.host}
-	s.kept, s.fresh = newTransport(c), newTransport(c)
-	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
+	s := &standard{scheme: c.address.scheme, host: c.address.host, config: c}
+	s.fresh = newTransport(c)
+	s.renewLocked(time.Now())
 	// An HTTP/2 connection carries many exchanges and repeats some by itself; an exchange that must
 	// not be sent twice has its own connection.
 	s.fresh.DisableKeepAlives = true
 	s.fresh.Protocols = new(http.Protocols)
 	s.fresh.Protocols.SetHTTP1(true)
 	return s
+}
+
+// keeping returns the transport that keeps connections. It is replaced after connectionMaxAge: exchanges in flight end
+// on the old one, which closes its connections once they are idle.
+func (s *standard) keeping() *http.Transport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.since) >= connectionMaxAge {
+		s.kept.CloseIdleConnections()
+		s.renewLocked(now)
+	}
+	return s.kept
+}
+
+func (s *standard) renewLocked(now time.Time) {
+	s.kept, s.since = newTransport(s.config), now
+	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
 }
 
 // newTransport returns a transport that ignores the proxy variables of the environment. A transport,
@@ -136,7 +166,7 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 		response, attempt, err := s.sendOver(ctx, s.fresh, r, target)
 		return response, attempt.failure(err)
 	}
-	response, first, err := s.sendOver(ctx, s.kept, r, target)
+	response, first, err := s.sendOver(ctx, s.keeping(), r, target)
 	if err == nil || !first.staleConnection(ctx, err) {
 		return response, first.failure(err)
 	}
@@ -153,7 +183,7 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 // are not kept, nor is one of a later Send.
 func (s *standard) Close() {
 	s.closed.Store(true)
-	s.kept.CloseIdleConnections()
+	s.keeping().CloseIdleConnections()
 	s.fresh.CloseIdleConnections()
 }
 
@@ -360,7 +390,7 @@ func (a *answerBody) Close() error {
 	err := a.ReadCloser.Close()
 	a.request.stop()
 	if a.sender.closed.Load() {
-		a.sender.kept.CloseIdleConnections()
+		a.sender.keeping().CloseIdleConnections()
 	}
 	return err
 }

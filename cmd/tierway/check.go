@@ -23,6 +23,7 @@ func checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			warnOfAddresses(c.Context(), c.ErrOrStderr(), f, nil)
 			workers := 0
 			for _, p := range f.ResolvedPools() {
 				workers += len(p.Workers)
