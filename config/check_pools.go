@@ -136,11 +136,16 @@ func (d *decoder) checkWorkers(f *File) {
 	names, elsewhere := map[string]string{}, map[string]string{}
 	for _, s := range f.sections() {
 		usable, here := len(s.Workers) == 0, map[string][]serverEntry{}
+		d.checkCertificates(s.path+".tls", s.TLS, slices.ContainsFunc(s.Workers, func(w workers.Config) bool {
+			return strings.HasPrefix(strings.ToLower(w.URL), "https:")
+		}))
 		for i, w := range s.Workers {
 			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
 			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path, w)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv)
+			d.checkKeyFile(path, w)
+			d.checkCertificates(path+".tls", w.TLS, strings.HasPrefix(strings.ToLower(w.URL), "https:"))
 			usable = usable || w.Weight == nil || *w.Weight > 0
 		}
 		for url, entries := range here {

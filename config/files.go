@@ -1,10 +1,13 @@
 package config
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+
+	"tierway/workers"
 )
 
 // fileText returns the content of a file that the key at path names. It reports a file that cannot be read.
@@ -22,6 +25,54 @@ func (d *decoder) fileText(path, file string) (text []byte, ok bool) {
 	d.report(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), err),
 		"relative paths start at the working directory of the process")
 	return nil, false
+}
+
+// checkKeyFile checks the file of a worker's key.
+func (d *decoder) checkKeyFile(path string, w workers.Config) {
+	at := path + ".api_key_file"
+	switch {
+	case w.APIKeyFile == "" || d.draft: // a draft may not read files
+		return
+	case w.APIKeyEnv != "":
+		d.report(at, "has no effect beside api_key_env", "keep one of the two")
+		return
+	}
+	key, err := workers.ReadKeyFile(w.APIKeyFile)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
+			err = wrapped.Err
+		}
+		d.report(at, fmt.Sprintf("cannot read %s: %v", d.shown(at, w.APIKeyFile), err),
+			"write the key alone into the file; relative paths start at the working directory of the process")
+		return
+	}
+	d.checkLength(at, "the key in "+d.shown(at, w.APIKeyFile), key)
+	d.checkSecrecy(at, w.APIKeyFile)
+}
+
+// checkCertificates checks the certificates of connections to workers. secure reports whether some worker has https.
+func (d *decoder) checkCertificates(path string, t *workers.TLS, secure bool) {
+	if t == nil || *t == (workers.TLS{}) {
+		return
+	}
+	if !secure {
+		d.warn(path, "has no effect: no worker has a URL with https", "write https://… as the worker's url")
+	}
+	if (t.Cert == "") != (t.Key == "") {
+		d.report(path, "has only one of cert and key", "set both, to PEM files of the same pair")
+		return
+	}
+	if d.draft { // a draft may not read files
+		return
+	}
+	if t.CA != "" {
+		if text, ok := d.fileText(path+".ca", t.CA); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			d.report(path+".ca", d.shown(path+".ca", t.CA)+" has no certificate in PEM form", "write the authorities' PEM file")
+		}
+	}
+	if t.Cert != "" {
+		d.checkTLS(path, TLS{Cert: t.Cert, Key: t.Key})
+	}
 }
 
 // checkSecrecy warns of a file with a secret that every user can read.

@@ -82,7 +82,12 @@ func (f *File) resolveSection(s section) PoolConfig {
 		w.Weight = new(*cmp.Or(w.Weight, new(1)))
 		w.Health, w.Models = new(overlay(valueOf(w.Health), health)), slices.Clone(w.Models)
 		w.KVEvents = eventsCopy(overlay(valueOf(w.KVEvents), events))
+		if w.TLS == nil && strings.HasPrefix(strings.ToLower(w.URL), "https:") {
+			w.TLS = c.TLS
+		}
+		w.TLS = copyOf(w.TLS)
 	}
+	c.TLS = copyOf(c.TLS)
 	return c
 }
 

@@ -24,10 +24,19 @@ type Config struct {
 	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
 	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Within a 'priority' group, requests use the nearest region. They use a farther one only while all nearer workers are full, saturated or not usable. A worker without a region is the farthest."`
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's key. It is sent as a bearer token, or as x-api-key to the engine 'anthropic'."`
+	APIKeyFile        string   `yaml:"api_key_file" doc:"File with the worker's key, in place of 'api_key_env'. It is read again when it changes."`
+	TLS               *TLS     `yaml:"tls" absent:"the tier's or pool's 'tls'" doc:"Certificates for the connections to the worker, whose URL begins with https."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.
 	KVEvents    *kvcache.Config `yaml:"kv_events" absent:"the tier's or pool's 'kv_events'" doc:"KV-cache events of this worker's engine. Each key replaces the inherited one."`
 	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. For a worker that is one rank: of that rank. Needed only for engines without a metric for it: vLLM and SGLang have one."`
+}
+
+// TLS names the certificates of connections to a worker. All files are PEM.
+type TLS struct {
+	CA   string `yaml:"ca" absent:"those of the system" doc:"File of the authorities that sign the server's certificate. It is read again every five minutes."`
+	Cert string `yaml:"cert" absent:"none" doc:"File of the gateway's own certificate, for a server that asks for one. It is read for each connection."`
+	Key  string `yaml:"key" absent:"none" doc:"File of the private key of 'cert'. It is read for each connection."`
 }
 
 // Health is the configuration of health checks.
@@ -83,6 +92,22 @@ func (s Spec) SameWorker(o Spec) bool {
 // anthropic reports whether the worker speaks Anthropic's API, whose key has a header of its own.
 func (s Spec) anthropic() bool { return openai.Engine(s.Engine) == openai.EngineAnthropic }
 
+// keySource names the setting of the worker's key.
+func (s Spec) keySource() string {
+	if s.APIKeyFile != "" {
+		return "api_key_file (" + s.APIKeyFile + ")"
+	}
+	return "api_key_env (" + cmp.Or(s.APIKeyEnv, "none is set") + ")"
+}
+
+// tls returns the worker's section tls.
+func (s Spec) tls() TLS {
+	if s.TLS == nil {
+		return TLS{}
+	}
+	return *s.TLS
+}
+
 // events returns the worker's section kv_events.
 func (s Spec) events() kvcache.Config {
 	if s.KVEvents == nil {
@@ -98,6 +123,9 @@ func (s Spec) clone() Spec {
 	}
 	if s.Health != nil {
 		s.Health = new(*s.Health)
+	}
+	if s.TLS != nil {
+		s.TLS = new(*s.TLS)
 	}
 	if s.KVEvents != nil {
 		s.KVEvents = new(*s.KVEvents)

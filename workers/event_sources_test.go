@@ -90,12 +90,12 @@ func TestOnlyEnginesThatMayPublishAreAskedForEventSources(t *testing.T) {
 }
 
 func TestConfiguredCacheSizePrecedesTheReportedOne(t *testing.T) {
-	w := newWorker(Spec{Config: Config{Name: "w", URL: "http://h:1"}}, func(Spec) Sender { return new(fakeSender) })
+	w := newWorker(Spec{Config: Config{Name: "w", URL: "http://h:1"}}, func(Spec) Sender { return new(fakeSender) }, nil)
 	if got := w.CacheTokens(&Status{CacheTokens: 7}); got != 7 {
 		t.Errorf("%d tokens, and the engine reports 7", got)
 	}
 	w = newWorker(Spec{Config: Config{Name: "w", URL: "http://h:1", CacheTokens: 9}},
-		func(Spec) Sender { return new(fakeSender) })
+		func(Spec) Sender { return new(fakeSender) }, nil)
 	if got := w.CacheTokens(&Status{CacheTokens: 7}); got != 9 {
 		t.Errorf("%d tokens, and 9 are configured", got)
 	}

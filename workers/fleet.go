@@ -82,10 +82,10 @@ func (f *Fleet) Sync(specs []Spec) {
 	for _, spec := range specs {
 		w := before[spec.Name]
 		if w != nil && w.Spec().SameWorker(spec) {
-			w.applySpec(spec, f.options.send)
+			w.applySpec(spec, f.options.send, f.options.Log)
 			delete(before, spec.Name)
 		} else {
-			w = newWorker(spec, f.options.send)
+			w = newWorker(spec, f.options.send, f.options.Log)
 			w.via = f.via
 		}
 		now, named[spec.Name] = append(now, w), w
@@ -151,6 +151,8 @@ func (f *Fleet) Run(ctx context.Context) {
 // server identifies the target of a check: a URL with its key, the header of the key and health settings.
 type server struct {
 	url, key  string
+	keyFile   string
+	tls       TLS
 	anthropic bool
 	health    Health
 }
@@ -173,7 +175,11 @@ func loopsByServer(workers []*Worker) (all []*checkLoop) {
 		if err != nil {
 			url = spec.Name // its own loop: its Sender returns the cause
 		}
-		s := server{url, spec.Key, spec.anthropic(), spec.health()}
+		s := server{url: url, key: spec.Key, keyFile: spec.APIKeyFile, tls: spec.tls(), anthropic: spec.anthropic(),
+			health: spec.health()}
+		if s.keyFile != "" {
+			s.key = "" // it may change at any time
+		}
 		if at[s] == nil {
 			at[s] = &checkLoop{server: s, ended: make(chan struct{})}
 			all = append(all, at[s])

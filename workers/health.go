@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -371,8 +370,8 @@ func (c *checker) checkPath(ctx context.Context, path string) (code int, err err
 	case code == 0:
 		return 0, c.explainError(ctx, path, err)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check api_key_env (%s)",
-			path, code, cmp.Or(c.w.Spec().APIKeyEnv, "none is set"))
+		return code, fmt.Errorf("GET %s: status %d: the worker refuses the gateway's key; check %s", path, code,
+			c.w.Spec().keySource())
 	case code == http.StatusLoopDetected:
 		return code, fmt.Errorf("GET %s: status %d: the url leads back to this gateway, or to one behind it; correct url",
 			path, code)

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,11 +14,14 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
 
 	"tierway/http1"
 )
@@ -68,8 +72,11 @@ func newSender(spec Spec, dial dialFunc, log *slog.Logger) Sender {
 		return addressed{http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
 			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext}), dialer}
 	}
-	return addressed{newStandard(standardConfig{address: to, connectTimeout: spec.ConnectTimeout,
-		dial: dialer.DialContext}), dialer}
+	c := standardConfig{address: to, connectTimeout: spec.ConnectTimeout, dial: dialer.DialContext, tls: spec.tls(), log: log}
+	if dial == nil {
+		c.proxy, c.proxyDial = httpproxy.FromEnvironment().ProxyFunc(), new(net.Dialer).DialContext
+	}
+	return addressed{newStandard(c), dialer}
 }
 
 // addressed is a Sender to a host that may have several addresses.
@@ -83,64 +90,109 @@ type standardConfig struct {
 	address        address
 	connectTimeout time.Duration  // for the connection, and again for the TLS handshake; 0: 2 s
 	rootCAs        *x509.CertPool // nil: the system's
-	dial           func(ctx context.Context, network, address string) (net.Conn, error)
+	dial           dialFunc
+	tls            TLS
+	log            *slog.Logger // may be nil without tls
+	// proxy returns the proxy for a URL, or nil; proxyDial opens connections to it. Nil: no proxy.
+	proxy     func(*url.URL) (*url.URL, error)
+	proxyDial dialFunc
 }
 
 // standard is the Sender for https. It uses net/http.
 type standard struct {
 	scheme, host string
-	fresh        *http.Transport // one connection per exchange, HTTP/1.1 only
 	closed       atomic.Bool
 
+	mu     sync.Mutex // guards the rest
 	config standardConfig
-	mu     sync.Mutex      // guards the rest
 	kept   *http.Transport // keeps connections
-	since  time.Time       // of kept
+	fresh  *http.Transport // one connection per exchange, HTTP/1.1 only
+	since  time.Time       // of both
 }
 
 func newStandard(c standardConfig) *standard {
 	s := &standard{scheme: c.address.scheme, host: c.address.host, config: c}
-	s.fresh = newTransport(c)
 	s.renewLocked(time.Now())
-	// An HTTP/2 connection carries many exchanges and repeats some by itself; an exchange that must
-	// not be sent twice has its own connection.
-	s.fresh.DisableKeepAlives = true
-	s.fresh.Protocols = new(http.Protocols)
-	s.fresh.Protocols.SetHTTP1(true)
 	return s
 }
 
-// keeping returns the transport that keeps connections. It is replaced after connectionMaxAge: exchanges in flight end
-// on the old one, which closes its connections once they are idle.
-func (s *standard) keeping() *http.Transport {
+// transports returns the transport that keeps connections, and the one that does not. Both are replaced after
+// connectionMaxAge: exchanges in flight end on the old ones, which close their connections once they are idle.
+func (s *standard) transports() (kept, fresh *http.Transport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.since) >= connectionMaxAge {
 		s.kept.CloseIdleConnections()
 		s.renewLocked(now)
 	}
-	return s.kept
+	return s.kept, s.fresh
 }
 
 func (s *standard) renewLocked(now time.Time) {
-	s.kept, s.since = newTransport(s.config), now
+	if s.config.tls.CA != "" {
+		pool, err := readAuthorities(s.config.tls.CA)
+		switch {
+		case err == nil:
+			s.config.rootCAs = pool
+		default:
+			s.config.rootCAs = cmp.Or(s.config.rootCAs, x509.NewCertPool()) // without authorities, none is trusted
+			s.config.log.Warn("the authorities of a worker cannot be read; the last ones apply", "file", s.config.tls.CA,
+				"cause", err.Error())
+		}
+	}
+	s.kept, s.fresh, s.since = newTransport(s.config), newTransport(s.config), now
 	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
+	// An HTTP/2 connection carries many exchanges and repeats some by itself; an exchange that must
+	// not be sent twice has its own connection.
+	s.fresh.DisableKeepAlives = true
+	s.fresh.Protocols = new(http.Protocols)
+	s.fresh.Protocols.SetHTTP1(true)
 }
 
-// newTransport returns a transport that ignores the proxy variables of the environment. A transport,
-// unlike an http.Client, follows no redirect.
+// readAuthorities returns the certificates in a PEM file.
+func readAuthorities(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("no certificate in PEM form")
+	}
+	return pool, nil
+}
+
+// newTransport returns a transport, which unlike an http.Client follows no redirect.
 func newTransport(c standardConfig) *http.Transport {
 	timeout := c.connectTimeout
 	if timeout <= 0 {
 		timeout = defaultConnectTimeout
 	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.rootCAs}
+	if c.tls.Cert != "" {
+		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			own, err := tls.LoadX509KeyPair(c.tls.Cert, c.tls.Key)
+			if err != nil {
+				return nil, fmt.Errorf("the gateway's certificate for the worker: %w", err)
+			}
+			return &own, nil
+		}
+	}
+	var proxy func(*http.Request) (*url.URL, error)
+	if c.proxy != nil {
+		proxy = func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) }
+	}
 	return &http.Transport{
+		Proxy: proxy,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
+			if c.proxy != nil && address != c.address.host {
+				return c.proxyDial(ctx, network, address)
+			}
 			return c.dial(ctx, network, address)
 		},
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.rootCAs},
+		TLSClientConfig:        secure,
 		TLSHandshakeTimeout:    timeout,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    maxIdleConnections,
@@ -162,15 +214,16 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 	if err != nil {
 		return nil, &http1.SendError{Phase: http1.PhasePrepare, Err: err}
 	}
+	kept, fresh := s.transports()
 	if r.Fresh || r.Upload != nil || s.closed.Load() {
-		response, attempt, err := s.sendOver(ctx, s.fresh, r, target)
+		response, attempt, err := s.sendOver(ctx, fresh, r, target)
 		return response, attempt.failure(err)
 	}
-	response, first, err := s.sendOver(ctx, s.keeping(), r, target)
+	response, first, err := s.sendOver(ctx, kept, r, target)
 	if err == nil || !first.staleConnection(ctx, err) {
 		return response, first.failure(err)
 	}
-	response, second, err := s.sendOver(ctx, s.fresh, r, target)
+	response, second, err := s.sendOver(ctx, fresh, r, target)
 	if err == nil {
 		return response, nil
 	}
@@ -183,8 +236,9 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 // are not kept, nor is one of a later Send.
 func (s *standard) Close() {
 	s.closed.Store(true)
-	s.keeping().CloseIdleConnections()
-	s.fresh.CloseIdleConnections()
+	kept, fresh := s.transports()
+	kept.CloseIdleConnections()
+	fresh.CloseIdleConnections()
 }
 
 func (s *standard) sendOver(ctx context.Context, over *http.Transport, r *http1.Request,
@@ -390,7 +444,8 @@ func (a *answerBody) Close() error {
 	err := a.ReadCloser.Close()
 	a.request.stop()
 	if a.sender.closed.Load() {
-		a.sender.keeping().CloseIdleConnections()
+		kept, _ := a.sender.transports()
+		kept.CloseIdleConnections()
 	}
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,24 +206,95 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestProxyVariablesAreIgnored(t *testing.T) {
-	proxy := loopback.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		t.Error("a request reached the proxy")
+// TestProxyOfTheEnvironmentIsForHTTPS: workers on the own network use http, and NO_PROXY names the others.
+func TestProxyOfTheEnvironmentIsForHTTPS(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		t.Setenv(name, "http://proxy:3128")
+	}
+	t.Setenv("NO_PROXY", "10.0.0.0/8,.internal")
+	t.Setenv("no_proxy", "10.0.0.0/8,.internal")
+	for raw, want := range map[string]string{"https://api.example.com": "http://proxy:3128", "https://10.1.2.3:8443": "",
+		"https://a.internal": "", "https://localhost:8443": ""} {
+		send := newSender(Spec{Config: Config{URL: raw}}, nil, slog.New(slog.DiscardHandler)).(addressed).Sender.(*standard)
+		for _, transport := range []*http.Transport{send.kept, send.fresh} {
+			request, err := http.NewRequest(http.MethodGet, raw, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			through, err := transport.Proxy(request)
+			if err != nil || through == nil && want != "" || through != nil && through.String() != want {
+				t.Errorf("%s goes through %v, %v, want %q", raw, through, err, want)
+			}
+		}
+	}
+	plain := newSender(Spec{Config: Config{URL: "http://api.example.com"}}, nil, slog.New(slog.DiscardHandler))
+	if _, direct := plain.(addressed).Sender.(*http1.Client); !direct {
+		t.Errorf("the sender for http is %T", plain)
+	}
+}
+
+// TestRequestsGoThroughAProxy with CONNECT, so that the proxy sees no request and no key.
+func TestRequestsGoThroughAProxy(t *testing.T) {
+	engine := loopback.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Host)
+	}))
+	engine.StartTLS()
+	t.Cleanup(engine.Close)
+	var connects atomic.Int32
+	proxy := loopback.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || r.Host != "example.com:443" || r.Header.Get("Authorization") != "" {
+			t.Errorf("the proxy got %s %s with %v", r.Method, r.Host, r.Header)
+		}
+		connects.Add(1)
+		there, err := loopback.Dial(r.Context(), "tcp", engine.Listener.Addr().String())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		here, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() {
+			_, _ = io.Copy(there, here)
+			_ = there.Close()
+		}()
+		_, _ = io.Copy(here, there)
+		_ = here.Close()
 	}))
 	t.Cleanup(proxy.Close)
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
-		t.Setenv(name, proxy.URL)
+	through, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// net/http never uses a proxy for loopback addresses and reads the environment only once. The
-	// request therefore proves nothing: the transports must have no proxy.
-	send := plainEngine(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
-	answer, err := send.Send(t.Context(), postRequest("/", "x"))
-	if got := readAll(t, answer, err); got != "direct" {
-		t.Errorf("got %q", got)
+	to, err := parseAddress("https://example.com")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if send.kept.Proxy != nil || send.fresh.Proxy != nil {
-		t.Error("a transport has a proxy")
+	send := newStandard(standardConfig{address: to, rootCAs: authoritiesOf(engine), proxyDial: loopback.Dial,
+		proxy: func(*url.URL) (*url.URL, error) { return through, nil },
+		dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("the worker was dialled directly")
+		}})
+	t.Cleanup(send.Close)
+	for _, fresh := range []bool{false, false, true} {
+		r := postRequest("/", "x")
+		r.Fresh = fresh
+		r.Header.Set("Authorization", "Bearer secret")
+		answer, err := send.Send(t.Context(), r)
+		if got := readAll(t, answer, err); got != "example.com:443" {
+			t.Errorf("got %q", got)
+		}
 	}
+	if got := connects.Load(); got != 2 {
+		t.Errorf("%d connections, want a kept one and a fresh one", got)
+	}
+}
+
+func authoritiesOf(engine *httptest.Server) *x509.CertPool {
+	return engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 }
 
 func TestUnixSocketIsReached(t *testing.T) {

@@ -58,10 +58,12 @@ type link struct {
 var anthropicVersion = []string{"2023-06-01"}
 
 // newLink returns a link over a Sender with spec's key and the previous key.
-func newLink(sender Sender, spec Spec, former func() string) *link {
+func newLink(sender Sender, spec Spec, former func() string, log *slog.Logger) *link {
 	key := spec.Key
 	l := &link{sender: sender, key: func() string { return key }, previousKey: former}
 	switch {
+	case spec.APIKeyFile != "":
+		l.readKeyFrom(&keyFile{path: spec.APIKeyFile, log: log}, spec.anthropic())
 	case spec.anthropic():
 		var value []string
 		if key != "" {
@@ -80,6 +82,33 @@ func newLink(sender Sender, spec Spec, former func() string) *link {
 		l.authorize = func(h http.Header) { h["Authorization"] = authorization }
 	}
 	return l
+}
+
+// readKeyFrom sets the functions of a link whose key is in a file.
+func (l *link) readKeyFrom(f *keyFile, anthropic bool) {
+	before := l.previousKey
+	l.key = func() string {
+		key, _ := f.keys()
+		return key
+	}
+	l.previousKey = func() string {
+		_, former := f.keys()
+		return cmp.Or(former, before())
+	}
+	l.authorize = func(h http.Header) {
+		key := l.key()
+		switch {
+		case anthropic:
+			if key != "" {
+				h["X-Api-Key"] = []string{key}
+			}
+			if len(h["Anthropic-Version"]) == 0 {
+				h["Anthropic-Version"] = anthropicVersion
+			}
+		case key != "":
+			h["Authorization"] = []string{"Bearer " + key}
+		}
+	}
 }
 
 // Status is the result of a worker's checks.
@@ -118,7 +147,7 @@ type Status struct {
 	Adapters []string
 }
 
-func newWorker(spec Spec, send func(Spec) Sender) *Worker {
+func newWorker(spec Spec, send func(Spec) Sender, log *slog.Logger) *Worker {
 	w := &Worker{
 		name:    spec.Name,
 		pool:    spec.Pool,
@@ -133,7 +162,7 @@ func newWorker(spec Spec, send func(Spec) Sender) *Worker {
 		w.rank, w.rankValue = spec.Rank, []string{strconv.Itoa(*spec.Rank)}
 	}
 	w.spec.Key = ""
-	w.link.Store(newLink(send(spec), spec, func() string { return "" }))
+	w.link.Store(newLink(send(spec), spec, func() string { return "" }, log))
 	return w
 }
 
@@ -297,11 +326,12 @@ func (w *Worker) LogValue() slog.Value {
 
 // applySpec applies a spec for which SameWorker holds. Exchanges in flight continue unchanged. The
 // caller must hold the fleet's lock.
-func (w *Worker) applySpec(spec Spec, send func(Spec) Sender) {
+func (w *Worker) applySpec(spec Spec, send func(Spec) Sender, log *slog.Logger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.link.Load()
-	rekeyed, reconnects := spec.Key != old.key(), spec.ConnectTimeout != w.spec.ConnectTimeout
+	rekeyed := spec.APIKeyFile != w.spec.APIKeyFile || spec.APIKeyFile == "" && spec.Key != old.key()
+	reconnects := spec.ConnectTimeout != w.spec.ConnectTimeout || spec.tls() != w.spec.tls()
 	w.spec = spec.clone()
 	w.spec.Key = ""
 	sender := old.sender
@@ -311,9 +341,9 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender) {
 	}
 	switch {
 	case rekeyed:
-		w.link.Store(newLink(sender, spec, old.key))
+		w.link.Store(newLink(sender, spec, old.key, log))
 	case reconnects:
-		w.link.Store(newLink(sender, spec, old.previousKey))
+		w.link.Store(newLink(sender, spec, old.previousKey, log))
 	}
 }
 

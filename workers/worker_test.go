@@ -84,7 +84,7 @@ func keyedSpec(url string) Spec {
 }
 
 func workerOver(spec Spec, f *fakeSender) *Worker {
-	return newWorker(spec, func(Spec) Sender { return f })
+	return newWorker(spec, func(Spec) Sender { return f }, nil)
 }
 
 func TestWorkersKeyReplacesTheClientsCredentials(t *testing.T) {
