@@ -19,7 +19,7 @@ export class ApiError extends Error {
 
   /** field returns the message about one field of the body, such as limits.rpm. */
   field(name: string): string | undefined {
-    return this.fields.find((f) => f.location === `body.${name}` || f.location === name)?.message;
+    return this.fields.find(({ location: at }) => at === `body.${name}` || at === name || at.startsWith(`body.${name}[`))?.message;
   }
 }
 

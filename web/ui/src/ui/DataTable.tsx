@@ -7,7 +7,7 @@ import {
   type ColumnDef,
   type SortingState,
 } from "@tanstack/react-table";
-import { useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type ReactNode } from "react";
 
 const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel(), sortFns });
 
@@ -79,6 +79,12 @@ function useOrder<T extends object>({ columns, rows, rowKey, sort }: DataTablePr
   return { order, sorting, busy, setBusy };
 }
 
+/** isPlain reports whether a click is on a row itself, and not on a control in it or the end of a selection. */
+export function isPlain(e: MouseEvent): boolean {
+  const within = (e.target as HTMLElement).closest("a, button, input, select, label, summary, dialog");
+  return !within && getSelection()?.isCollapsed !== false;
+}
+
 /** useFixedColumns returns a ref for a table. While the table is busy, its columns keep their widths. */
 function useFixedColumns(busy: boolean) {
   const ref = useRef<HTMLTableElement>(null);
@@ -127,7 +133,7 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
           </tr>
         </thead>
         <tbody
-          onPointerEnter={() => setBusy(true)}
+          onPointerEnter={(e) => e.pointerType !== "touch" && setBusy(true)}
           onPointerLeave={() => setBusy(false)}
           onFocus={() => setBusy(true)}
           onBlur={(e) => {
@@ -138,7 +144,7 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
             const row = byKey.get(key);
             if (!row) return null;
             return (
-              <tr key={key} className={rowClass?.(row)} data-key={key}>
+              <tr key={key} className={rowClass?.(row)} data-key={key} onClick={onOpen && ((e) => isPlain(e) && onOpen(row))}>
                 {columns.map((c, i) => (
                   <td key={c.id} className={c.numeric ? "num" : undefined}>
                     {i === 0 && onOpen ? (

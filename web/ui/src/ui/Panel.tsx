@@ -97,7 +97,7 @@ export function Panel<T>({ title, actions, query, empty, rows, live, children }:
       )}
       {error !== null && <Failure error={error} retry={() => void query.refetch()} />}
       {isPending && error === null && <Skeleton rows={rows} />}
-      {data !== undefined && <div className={stale ? "stale" : undefined}>{empty?.(data) || children(data)}</div>}
+      {data !== undefined && <div className={stale ? "dimmed" : undefined}>{empty?.(data) || children(data)}</div>}
     </section>
   );
 }

@@ -13,6 +13,12 @@ export function overridden(o: Pick<Override, "worker" | "at">, workers: WorkerSt
   throw new Error("The override was changed meanwhile. Look at it and try again.");
 }
 
+/** hiddenText says that a live override hides a weight of an edited configuration. */
+export function hiddenText(o: OverrideImpact): string {
+  const name = o.drain ? `drain of ${o.worker}` : `weight ${o.weight} of ${o.worker}`;
+  return `The live override wins: the ${name} applies, and the edited weight ${o.file_weight} changes nothing.`;
+}
+
 /** impactText says what becomes of a live override after a reload. drained: it is a drain, for which the API has weight 0. */
 export function impactText(o: OverrideImpact, drained: boolean): string {
   const name = drained ? `drain of ${o.worker}` : `weight ${o.weight} of ${o.worker}`;

@@ -162,7 +162,8 @@ function factsOf(d: DecisionView): Fact[] {
   const all: [string, ReactNode | undefined][] = [
     ["Time", d.time],
     ["Endpoint", `${d.method} ${d.route}${d.stream ? ", stream" : ""}`],
-    ["Key", d.key],
+    ["Key", d.key ?? (d.key_hint && <UnknownKey hint={d.key_hint} />)],
+    ["Client address", d.client_ip],
     ["Requested class", d.asked_class && `${d.asked_class}, which the caller may not use`],
     ["Promoted", d.promoted && "dispatched as the class above after its wait limit"],
     ["Model of the worker", d.model],
@@ -181,6 +182,15 @@ function factsOf(d: DecisionView): Fact[] {
     ["Configuration", `generation ${d.config_generation}`],
   ];
   return all.filter((x): x is Fact => Boolean(x[1]));
+}
+
+/** UnknownKey shows the part of a refused key by which a known key is found. */
+function UnknownKey({ hint }: { hint: string }) {
+  return (
+    <>
+      <code>{hint}</code> is unknown, expired or revoked; <Link to="/tenants" search={{ q: hint }}>search the tenants for it</Link>
+    </>
+  );
 }
 
 function classifierOf(d: DecisionView): string | undefined {

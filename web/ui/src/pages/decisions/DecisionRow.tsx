@@ -2,6 +2,7 @@ import { memo } from "react";
 import type { DecisionView } from "../../api/schema";
 import { millis, UNKNOWN } from "../../lib/format";
 import { codedText, reasonText } from "../../lib/reasons";
+import { isPlain } from "../../ui/DataTable";
 import { Badge } from "../../ui/parts";
 import type { FilterName } from "./filter";
 import { endOf, prefixOf, reasonOf, timeOf, tokensOf, toneOf, triesOf } from "./rows";
@@ -16,14 +17,20 @@ interface DecisionRowProps {
 export const DecisionRow = memo(function DecisionRow({ row: d, index, onOpen }: DecisionRowProps) {
   const reason = reasonOf(d);
   return (
-    <tr aria-rowindex={index}>
+    <tr aria-rowindex={index} onClick={(e) => isPlain(e) && onOpen(d.request_id)}>
       <td>
         <button type="button" className="link num" title={`Began ${d.time}, request ${d.request_id}`} onClick={() => onOpen(d.request_id)}>
           {timeOf(endOf(d))}
         </button>
       </td>
       <td>
-        <Value name="tenant" value={d.tenant} />
+        {!d.tenant && d.key_hint ? (
+          <span className="muted" title={`An unknown key, sent from ${d.client_ip}`}>
+            {d.key_hint}
+          </span>
+        ) : (
+          <Value name="tenant" value={d.tenant} />
+        )}
       </td>
       <td>
         <span className="pair">

@@ -53,7 +53,8 @@ export function DecisionTable({ rows, top, onOpen, onFilter, onPause }: Decision
         <Header />
         <tbody
           onClick={(e) => filterByValue(e, onFilter)}
-          onPointerEnter={() => onPause("pointer", true)}
+          // A finger leaves no pointer on the list; its tap must find the row where it was.
+          onPointerEnter={(e) => e.pointerType !== "touch" && onPause("pointer", true)}
           onPointerLeave={() => onPause("pointer", false)}
           onFocus={() => onPause("pointer", true)}
           onBlur={(e) => {

@@ -19,7 +19,7 @@ const texts: [Cause, string][] = [
 export function PauseState({ causes, fresh, onPause, onResume }: PauseStateProps) {
   const text = texts.find(([cause]) => causes.has(cause))?.[1];
   return (
-    <>
+    <span className="pause-state">
       <span className="muted small">{text}</span>
       {fresh > 0 && (
         <button type="button" className="fresh" onClick={onResume}>
@@ -35,6 +35,6 @@ export function PauseState({ causes, fresh, onPause, onResume }: PauseStateProps
           Pause
         </button>
       )}
-    </>
+    </span>
   );
 }

@@ -30,6 +30,24 @@ test("a chart shows its series and omits those without a value", () => {
   expect(linesOf(view, charts.find((c) => c.series.includes("cpu"))!, [])).toEqual([{ name: "all", values: [0.5, 0.25] }]);
 });
 
+test("cached tokens are a part of the prompt, so that the stack of tokens counts them once", () => {
+  const tokens = (tier: string, kind: string, values: (number | null)[]) => ({ name: "tokens", labels: { tier, kind }, unit: "1/s", values });
+  const series = [
+    tokens("small", "prompt", [100, 50, null]),
+    tokens("small", "cached", [80, null, 5]),
+    tokens("small", "output", [7, 7, 7]),
+    tokens("large", "prompt", [3, 3, 3]),
+  ];
+  const chart = charts.find((c) => c.series.includes("tokens"))!;
+  const lines = linesOf({ ...view, series } as unknown as MetricsView, chart, []);
+  expect(lines.map((l) => [l.name, l.values])).toEqual([
+    ["small prompt, not cached", [20, 50, null]],
+    ["small cached", [80, null, 5]],
+    ["small output", [7, 7, 7]],
+    ["large prompt, not cached", [3, 3, 3]],
+  ]);
+});
+
 test("only successful changes of workers and configuration are marked", () => {
   const at = "2026-01-01T00:00:10Z";
   const entry = (action: string, outcome: string) => ({ action, outcome, at, target: "w" }) as AuditView;

@@ -41,13 +41,27 @@ export const charts: ChartOf[] = [
  */
 export function linesOf(metrics: MetricsView, chart: ChartOf, tiers: string[]): Line[] {
   const several = chart.series.length > 1;
-  return metrics.series
+  return disjoint(metrics.series)
     .filter((s) => chart.series.includes(s.name) && s.values.some((v) => v !== null && (!(chart.stacked || chart.whole) || v !== 0)))
     .map((s) => ({
       name: nameOf(s.labels, several ? (s.name.split("_").at(-1) ?? "") : ""),
       values: s.values,
       ...(s.name === "requests" && { style: resultStyle(tiers.indexOf(s.labels.tier ?? ""), s.labels.result ?? "") }),
     }));
+}
+
+/** disjoint returns the series with the prompt tokens that were not cached: the sum of stacked lines counts each once. */
+function disjoint(series: MetricsView["series"]): MetricsView["series"] {
+  const cached = new Map(series.filter((s) => s.name === "tokens" && s.labels.kind === "cached").map((s) => [s.labels.tier, s]));
+  return series.map((s) => {
+    if (s.name !== "tokens" || s.labels.kind !== "prompt") return s;
+    const part = cached.get(s.labels.tier)?.values;
+    return {
+      ...s,
+      labels: { ...s.labels, kind: "prompt, not cached" },
+      values: s.values.map((v, i) => (v === null ? null : Math.max(0, v - (part?.[i] ?? 0)))),
+    };
+  });
 }
 
 /** A worker's name says its tier in most fleets, so that a line has only the more specific name. */

@@ -6,11 +6,12 @@ import { valuesOf, type Recent } from "./recent";
 
 /** Gateway shows the state and the load of the gateway in one line. */
 export function Gateway({ overview: o, recent }: { overview: OverviewView; recent: Recent | undefined }) {
+  const errors = o.attention.filter((a) => a.severity === "error").length;
   return (
     <dl className="strip">
       <Fact name="Gateway">
-        <Badge tone={o.ready ? "ok" : "err"} title={o.not_ready.join("; ")}>
-          {o.ready ? "ready" : "not ready"}
+        <Badge tone={!o.ready ? "err" : errors > 0 ? "warn" : "ok"} title={o.not_ready.join("; ")}>
+          {!o.ready ? "not ready" : errors > 0 ? `ready, ${plural(errors, "error")} below` : "ready"}
         </Badge>
         <small className="muted">up {seconds(o.uptime_s)}</small>
       </Fact>
@@ -20,7 +21,7 @@ export function Gateway({ overview: o, recent }: { overview: OverviewView; recen
       </Fact>
       <Fact name="Errors">
         <span className={o.rate.errors ? "value bad" : "value"}>{rate(o.rate.errors)}/s</span>
-        <Link to="/decisions" search={{ outcome: "refused" }} className="small">
+        <Link to="/decisions" search={{ outcome: "refused" }} className={o.rate.refused ? "small bad" : "small"}>
           rejected {rate(o.rate.refused)}/s
         </Link>
       </Fact>

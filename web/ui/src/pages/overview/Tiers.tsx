@@ -17,7 +17,7 @@ export function Tiers({ tiers, recent }: { tiers: OverviewTier[]; recent: Recent
                 {h}
               </th>
             ))}
-            {["Requests/s", "Errors/s", "TTFT p50", "p95"].map((h) => (
+            {["Requests/s", "Errors/s", "Rejected/s", "TTFT p50", "p95"].map((h) => (
               <th key={h} scope="col" className="num">
                 {h}
               </th>
@@ -54,6 +54,7 @@ function TierRow({ tier: t, recent }: { tier: OverviewTier; recent: Recent | und
       </td>
       <td className="num">{rate(t.requests_per_s)}</td>
       <td className={t.errors_per_s ? "num bad" : "num"}>{rate(t.errors_per_s)}</td>
+      <td className={t.refused_per_s ? "num bad" : "num"}>{rate(t.refused_per_s)}</td>
       <td className="num">{millis(t.ttft_p50_ms)}</td>
       <td className="num">{millis(t.ttft_p95_ms)}</td>
       <td>

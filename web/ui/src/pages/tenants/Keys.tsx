@@ -12,6 +12,7 @@ import { toast } from "../../ui/Toasts";
 import { CreateKey } from "./CreateKey";
 import { NewKey, type IssuedKey, type OnIssued } from "./NewKey";
 import { refresh } from "./queries";
+import { rightsText } from "./settings";
 
 /** Keys lists the keys of a tenant, creates, rotates and revokes them. */
 export function Keys({ tenant }: { tenant: TenantView }) {
@@ -46,6 +47,11 @@ function keyColumns(onIssued: OnIssued): Column<KeyView>[] {
       ),
     },
     { id: "state", header: "State", cell: (k) => <Badge tone={tones[k.state] ?? "off"}>{k.state}</Badge> },
+    {
+      id: "rights",
+      header: "Permissions",
+      cell: (k) => <span className="clip">{k.tiers || k.models ? rightsText(k) : "as the tenant"}</span>,
+    },
     { id: "used", header: "Last used", cell: (k) => (k.from_config ? "–" : ago(k.last_used_at)) },
     { id: "ends", header: "Ends", cell: (k) => (k.expires_at ? clock(k.expires_at) : "never") },
     { id: "actions", header: "", label: "Actions", cell: (k) => <KeyActions of={k} onIssued={onIssued} /> },

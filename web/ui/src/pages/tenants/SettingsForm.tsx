@@ -1,9 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { useId } from "react";
 import { ApiError } from "../../api/client";
 import { tiersQuery } from "../../api/queries";
 import { Field } from "../../ui/parts";
-import { classes, errorsOf, limitFields, namesOf, type Form } from "./settings";
+import { classes, errorsOf, limitFields, namesOf, withTier, type Form } from "./settings";
 
 interface SettingsFormProps {
   form: Form;
@@ -52,32 +51,76 @@ interface PartProps {
 }
 
 function Rights({ form, set, about }: PartProps) {
-  const tiers = useQuery(tiersQuery).data?.items ?? [];
-  const models = tiers.flatMap((t) => t.models);
-  const patterns = namesOf(form.models);
-  const permitted = patterns && models.filter((m) => patterns.some((p) => globMatches(p, m)));
-  const tierList = useId();
+  return (
+    <div className="stack">
+      <Tiers form={form} set={set} about={about} />
+      <Models form={form} set={set} about={about} />
+      <Classes form={form} set={set} about={about} />
+    </div>
+  );
+}
+
+/** Tiers has a check box for each tier and pool, and for each permitted name that no longer exists. */
+function Tiers({ form, set, about }: PartProps) {
+  const all = (useQuery(tiersQuery).data?.items ?? []).map((t) => t.name);
+  const chosen = form.tiers;
+  const old = (chosen ?? []).filter((t) => !all.includes(t));
+  const error = about("tiers");
+  return (
+    <div className="stack tight" role="group" aria-label="Tiers and pools">
+      <label className="check">
+        <input type="checkbox" checked={chosen === null} onChange={(e) => set({ tiers: e.target.checked ? null : all })} />
+        All tiers and pools, also later ones
+      </label>
+      {chosen !== null && (
+        <div className="row">
+          {[...all, ...old].map((t) => (
+            <label key={t} className="check">
+              <input
+                type="checkbox"
+                checked={chosen.includes(t)}
+                onChange={(e) => set({ tiers: withTier(chosen, t, e.target.checked, all) })}
+              />
+              {t}
+              {old.includes(t) && <span className="chip warn">does not exist</span>}
+            </label>
+          ))}
+        </div>
+      )}
+      {chosen?.length === 0 && <small className="muted">None: each request is rejected.</small>}
+      {error && (
+        <em className="bad" role="alert">
+          {error}
+        </em>
+      )}
+    </div>
+  );
+}
+
+/** Models has the names and patterns of the permitted models, and shows which models they match. */
+function Models({ form, set, about }: PartProps) {
+  const models = (useQuery(tiersQuery).data?.items ?? []).flatMap((t) => t.models);
+  const patterns = form.models === null ? [] : namesOf(form.models);
+  const permitted = [...new Set(models.filter((m) => patterns.some((p) => globMatches(p, m))))];
+  const hint = patterns.length === 0 ? "None: each request is rejected" : `Matches ${permitted.join(", ") || "no model of the tiers"}`;
+  return (
+    <div className="stack tight">
+      <label className="check">
+        <input type="checkbox" checked={form.models === null} onChange={(e) => set({ models: e.target.checked ? null : "" })} />
+        All models
+      </label>
+      {form.models !== null && (
+        <Field label="Models" hint={`Names or patterns such as llama-*. ${hint}`} error={about("models")}>
+          <input value={form.models} onChange={(e) => set({ models: e.target.value })} spellCheck={false} />
+        </Field>
+      )}
+    </div>
+  );
+}
+
+function Classes({ form, set, about }: PartProps) {
   return (
     <div className="fields">
-      <Field label="Tiers" hint={`Names; empty: all of ${tiers.map((t) => t.name).join(", ")}`} error={about("tiers")}>
-        <input list={tierList} value={form.tiers} onChange={(e) => set({ tiers: e.target.value })} spellCheck={false} />
-      </Field>
-      <datalist id={tierList}>
-        {tiers.map((t) => (
-          <option key={t.name} value={t.name} />
-        ))}
-      </datalist>
-      <Field
-        label="Models"
-        hint={
-          permitted
-            ? `Matches ${permitted.length > 0 ? [...new Set(permitted)].join(", ") : "no model of the tiers"}`
-            : "Names or patterns such as llama-*; empty: all"
-        }
-        error={about("models")}
-      >
-        <input value={form.models} onChange={(e) => set({ models: e.target.value })} spellCheck={false} />
-      </Field>
       <Field label="Highest class" error={about("priority")}>
         <ClassSelect value={form.priority} onChange={(priority) => set({ priority })} />
       </Field>

@@ -8,6 +8,7 @@ import { Empty, Panel } from "../../ui/Panel";
 import { Badge, ChangeButton } from "../../ui/parts";
 import { CreateTenant } from "./CreateTenant";
 import { LimitBars } from "./LimitBars";
+import { rightsText } from "./settings";
 import { listQuery, tenantQuery } from "./queries";
 import { TenantDrawer } from "./TenantDrawer";
 import "./tenants.css";
@@ -96,7 +97,7 @@ function useTenants(q: string) {
 /** matches reports whether a tenant has a text in its name, keys, tiers or models. */
 export function matches(t: TenantView, q: string): boolean {
   const text = q.trim().toLowerCase();
-  const keys = t.key_list.flatMap((k) => [k.id, k.hint, k.name ?? ""]);
+  const keys = t.key_list.flatMap((k) => [k.id, k.hint, k.name ?? "", ...(k.tiers ?? []), ...(k.models ?? [])]);
   return [t.name, ...keys, ...(t.tiers ?? []), ...(t.models ?? [])].some((v) => v.toLowerCase().includes(text));
 }
 
@@ -119,8 +120,7 @@ const columns: Column<TenantView>[] = [
     header: "Tiers and models",
     cell: (t) => (
       <span className="clip">
-        {t.tiers ? t.tiers.join(", ") : "all tiers"}
-        {t.models ? `; ${t.models.join(", ")}` : ""}
+        {rightsText(t)}
       </span>
     ),
   },

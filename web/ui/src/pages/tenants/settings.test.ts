@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TenantView } from "../../api/schema";
-import { bodyOf, emptyForm, errorsOf, formOf, namesOf, newSettings, numberOf, patchOf } from "./settings";
+import { bodyOf, emptyForm, errorsOf, formOf, namesOf, newSettings, numberOf, patchOf, rightsText, withTier } from "./settings";
 
 test("limits are read with their suffixes", () => {
   expect([numberOf(""), numberOf(" 1,000 "), numberOf("10k"), numberOf("2.5M"), numberOf("0")]).toEqual([null, 1000, 10_000, 2_500_000, 0]);
@@ -8,8 +8,8 @@ test("limits are read with their suffixes", () => {
   for (const bad of ["-1", "ten", "1e3", "1.2.3", "k"]) expect(numberOf(bad), bad).toBeUndefined();
 });
 
-test("no names means that all are permitted", () => {
-  expect(namesOf(" , ")).toBeNull();
+test("names are separated by commas or spaces", () => {
+  expect(namesOf(" , ")).toEqual([]);
   expect(namesOf("small, llama-*  qwen")).toEqual(["small", "llama-*", "qwen"]);
 });
 
@@ -30,7 +30,7 @@ test("a form that was not edited changes nothing", () => {
 
 test("a patch has the changed fields only, and null removes a limit", () => {
   const before = { ...emptyForm, limits: { rpm: "60", tpm: "1000" } };
-  const after = { ...before, limits: { rpm: "", tpm: "1k", rps: "5" }, tiers: "small" };
+  const after = { ...before, limits: { rpm: "", tpm: "1k", rps: "5" }, tiers: ["small"] };
   expect(patchOf(before, after)).toEqual({ limits: { rpm: null, rps: 5 }, tiers: ["small"] });
 });
 
@@ -39,4 +39,25 @@ test("values that cannot be sent are named with their field", () => {
   expect(Object.keys(errors).sort()).toEqual(["limits.rpm", "limits.rps", "weight"]);
   expect(errors["limits.rpm"]).toContain("Requests per minute");
   expect(bodyOf({ ...emptyForm, limits: { rpm: "60" } }).limits?.rpm).toBe(60);
+});
+
+test("no tier and no model are not all of them", () => {
+  const tenant = (tiers: string[] | null, models: string[] | null) => ({ tiers, models }) as unknown as TenantView;
+  for (const [tiers, models] of [[null, null], [[], []], [["small"], ["llama-*", "qwen"]]] as const) {
+    const form = formOf(tenant(tiers && [...tiers], models && [...models]));
+    expect([bodyOf(form).tiers, bodyOf(form).models]).toEqual([tiers, models]);
+  }
+  expect(patchOf(formOf(tenant([], [])), emptyForm)).toEqual({ tiers: null, models: null });
+  expect([rightsText({}), rightsText({ tiers: [], models: [] }), rightsText({ tiers: ["a", "b"], models: null })]).toEqual([
+    "all tiers",
+    "no tier; no model",
+    "a, b",
+  ]);
+});
+
+test("permitted tiers keep the order of all tiers, and names that no longer exist", () => {
+  const all = ["small", "medium", "large"];
+  expect(withTier(["large", "old"], "small", true, all)).toEqual(["small", "large", "old"]);
+  expect(withTier(["small", "old"], "old", false, all)).toEqual(["small"]);
+  expect(withTier(["small"], "small", false, all)).toEqual([]);
 });

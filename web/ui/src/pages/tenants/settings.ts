@@ -22,8 +22,10 @@ type ClassName = (typeof classes)[number];
 /** Form holds the settings of a tenant as text. */
 export interface Form {
   limits: Partial<Record<LimitName, string>>;
-  tiers: string;
-  models: string;
+  /** null: all tiers and pools, also later ones. */
+  tiers: string[] | null;
+  /** Names and patterns; null: all models. */
+  models: string | null;
   priority: ClassName;
   default_priority: ClassName;
   weight: string;
@@ -35,8 +37,8 @@ export interface Form {
 
 export const emptyForm: Form = {
   limits: {},
-  tiers: "",
-  models: "",
+  tiers: null,
+  models: null,
   priority: "interactive",
   default_priority: "interactive",
   weight: "1",
@@ -55,8 +57,8 @@ export function formOf(t: TenantView): Form {
   }
   return {
     limits,
-    tiers: (t.tiers ?? []).join(", "),
-    models: (t.models ?? []).join(", "),
+    tiers: t.tiers ?? null,
+    models: t.models?.join(", ") ?? null,
     priority: t.priority ?? "interactive",
     default_priority: t.default_priority ?? t.priority ?? "interactive",
     weight: String(t.weight ?? 1),
@@ -77,10 +79,21 @@ export function numberOf(text: string): number | null | undefined {
   return Number(`${m[1]}e${exponent}`); // a product such as 4.1 * 1e6 would not be whole
 }
 
-/** namesOf parses names that are separated by commas or spaces. None means that all are permitted. */
-export function namesOf(text: string): string[] | null {
-  const names = text.split(/[\s,]+/).filter(Boolean);
-  return names.length > 0 ? names : null;
+/** namesOf parses names that are separated by commas or spaces. */
+export function namesOf(text: string): string[] {
+  return text.split(/[\s,]+/).filter(Boolean);
+}
+
+/** withTier returns the permitted tiers with one more, or without it, in the order of all tiers. */
+export function withTier(tiers: string[], name: string, on: boolean, all: string[]): string[] {
+  const wanted = on ? [...tiers, name] : tiers.filter((t) => t !== name);
+  return [...all.filter((t) => wanted.includes(t)), ...wanted.filter((t) => !all.includes(t))];
+}
+
+/** rightsText returns what a tenant or key may use in one line. */
+export function rightsText({ tiers, models }: { tiers?: string[] | null; models?: string[] | null }): string {
+  const shown = tiers ? tiers.join(", ") || "no tier" : "all tiers";
+  return models ? `${shown}; ${models.join(", ") || "no model"}` : shown;
 }
 
 /** errorsOf returns the messages about fields that cannot be sent, by field. */
@@ -102,8 +115,8 @@ export function bodyOf(form: Form): TenantSettings {
   for (const { name } of limitFields) limits[name] = numberOf(form.limits[name] ?? "") ?? null;
   return {
     limits,
-    tiers: namesOf(form.tiers),
-    models: namesOf(form.models),
+    tiers: form.tiers,
+    models: form.models === null ? null : namesOf(form.models),
     priority: form.priority,
     default_priority: form.default_priority,
     weight: Number(form.weight),

@@ -1,6 +1,6 @@
 import type { WorkerState } from "../../api/schema";
-import { ago, count, millis, percent, rate } from "../../lib/format";
-import { breakerText, prefixHit } from "./weights";
+import { ago, clock, count, millis, percent, rate } from "../../lib/format";
+import { breakerText, failureText, prefixHit } from "./weights";
 
 /** Facts shows what the gateway knows about a worker, by subject. */
 export function Facts({ worker: w }: { worker: WorkerState }) {
@@ -47,7 +47,7 @@ function loadFacts(w: WorkerState): Fact[] {
 
 function breakerFacts({ breaker: b, success_ratio }: WorkerState): Fact[] {
   return [
-    ["State", breakerText(b.state)],
+    ["State", `${breakerText(b.state)} since ${clock(b.since)}`],
     ["Cause", b.cause || "–"],
     ["Next probe", b.until ? ago(b.until) : "–"],
     ["Failures", `${count(b.failures)} of ${count(b.requests)} in the window, ${count(b.consecutive_failures)} in a row`],
@@ -94,7 +94,8 @@ function generalFacts(w: WorkerState): Fact[] {
     ["Further models", w.models.join(", ") || "none"],
     ["Region", w.region || "–"],
     ["Round trip", millis(w.round_trip_ms)],
-    ["Last error", w.last_error || "none"],
+    ["Last failed check", w.last_error || "none"],
+    ["Last error", failureText(w.last_failure)],
     ["Requests", `${count(requests.ok)} ok, ${count(requests.error)} failed, ${count(requests.excluded)} excluded`],
     ["Tokens", `${count(tokens.prompt)} prompt, ${count(tokens.cached)} of them cached, ${count(tokens.output)} output`],
     ["Last selected", ago(w.last_selected)],

@@ -10,15 +10,17 @@ import { KeepWeights } from "../config/KeepWeights";
 import { refresh, resetWeight, undo } from "./changes";
 import { Drain } from "./Drain";
 import { Facts } from "./Facts";
+import { failureText, isKept, sinceOf } from "./weights";
 
 /** WorkerDrawer shows everything about a worker, and drains it. */
 export function WorkerDrawer({ worker: w, onClose }: { worker: WorkerState; onClose: () => void }) {
+  const since = sinceOf(w);
   return (
     <Dialog title={w.name} drawer onClose={onClose}>
       <div className="stack">
         <div className="row">
-          <Badge tone={toneOfWorker(w.state)}>{w.state.replace("_", " ")}</Badge>
-          {w.since && <span className="muted">since {clock(w.since)}</span>}
+          <Badge tone={isKept(w) ? "warn" : toneOfWorker(w.state)}>{w.state.replace("_", " ")}</Badge>
+          {since && <span className="muted">since {clock(since)}</span>}
           <span className="grow" />
           <Link to="/decisions" search={{ worker: w.name }}>
             Decisions for it
@@ -26,6 +28,14 @@ export function WorkerDrawer({ worker: w, onClose }: { worker: WorkerState; onCl
           <Link to="/metrics">Metrics</Link>
         </div>
         {w.last_error && w.state !== "up" && <p className="note warn">{w.last_error}</p>}
+        {w.breaker.state !== "closed" && w.last_failure && (
+          <p className="note warn">
+            Last error:{" "}
+            <Link to="/decisions" search={{ id: w.last_failure.request_id }}>
+              {failureText(w.last_failure)}
+            </Link>
+          </p>
+        )}
         <Drain worker={w} />
         <OverrideOf worker={w} />
         <Facts worker={w} />

@@ -5,7 +5,7 @@ import { Badge, Bar, toneOfWorker } from "../../ui/parts";
 import { DrainButton } from "./Drain";
 import type { Preview } from "./useWeightEdit";
 import { WeightControl } from "./WeightControl";
-import { ageText, breakerText, ignoresWeights, prefixHit, shareText, shareTitle, type Lifetime } from "./weights";
+import { ageText, breakerText, ignoresWeights, isKept, prefixHit, shareText, shareTitle, sinceOf, type Lifetime } from "./weights";
 
 interface Context {
   /** Name of the pool's policy. */
@@ -88,12 +88,11 @@ function SinceStart({ children }: { children: string }) {
 }
 
 function State({ worker: w }: { worker: WorkerState }) {
-  // A drain has a time of its own.
-  const since = w.drain?.since ?? w.since;
+  const since = sinceOf(w);
   return (
     <span className="lines">
       <span className="row tight">
-        <Badge tone={toneOfWorker(w.state)} title={w.last_error}>
+        <Badge tone={isKept(w) ? "warn" : toneOfWorker(w.state)} title={w.last_error}>
           {w.state === "open" ? "breaker open" : w.state.replace("_", " ")}
         </Badge>
         {since && (
@@ -104,6 +103,11 @@ function State({ worker: w }: { worker: WorkerState }) {
       </span>
       {w.drain && w.drain.inflight > 0 && <small className="muted">{w.drain.inflight} left</small>}
       {w.drain?.overdue && <span className="chip warn">overdue</span>}
+      {isKept(w) && (
+        <span className="chip warn" title="Its breaker is not closed, but too many workers of the pool fail.">
+          kept in rotation
+        </span>
+      )}
       {w.saturated && <span className="chip warn">saturated</span>}
       {w.share < 1 && w.state === "up" && <span className="chip">slow start {percent(w.share)}</span>}
     </span>
@@ -116,7 +120,9 @@ function Breaker({ worker: w }: { worker: WorkerState }) {
   if (state === "closed") return <small className="muted">closed</small>;
   return (
     <span className="lines">
-      <span className="bad">{breakerText(state)}</span>
+      <span className="bad">
+        {breakerText(state)} <small title={`since ${clock(w.breaker.since)}`}>{ageText(w.breaker.since, Date.now())}</small>
+      </span>
       {cause && <small>{cause}</small>}
       {until && <small className="muted">probe {ago(until)}</small>}
     </span>

@@ -1,5 +1,5 @@
 import type { WorkerState } from "../../api/schema";
-import { percent, seconds } from "../../lib/format";
+import { ago, percent, seconds } from "../../lib/format";
 
 /** Bounds of a weight, as config.yaml has them. */
 export const maxWeight = 100;
@@ -134,6 +134,24 @@ export function shownPools(workers: WorkerState[], pool: string, q: string): Map
 /** breakerText returns the state of a breaker in words. */
 export function breakerText(state: string): string {
   return state.replace("_", " ");
+}
+
+/** sinceOf returns the time since when a worker is in its state: that of its drain, of its breaker or of its checks. */
+export function sinceOf(w: Pick<WorkerState, "drain" | "state" | "breaker" | "since">): string | undefined {
+  if (w.drain) return w.drain.since;
+  return w.state === "open" || w.state === "half_open" ? w.breaker.since : w.since;
+}
+
+/** isKept reports whether the ejection cap keeps a worker in rotation although its breaker is not closed. */
+export function isKept(w: Pick<WorkerState, "state" | "breaker">): boolean {
+  return w.state === "up" && w.breaker.state !== "closed";
+}
+
+/** failureText returns the last failed attempt of a worker in one line. */
+export function failureText(f: WorkerState["last_failure"]): string {
+  if (!f) return "none";
+  const status = f.status && !f.message.includes(String(f.status)) ? `${f.status} ` : "";
+  return `${status}${f.message} (${ago(f.at)})`;
 }
 
 /** ageText returns the time since a moment in its largest unit, so that a table does not change each second. */
