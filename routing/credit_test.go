@@ -273,3 +273,21 @@ func TestRightEventsAreNeverChargedForMissedTokens(t *testing.T) {
 		}
 	})
 }
+
+// TestCountsOfEventsAreNotScaled: as long as events decide, the cached tokens that they show count as they are.
+func TestCountsOfEventsAreNotScaled(t *testing.T) {
+	p := kvPool(Member{}, Member{})
+	r := Request{Now: start, Blocks: prompt(1, 100, 20), PromptTokens: 10_000, OutputTokens: 10, Stream: true}
+	r.Cached = []CachedPrefix{{Ref: 0, Tokens: 9600}}
+	for _, cached := range []int64{9600, 4800, 4800} {
+		w := turn(t, p, r, cached).Worker()
+		r.Now = r.Now.Add(time.Minute)
+		if n := w.credit[fromEvents].trust(); n < leastTrust || w.index != 0 {
+			t.Fatalf("w%d has a trust of %v", w.index, n)
+		}
+	}
+	if l := book(t, p, r); !l.exact || l.Overlap() != 9600 || l.Worker().credit[fromEvents].share() > 0.9 {
+		t.Errorf("%d cached tokens are expected, exact %v, with a share of %v", l.Overlap(), l.exact,
+			l.Worker().credit[fromEvents].share())
+	}
+}

@@ -67,7 +67,8 @@ const (
 	maxEventDelay = time.Second
 )
 
-// share returns the share of the predicted tokens that the worker had. Predictions count for that share.
+// share returns the share of the predicted tokens that the worker had. Predictions of the history count for
+// that share.
 func (c *credit) share() float64 {
 	if c.predicted == 0 {
 		return 1
@@ -120,7 +121,11 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 				source, v.Cost.Load = fromEvents, c.Load.Seconds()
 			}
 		}
-		v.Overlap = max(v.computing, int64(float64(v.predicted[source])*w.credit[source].share()))
+		// What events show is a fact; a prediction of the history counts for the share that proved right.
+		if v.Overlap = v.predicted[source]; source == fromHistory {
+			v.Overlap = int64(float64(v.Overlap) * w.credit[source].share())
+		}
+		v.Overlap = max(v.computing, v.Overlap)
 	}
 }
 
