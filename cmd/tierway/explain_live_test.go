@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/routing"
 	"tierway/server/admin"
 	"tierway/tenants"
 )
@@ -33,12 +34,12 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 	return s.URL, func() admin.ExplainOrder { return <-orders }
 }
 
-const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","steps":[
+const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","reason":"prefix_home","steps":[
 {"stage":"tier","ok":true,"detail":"small by default","tier":{"asked":"auto","signals":[{"rule":"max_tokens","value":32000,"threshold":500,"not_counted":"the request offers tools"}],"moves":[{"tier":"large","rule":"keyword:code","by":"clamped"}],"targets":[{"name":"large","allowed":false,"served":true,"fits":true,"up":true}]}},
 {"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"scope":"tenant","limit":"rpm","used":3,"room":10,"rate":60,"would_use":1},{"scope":"key","limit":"month_money","used":0.5,"room":250}]},
 {"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"chwbl","key":"00000000000000ff","key_of":"prefix","rand":"0000000000000001","prompt_tokens":9,"expected_output_tokens":9,"seen":1,
 "candidates":[{"worker":"w0","index":0,"score":0,"weight":1,"inflight":2,"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"prefill_rate":1,"terms":{"step":0,"requests":0.5}}]},
-"others":[{"worker":"w1","why":"down"}]}}],"notes":["\u001b[31mred"],`
+"others":[{"worker":"w1","why":"down"}],"learned":{"rate":8000,"output_tokens":{"value":256,"count":0},"prompt_scale":{"value":1.1,"count":7},"workers":[{"rate":{"count":0}}]}}}],"notes":["\u001b[31mred"],`
 
 // TestExplainCallsTheGateway: the request contains the values of the flags. The output shows
 // the gateway's answer without control characters.
@@ -67,8 +68,11 @@ func TestExplainCallsTheGateway(t *testing.T) {
 		"max_tokens selects no tier: 32000 does not count, the request offers tools\n",
 		"the tenant's rpm 60 (3 of a burst of 10 used), the request takes 1\n", "the key's month_money 250 (0.5 used)\n",
 		"00000000000000ff of the prefix",
-		"w0, score 0, step 0, requests 0.5; 2 in flight, 5 prompt tokens to read, 6 output tokens to generate, 7 cached  <- chosen",
-		"w1: down", "?[31mred", "with the draft:", "add tiers[small]: x", "the draft changes: outcome"} {
+		"w0, score 0, step 0, requests 0.5; 2 requests in flight, 5 prompt tokens to read, 6 output tokens to generate, " +
+			"7 tokens of the prompt cached by the gateway's history  <- chosen",
+		"reason     prefix_home: the beginning of the prompt hashes to it\n", "w1: down: health checks fail",
+		"1.1 prompt tokens per estimated token (7 samples), 256 output tokens (a prior, no samples), " +
+			"prefill of 8000 tokens/s (a prior, no samples)\n", "?[31mred", "with the draft:", "add tiers[small]: x", "the draft changes: outcome"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)
 		}
@@ -171,6 +175,34 @@ func TestFlagsThatNeedAGatewayAreRejectedWithoutOne(t *testing.T) {
 		if s := tierway(t, append([]string{"explain"}, c.args...)...); s.status != 2 ||
 			!strings.Contains(s.messages, c.says) {
 			t.Errorf("%v ends with %d and says %s", c.args, s.status, s.messages)
+		}
+	}
+}
+
+// TestExplainPrintsSecondsOfKVAware: scores of kv_aware are times.
+func TestExplainPrintsSecondsOfKVAware(t *testing.T) {
+	address, asked := explaining(t, 200, `{"outcome":"route","summary":"w0","worker":"w0","policy":"kv_aware","reason":"kv_events","steps":[
+{"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"kv_aware","rand":"0000000000000001","seen":2,"candidates":[
+{"worker":"w0","score":0.25,"overlap_tokens":640,"kv_events":true,"terms":{"first_token":0.2,"queue":0.05}},
+{"worker":"w1","score":0.5,"excluded":"full","terms":{"first_token":0.5,"queue":0}}]}}}]}`)
+	s := tierway(t, "explain", "--live", "--api", address, "--decision", "why-1")
+	asked()
+	for _, want := range []string{"w0, score 0.25 s, first_token 0.2 s, queue 0.05 s; ", ", 640 tokens of the prompt cached by events  <- chosen",
+		"excluded: full until another of its requests ends\n",
+		"kv_events: lowest cost, with a part of the prompt in its cache by the engine's events\n"} {
+		if !strings.Contains(s.out, want) {
+			t.Errorf("it does not say %q:\n%s", want, s.out)
+		}
+	}
+}
+
+// TestExplainHasWordsForAllReasons: no code is printed alone.
+func TestExplainHasWordsForAllReasons(t *testing.T) {
+	for _, policy := range routing.Names() {
+		for _, r := range routing.Reasons(routing.Config{Name: policy}) {
+			if words := reasonWords(string(r)); words == string(r) {
+				t.Errorf("%s of %s has no words", r, policy)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -131,38 +132,52 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 	if st.Redecided != nil { // one of several attempts
 		chosen = st.Redecided.Worker
 	}
+	if reason := reasonOf(e, st); reason != "" {
+		line("reason", "%s: %s", reason, reasonWords(reason))
+	}
 	if c := st.Choice; c != nil {
 		if c.KeyOf != "" {
 			key, _ := c.Key.MarshalText() // never fails
 			line("key", "%s of the %s", key, c.KeyOf)
 		}
 		for i := range c.Candidates {
-			line("candidate", "%s", candidateText(&c.Candidates[i], chosen))
+			line("candidate", "%s", candidateText(&c.Candidates[i], chosen, scoreUnit(cmp.Or(c.Policy, e.Policy))))
 		}
 	}
 	for _, o := range st.Others {
-		line("other", "%s: %s", o.Worker, o.Why)
+		line("other", "%s: %s", o.Worker, exclusionWords(o.Why))
 	}
 	if l := st.Learned; l != nil {
-		line("learned", "prompt scale %.3g (%d samples), output %.0f tokens (%d samples), prefill %.0f tokens/s",
-			l.PromptScale.Value, l.PromptScale.Count, l.OutputTokens.Value, l.OutputTokens.Count, l.Rate)
+		line("learned", "%s", learnedText(l))
 	}
 }
 
-// candidateText returns one worker with its score.
-func candidateText(c *routing.Candidate, chosen string) string {
-	text := fmt.Sprintf("%s, score %.4g", c.Worker, c.Score)
-	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g", name, value) })
-	text += fmt.Sprintf("; %d in flight, %d prompt tokens to read, %d output tokens to generate", c.Inflight,
+// reasonOf returns the code of the reason for the chosen worker; "" without one.
+func reasonOf(e *decisions.Explanation, st *decisions.WorkerStep) string {
+	if st.Redecided != nil {
+		return st.Redecided.Reason
+	}
+	return e.Reason
+}
+
+// candidateText returns one worker with its score, which has a unit.
+func candidateText(c *routing.Candidate, chosen, unit string) string {
+	text := fmt.Sprintf("%s, score %.4g%s", c.Worker, c.Score, unit)
+	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g%s", name, value, unit) })
+	text += fmt.Sprintf("; %d requests in flight, %d prompt tokens to read, %d output tokens to generate", c.Inflight,
 		c.PendingTokens, c.OutputTokens)
 	if c.Overlap > 0 {
-		text += fmt.Sprintf(", %d cached", c.Overlap)
+		source := "the gateway's history"
+		if c.Events {
+			source = "events"
+		}
+		text += fmt.Sprintf(", %d tokens of the prompt cached by %s", c.Overlap, source)
 	}
 	if c.Effective > 0 {
 		text += fmt.Sprintf("; weight %.3g of %d, because it fails requests", c.Effective, c.Weight)
 	}
 	if c.Excluded != "" {
-		text += "; excluded: " + c.Excluded
+		text += "; excluded: " + exclusionWords(c.Excluded)
 	}
 	if c.Worker == chosen {
 		text += "  <- chosen"

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+
+	"tierway/routing"
+)
+
+// reasonWords returns the reason for which a policy chose a worker as a clause; the code itself if it is unknown.
+func reasonWords(code string) string {
+	switch r := routing.Reason(code); r {
+	case routing.ReasonRoundRobin, routing.ReasonWeightedRoundRobin:
+		return "its turn in order"
+	case routing.ReasonRandom:
+		return "drawn at random"
+	case routing.ReasonLeastLoad:
+		return "fewest booked tokens per unit of weight"
+	case routing.ReasonPowerOfTwo:
+		return "the less loaded of two drawn workers"
+	case routing.ReasonImbalanced:
+		return "least load, because the loads differ too much"
+	case routing.ReasonKVEvents:
+		return "lowest cost, with a part of the prompt in its cache by the engine's events"
+	case routing.ReasonKVHistory:
+		return "lowest cost, with a part of the prompt in its cache by the gateway's history"
+	case routing.ReasonLowestCost:
+		return "lowest cost, with nothing of the prompt in its cache"
+	case routing.ReasonCacheMatch:
+		return "the largest part of the prompt in its cache, above cache_threshold"
+	case routing.ReasonCacheMiss:
+		return "no worker has enough of the prompt, and on_miss selected it"
+	case routing.ReasonKVOverlap:
+		return "highest score of overlap, load and health"
+	case routing.ReasonLeastLatency:
+		return "lowest product of average time to the first event and load"
+	case routing.ReasonLatencyProbe:
+		return "no stream for 10 s, so its average may be out of date"
+	default:
+		return homeWords(r)
+	}
+}
+
+// homeWords is reasonWords for policies that hash.
+func homeWords(r routing.Reason) string {
+	switch r {
+	case routing.ReasonPrefixHome:
+		return "the beginning of the prompt hashes to it"
+	case routing.ReasonModelHome:
+		return "the name of the model hashes to it"
+	case routing.ReasonPrefixOverflow, routing.ReasonModelOverflow:
+		return "the home is over its bound or full, and it is the next suitable worker"
+	case routing.ReasonPrefixSaturated, routing.ReasonModelSaturated:
+		return "all workers are over their bounds, and it is the home or the next one that is not full"
+	case routing.ReasonSessionHome:
+		return "the session hashes to it"
+	case routing.ReasonSessionPin:
+		return "it served the session while the session's home took no requests"
+	case routing.ReasonHeaderHome:
+		return "the value of the header hashes to it"
+	case routing.ReasonBodyHome:
+		return "the body hashes to it"
+	}
+	return string(r)
+}
+
+// exclusionWords returns why a worker was not selected as a clause; the code itself if it is unknown.
+func exclusionWords(code string) string {
+	words, ok := map[string]string{
+		routing.ExcludedRequests:    "over its bound on requests",
+		routing.ExcludedTokens:      "over its bound on booked tokens",
+		routing.ExcludedFull:        "full until another of its requests ends",
+		routing.ExcludedNotDrawn:    "not among the workers drawn at random",
+		routing.ExcludedDown:        "down: health checks fail, or the engine is asleep or paused",
+		routing.ExcludedNoWeight:    "drained, or its weight is 0",
+		routing.ExcludedModel:       "does not serve the model",
+		routing.ExcludedOtherWorker: "another worker stores the response that the request continues",
+		routing.ExcludedTried:       "the request was tried there",
+		routing.ExcludedOpen:        "ejected after failures, or its server accepts no connection",
+		routing.ExcludedBackoff:     "in backoff after 429 or 503",
+		routing.ExcludedOverdue:     "its requests are overdue, and another worker is usable",
+		routing.ExcludedGroup:       "a group with a lower priority number has a usable worker",
+		routing.ExcludedSaturated:   "the engine's metrics show saturation",
+		routing.ExcludedRegion:      "a worker of a nearer region takes requests",
+		routing.ExcludedSlowStart:   "in slow start, and has its reduced share",
+	}[code]
+	if !ok {
+		return code
+	}
+	return words
+}
+
+// scoreUnit returns the unit of a policy's scores and of their terms; "" for a number without a unit.
+func scoreUnit(policy string) string {
+	if policy == "kv_aware" {
+		return " s"
+	}
+	return ""
+}
+
+// estimateText returns a learned number with a unit. Without samples it is a prior.
+func estimateText(value string, samples int64) string {
+	switch samples {
+	case 0:
+		return value + " (a prior, no samples)"
+	case 1:
+		return value + " (1 sample)"
+	}
+	return fmt.Sprintf("%s (%d samples)", value, samples)
+}
+
+// learnedText returns what a pool has learned of all its requests.
+func learnedText(l *routing.Estimates) string {
+	samples := int64(0)
+	for i := range l.Workers {
+		samples += l.Workers[i].Rate.Count
+	}
+	return estimateText(fmt.Sprintf("%.3g prompt tokens per estimated token", l.PromptScale.Value), l.PromptScale.Count) +
+		", " + estimateText(fmt.Sprintf("%.0f output tokens", l.OutputTokens.Value), l.OutputTokens.Count) +
+		", " + estimateText(fmt.Sprintf("prefill of %.0f tokens/s", l.Rate), samples)
+}
