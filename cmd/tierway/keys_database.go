@@ -149,7 +149,8 @@ func (d *database) notifyGateways(ctx context.Context) {
 	if d.file.Store.Redis == "" {
 		return
 	}
-	c := store.RedisConfig{URL: d.file.Store.Redis, PasswordFile: d.file.Store.RedisPasswordFile, Timeout: d.file.Store.RedisTimeout, Gateway: "cli"}
+	c := store.RedisConfig{URL: d.file.Store.Redis, PasswordFile: d.file.Store.RedisPasswordFile,
+		Timeout: d.file.Store.RedisTimeout, Gateway: "cli"}
 	r, err := store.OpenRedis(c)
 	if err == nil {
 		err = errors.Join(r.PublishChange(ctx), r.Close())

@@ -148,7 +148,7 @@ func TestStartWithoutDatabaseAndRedisServesConfiguredTenants(t *testing.T) {
 	waitForLedgerRows(t, sql.URL, "app", asked)
 }
 
-// TestASecondSignalEndsBesideAHungDatabase: the rows that cannot be written are lost, and the log says so.
+// TestASecondSignalEndsBesideAHungDatabase: a file keeps the rows that cannot be written, and the log names it.
 func TestASecondSignalEndsBesideAHungDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
@@ -164,7 +164,7 @@ func TestASecondSignalEndsBesideAHungDatabase(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	p.WaitFor("the drain", func() bool { return len(linesWith(p, `"draining"`)) > 0 })
 	p.Signal(syscall.SIGTERM)
-	if status := p.ExitStatus(); status != 130 || len(linesWith(p, "ledger rows lost")) != 1 {
+	if status := p.ExitStatus(); status != 130 || len(linesWith(p, "the ledger rows of this file")) != 1 {
 		t.Errorf("the status is %d, want 130: %s", status, p.Log())
 	}
 }
