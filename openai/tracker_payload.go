@@ -208,7 +208,8 @@ func AppendEvent(dst []byte, ev Event, m Mark) []byte {
 		var p eventPayload
 		p.read(ev.Data)
 		ev.Name = p.kind
-		if inPlace = inPlace && !bytes.HasPrefix(ev.Raw, []byte("event")) && !bytes.Contains(ev.Raw, []byte("\nevent")); inPlace {
+		hasLine := bytes.HasPrefix(ev.Raw, []byte("event")) || bytes.Contains(ev.Raw, []byte("\nevent"))
+		if inPlace = inPlace && !hasLine; inPlace {
 			dst = append(append(append(dst, "event: "...), ev.Name...), '\n')
 		}
 	}
