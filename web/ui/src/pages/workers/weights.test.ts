@@ -5,12 +5,15 @@ import {
   changeOf,
   changeTo,
   configuredWeight,
+  failureText,
   ignoresWeights,
+  isKept,
   prefixHit,
   restoreOf,
   shareTitle,
   shareText,
   shownPools,
+  sinceOf,
   Throttle,
   weightOf,
 } from "./weights";
@@ -96,4 +99,21 @@ test("a policy that ignores weights promises no share, and one of costs a nomina
   expect(shareTitle("round_robin")).not.toContain("Expected");
   expect(shareTitle("kv_aware")).toContain("nominal");
   expect(shareTitle("chwbl")).not.toContain("nominal");
+});
+
+test("the age of an open breaker is the breaker's, and not that of the checks", () => {
+  const worker = (state: string, breaker: string, drain?: string) =>
+    ({ state, since: "checks", breaker: { state: breaker, since: "breaker" }, ...(drain && { drain: { since: drain } }) }) as WorkerState;
+  expect(["open", "half_open"].map((s) => sinceOf(worker(s, s)))).toEqual(["breaker", "breaker"]);
+  expect(sinceOf(worker("down", "open"))).toBe("checks");
+  expect(sinceOf(worker("drained", "closed", "drain"))).toBe("drain");
+  expect([worker("up", "open"), worker("up", "closed"), worker("open", "open")].map(isKept)).toEqual([true, false, false]);
+});
+
+test("a failed attempt is shown with its status once", () => {
+  const at = new Date().toISOString();
+  expect(failureText(undefined)).toBe("none");
+  expect(failureText({ at, status: 500, message: "no GPU", request_id: "r" })).toMatch(/^500 no GPU \(/);
+  expect(failureText({ at, status: 500, message: "the worker answered 500", request_id: "r" })).toMatch(/^the worker answered 500 \(/);
+  expect(failureText({ at, message: "connection refused", request_id: "r" })).toMatch(/^connection refused \(/);
 });
