@@ -4,7 +4,6 @@ test.use({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true
 
 const tapped = [
   { page: "/decisions", cell: ".decisions tbody tr[aria-rowindex='6'] td:first-child button", dialog: /^Request / },
-  { page: "/decisions", cell: ".decisions tbody tr[aria-rowindex='6'] td:nth-child(4)", dialog: /^Request / },
   { page: "/workers", cell: "tr[data-key='small-1'] td:first-child button", dialog: "small-1" },
   { page: "/workers", cell: "tr[data-key='small-1'] td:nth-child(2)", dialog: "small-1" },
   { page: "/tenants", cell: "tr[data-key='acme'] td:first-child button", dialog: "acme" },
