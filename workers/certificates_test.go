@@ -55,8 +55,8 @@ func clientCertificate(t *testing.T, serial int64) (der []byte, key *ecdsa.Priva
 	return der, key
 }
 
-// TestCertificatesOfAWorker: a server with a private authority is trusted if the worker names it, and a server that asks
-// for a certificate gets the worker's, in the form that the files have at the connection.
+// TestCertificatesOfAWorker: a server with a private authority is trusted if the worker names it, and a server that
+// asks for a certificate gets the worker's, in the form that the files have at the connection.
 func TestCertificatesOfAWorker(t *testing.T) {
 	der, key := clientCertificate(t, 1)
 	second, secondKey := clientCertificate(t, 2)

@@ -72,7 +72,8 @@ func newSender(spec Spec, dial dialFunc, log *slog.Logger) Sender {
 		return addressed{http1.New(http1.Config{Network: "tcp", Address: to.host, Host: to.host,
 			ConnectTimeout: spec.ConnectTimeout, Dial: dialer.DialContext}), dialer}
 	}
-	c := standardConfig{address: to, connectTimeout: spec.ConnectTimeout, dial: dialer.DialContext, tls: spec.tls(), log: log}
+	c := standardConfig{address: to, connectTimeout: spec.ConnectTimeout, dial: dialer.DialContext, tls: spec.tls(),
+		log: log}
 	if dial == nil {
 		c.proxy, c.proxyDial = httpproxy.FromEnvironment().ProxyFunc(), new(net.Dialer).DialContext
 	}

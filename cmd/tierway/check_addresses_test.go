@@ -20,7 +20,8 @@ func TestCheckWarnsOfHostsWithSeveralServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]string{"many": "10.0.0.1 10.0.0.2", "one": "10.0.0.3", "10.0.0.1": "10.0.0.1", "both": "::1 127.0.0.1"}
+	known := map[string]string{"many": "10.0.0.1 10.0.0.2", "one": "10.0.0.3", "10.0.0.1": "10.0.0.1",
+		"both": "::1 127.0.0.1"}
 	var out bytes.Buffer
 	warnOfAddresses(t.Context(), &out, f, func(_ context.Context, _, host string) (all []netip.Addr, err error) {
 		for _, a := range strings.Fields(known[host]) {
@@ -31,7 +32,8 @@ func TestCheckWarnsOfHostsWithSeveralServers(t *testing.T) {
 		}
 		return all, err
 	})
-	if got := out.String(); !strings.Contains(got, "the host many of the worker a has 2 addresses") || strings.Count(got, "\n") != 1 {
+	const want = "the host many of the worker a has 2 addresses"
+	if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
 }
