@@ -129,7 +129,7 @@ func parseTests(sources map[string]string) (packages []*testPackage, err error) 
 		p.info = &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{},
 			Types: map[ast.Expr]types.TypeAndValue{}}
 		config := types.Config{Importer: durations{}, Error: func(error) {}}
-		config.Check(p.folder, fset, files, p.info) //nolint:errcheck // names of other packages are unknown
+		config.Check(p.folder, fset, files, p.info) // names of other packages are unknown
 		p.virtual, p.outside = newVirtualTime(p, bubbles()), newVirtualTime(p, nil)
 		p.clocked = p.timesOfClock()
 		p.smoke = p.virtual.reached("TestSmoke")

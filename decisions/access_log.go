@@ -28,7 +28,7 @@ func (l *AccessLog) Write(d *Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.line = appendDecision(l.line[:0], d)
-	l.to.Write(l.line) //nolint:errcheck // a line that is lost must not stop requests
+	l.to.Write(l.line) // a line that is lost must not stop requests
 }
 
 // appendDecision appends a line with its newline.

@@ -75,10 +75,10 @@ func (f *Follower) Follow(ctx context.Context, w io.Writer, control *http.Respon
 		if len(events) == 0 {
 			return true
 		}
-		control.SetWriteDeadline(time.Now().Add(stall)) //nolint:errcheck // the write returns the error
+		control.SetWriteDeadline(time.Now().Add(stall)) // the write returns the error
 		// The connection may serve another request. Over HTTP/2 a deadline ends a stream even if no
 		// write is pending.
-		defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the write returns the error
+		defer control.SetWriteDeadline(time.Time{}) // the write returns the error
 		if _, err := w.Write(events); err != nil {
 			return false
 		}

@@ -152,10 +152,10 @@ func TestStreamSendsOrCountsEachRecordOnce(t *testing.T) {
 					decisions++
 					accounted++
 				case "gap":
-					json.Unmarshal([]byte(e.data), &g) //nolint:errcheck // 0 is wrong
+					json.Unmarshal([]byte(e.data), &g) // 0 is wrong
 					accounted += int(g.Missed)
 				case "dropped":
-					json.Unmarshal([]byte(e.data), &d) //nolint:errcheck // as above
+					json.Unmarshal([]byte(e.data), &d) // as above
 					accounted += d.Dropped
 				}
 			}
@@ -213,7 +213,7 @@ func (w *operatorWire) WriteHeader(int)                     {}
 func (w *operatorWire) Flush()                              {}
 func (w *operatorWire) SetWriteDeadline(at time.Time) error { w.deadline = at; return nil }
 func (w *operatorWire) Write(p []byte) (int, error) {
-	//nolint:errcheck // it has none
+	// it has none
 	stalled := time.AfterFunc(time.Until(w.deadline), func() { w.to.CloseWithError(os.ErrDeadlineExceeded) })
 	defer stalled.Stop()
 	return w.to.Write(p)
@@ -233,7 +233,7 @@ func listen(t *testing.T, ctx context.Context, l *Log, may func() bool) (out cha
 	w := &operatorWire{header: http.Header{}, to: to}
 	go func() {
 		newFollower(l, everything).Follow(ctx, w, http.NewResponseController(w), stall, -1, may)
-		to.Close() //nolint:errcheck // it has none
+		to.Close() // it has none
 		ended <- time.Since(start)
 	}()
 	go func() {

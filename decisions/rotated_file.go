@@ -59,7 +59,7 @@ func endsWhole(file *os.File, size int64) bool {
 }
 
 func (r *rotated) close() {
-	r.file.Close() //nolint:errcheck // of a nil file too; the kernel has the written lines
+	r.file.Close() // of a nil file too; the kernel has the written lines
 	r.file = nil
 }
 

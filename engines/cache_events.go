@@ -162,7 +162,7 @@ func (l *cacheEvents) replay(request [][]byte, reply func(...[]byte) error) {
 		}
 		number++
 	}
-	reply(nil, nil, binary.BigEndian.AppendUint64(nil, math.MaxUint64), nil) //nolint:errcheck // the peer has left
+	reply(nil, nil, binary.BigEndian.AppendUint64(nil, math.MaxUint64), nil) // the peer has left
 }
 
 // eventSources serves GET /kv_event_sources: where the events of each data-parallel rank are.

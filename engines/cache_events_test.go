@@ -139,7 +139,7 @@ func decodeAnswer(t *testing.T, res *http.Response, err error, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was only read
+	defer res.Body.Close() // it was only read
 	if err := json.NewDecoder(res.Body).Decode(into); err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("%s, %v", res.Status, err)
 	}

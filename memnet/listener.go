@@ -85,7 +85,7 @@ func (l *listener) Close() error {
 	l.closed = true
 	l.remove()
 	for _, c := range l.waiting {
-		c.Close() //nolint:errcheck // nothing else has closed it
+		c.Close() // nothing else has closed it
 	}
 	l.waiting = nil
 	l.changed.Broadcast()

@@ -173,7 +173,7 @@ func (q *Queue) Dispatch(now time.Time) {
 
 func (q *Queue) dispatchOnce(now time.Time) {
 	defer q.dispatching.Store(false)
-	q.locked(func() { q.dispatchLocked(now, nil) }) //nolint:errcheck // it is the newcomer's, and there is none
+	q.locked(func() { q.dispatchLocked(now, nil) }) // it is the newcomer's, and there is none
 }
 
 func (q *Queue) insertLocked(t *Ticket) {

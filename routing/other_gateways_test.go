@@ -143,7 +143,7 @@ func TestBetweenReportsPeersBookLikeThisGateway(t *testing.T) {
 		if got := p.Snapshot(start)[l.worker.index]; got.Inflight != 1 || got.OthersInflight != 2 {
 			t.Errorf("reported %v: a snapshot has %d own and %d other requests", reported, got.Inflight, got.OthersInflight)
 		}
-		g.pools[0].SetOtherGateways(start, 0) //nolint:errcheck // without loads
+		g.pools[0].SetOtherGateways(start, 0) // without loads
 		if v := viewsOf(t, p, &Request{Now: start})[l.worker.index]; v.Inflight != 1 {
 			t.Errorf("without other gateways one request shows as %d", v.Inflight)
 		}

@@ -130,7 +130,7 @@ func benchFront(b *testing.B, answer, more string) string {
 		b.Fatal(err)
 	}
 	h := &http.Server{Handler: s.planes.dataHandler()}
-	go h.Serve(front) //nolint:errcheck // ends with Close
+	go h.Serve(front) // ends with Close
 	go s.traces.Run(b.Context())
 	b.Cleanup(func() { h.Close(); s.close() })
 	return front.Addr().String()

@@ -33,11 +33,11 @@ func TestBodiesShareOneBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		entered, release := make(chan struct{}, 8), make(chan struct{})
 		engine := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			io.Copy(io.Discard, q.Body) //nolint:errcheck // the client may have left
+			io.Copy(io.Discard, q.Body) // the client may have left
 			entered <- struct{}{}
 			<-release
 			w.Header().Set("Content-Type", "application/json")
-			io.WriteString(w, `{"id":"x","object":"chat.completion","choices":[]}`) //nolint:errcheck // the client may have left
+			io.WriteString(w, `{"id":"x","object":"chat.completion","choices":[]}`) // the client may have left
 		})
 		r := newRig(t, smallBudgetYAML, engine)
 		chat := longChat(50<<10, "")
@@ -79,7 +79,7 @@ func TestBodyMemoryIsFreedOnEveryPath(t *testing.T) {
 		zipped := func(n int) string {
 			var b bytes.Buffer
 			z := gzip.NewWriter(&b)
-			z.Write(make([]byte, n)) //nolint:errcheck // memory takes everything
+			z.Write(make([]byte, n)) // memory takes everything
 			z.Close()
 			return b.String()
 		}

@@ -12,7 +12,7 @@ func constantStatus(status int, contentType, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
 		w.WriteHeader(status)
-		w.Write([]byte(body)) //nolint:errcheck // the client may be gone
+		w.Write([]byte(body)) // the client may be gone
 	})
 }
 

@@ -36,7 +36,7 @@ func (p *planes) cors(next http.Handler) http.Handler {
 			if allowed {
 				setPreflightHeaders(h, r, c.MaxAge)
 			}
-			//nolint:errcheck // a closed connection needs no deadline
+			// a closed connection needs no deadline
 			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(f.Timeouts.ClientStall))
 			w.WriteHeader(http.StatusNoContent)
 			return

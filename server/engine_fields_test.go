@@ -117,7 +117,7 @@ func TestAnEngineWithoutPrioritiesStillAnswersMessages(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusBadRequest)
 				io.WriteString(w,
-					`{"type":"error","error":{"type":"invalid_request_error","message":"Got priority 20 but Priority scheduling is not enabled."}}`) //nolint:errcheck // a client that left shows elsewhere
+					`{"type":"error","error":{"type":"invalid_request_error","message":"Got priority 20 but Priority scheduling is not enabled."}}`) // a client that left shows elsewhere
 				return
 			}
 			engine.ServeHTTP(w, r)

@@ -254,7 +254,7 @@ func TestDraftQueueLimitsMatchTheirReload(t *testing.T) {
 			if _, err := p.WaitQueue.Enter(tk, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 				t.Fatal(err)
 			}
-			defer p.WaitQueue.Leave(tk, queue.Cancelled, time.Now()) //nolint:errcheck // it may have left already
+			defer p.WaitQueue.Leave(tk, queue.Cancelled, time.Now()) // it may have left already
 		}
 		draft := `tiers: [ { name: large, queue: { max_wait: { interactive: 5s } } } ]`
 		e := r.explain(http.StatusOK, order{"request": hiRequest("large"), "draft": r.edited(draft)})

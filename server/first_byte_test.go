@@ -29,13 +29,13 @@ pools:
 // delayedAnswer answers a request with a body after a delay.
 func delayedAnswer(after time.Duration, kind, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		io.Copy(io.Discard, q.Body) //nolint:errcheck // after the body, net/http detects a disconnect
+		io.Copy(io.Discard, q.Body) // after the body, net/http detects a disconnect
 		select {
 		case <-time.After(after):
 		case <-q.Context().Done():
 		}
 		w.Header().Set("Content-Type", kind)
-		io.WriteString(w, body) //nolint:errcheck // a test's own worker
+		io.WriteString(w, body) // a test's own worker
 	})
 }
 

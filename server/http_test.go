@@ -299,7 +299,7 @@ func TestPingsAreNotForwarded(t *testing.T) {
 		const chunk = `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}` + "\n\n"
 		engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			//nolint:errcheck // a test's own worker
+			// a test's own worker
 			io.WriteString(w, "event: ping\ndata: {}\n\n"+chunk+"event: ping\ndata: {}\n\ndata: [DONE]\n\n")
 		})
 		a := newRig(t, plain, engine).post("/v1/chat/completions",
@@ -320,7 +320,7 @@ func TestLlamaCppUsageComesFromItsTimings(t *testing.T) {
 			}
 			sent.set(string(b))
 			w.Header().Set("Content-Type", "text/event-stream")
-			io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n"+ //nolint:errcheck // a test's own worker
+			io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}`+"\n\n"+ // a test's own worker
 				`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"timings":{"cache_n":2,"prompt_n":3,"predicted_n":1}}`+"\n\ndata: [DONE]\n\n")
 		})
 		r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: llamacpp", 1), engine)

@@ -71,8 +71,8 @@ func TestATooLargeAnswerBlamesNoWorker(t *testing.T) {
 					w.Header().Set("Content-Length", fmt.Sprint(len(c.sent[0])))
 				}
 				for _, piece := range c.sent {
-					io.WriteString(w, piece)              //nolint:errcheck // the gateway disconnects early
-					http.NewResponseController(w).Flush() //nolint:errcheck // the same
+					io.WriteString(w, piece)              // the gateway disconnects early
+					http.NewResponseController(w).Flush() // the same
 				}
 			})
 			r := newRig(t, fmt.Sprintf(threeWorkersYAML, "max_response_bytes: 64KiB"), engine, engine, engine)

@@ -225,7 +225,7 @@ func (ls *listeners) shut(cut context.Context, grace time.Duration) {
 		if l.plane == "data" {
 			// Shutdown would close such a connection without an answer. A balancer that does not check
 			// /readyz opens connections until one is refused, and must not send a request again.
-			l.Close() //nolint:errcheck // Shutdown returns the error
+			l.Close() // Shutdown returns the error
 			select {
 			case <-time.After(min(grace, firstRequestTime)):
 			case <-cut.Done():

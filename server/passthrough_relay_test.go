@@ -62,7 +62,7 @@ func TestPassthroughAnswersAreNotParsed(t *testing.T) {
 				kind, body = "application/json", "[1,2,3]"
 			}
 			w.Header().Set("Content-Type", kind)
-			io.WriteString(w, body) //nolint:errcheck // a test's own worker
+			io.WriteString(w, body) // a test's own worker
 		})
 		for range 3 {
 			for path, want := range map[string]string{
@@ -105,7 +105,7 @@ func TestPassthroughRedirectsReachTheClient(t *testing.T) {
 				w.Header().Set("Content-Location", to)
 			}
 			var status int
-			fmt.Sscan(q.URL.Query().Get("status"), &status) //nolint:errcheck // a test's own worker
+			fmt.Sscan(q.URL.Query().Get("status"), &status) // a test's own worker
 			if w.Header().Set("Etag", `"v1"`); status == http.StatusNotModified && q.Header.Get("If-None-Match") != `"v1"` {
 				status = http.StatusTeapot
 			}
@@ -175,7 +175,7 @@ func TestPassthroughKeepsHTTPSemantics(t *testing.T) {
 						w.Header().Set("Content-Encoding", "gzip")
 						return
 					case "/raw/chunked":
-						http.NewResponseController(w).Flush() //nolint:errcheck // a test's own worker
+						http.NewResponseController(w).Flush() // a test's own worker
 					}
 					http.ServeContent(w, q, "file.bin", modified, strings.NewReader("0123456789"))
 				})

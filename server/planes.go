@@ -118,7 +118,7 @@ func (p *planes) limitStalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 && r.Body != nil && r.Body != http.NoBody {
 			if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok { // a ResponseController allocates
-				c.SetReadDeadline(time.Now().Add(intake.UnreadGrace)) //nolint:errcheck // no body on a closed connection
+				c.SetReadDeadline(time.Now().Add(intake.UnreadGrace)) // no body on a closed connection
 			}
 		}
 		next.ServeHTTP(w, r)
@@ -132,7 +132,7 @@ func (p *planes) limitStalls(next http.Handler) http.Handler {
 // short answers, which set no write deadlines themselves.
 func (p *planes) setWriteDeadline(w http.ResponseWriter) {
 	stall := p.control.Snapshot().File.Timeouts.ClientStall
-	//nolint:errcheck // a closed connection needs no deadline
+	// a closed connection needs no deadline
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall))
 }
 

@@ -204,7 +204,7 @@ tiers:
 				}
 				engine := &http.Server{Handler: fakeEngine(), ReadHeaderTimeout: time.Minute}
 				defer engine.Close()
-				go engine.Serve(back) //nolint:errcheck // ends with the test
+				go engine.Serve(back) // ends with the test
 			}
 			if a := <-got; a.status != c.status {
 				t.Errorf("engine_wait %s: %d %s", c.wait, a.status, a.body)

@@ -39,13 +39,13 @@ func reserve(address string) (*reservedListener, error) {
 	}
 	bound, err := syscall.Getsockname(fd)
 	if err != nil {
-		syscall.Close(fd) //nolint:errcheck // the error of the name is the one to report
+		syscall.Close(fd) // the error of the name is the one to report
 		return nil, os.NewSyscallError("getsockname", err)
 	}
 	return &reservedListener{
 		addr:    tcpAddr(bound),
 		listen:  func() (net.Listener, error) { return listenOn(fd) },
-		release: func() { syscall.Close(fd) }, //nolint:errcheck // nothing was written to it
+		release: func() { syscall.Close(fd) }, // nothing was written to it
 		ready:   make(chan struct{}),
 	}, nil
 }
@@ -83,7 +83,7 @@ func bindCopy(socket int, address string) (fd int, err error) {
 		return -1, os.NewSyscallError("dup", err)
 	}
 	if err := syscall.Bind(fd, family); err != nil {
-		syscall.Close(fd) //nolint:errcheck // the error of bind is the one to report
+		syscall.Close(fd) // the error of bind is the one to report
 		return -1, os.NewSyscallError("bind", err)
 	}
 	return fd, nil

@@ -59,7 +59,7 @@ func allHeaders(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	io.WriteString(w, answer) //nolint:errcheck // a client that left shows elsewhere
+	io.WriteString(w, answer) // a client that left shows elsewhere
 }
 
 // TestOnlyAllowedHeadersOfAWorkerAreForwarded: headers that are not known to be harmless are dropped,

@@ -282,7 +282,7 @@ func TestABodyAboutAStoredResponseGetsNoAdditions(t *testing.T) {
 		k := &recorder{next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w,
-				`{"id":"resp_1","object":"response","status":"completed","output":[]}`) //nolint:errcheck // the client may have left
+				`{"id":"resp_1","object":"response","status":"completed","output":[]}`) // the client may have left
 		})}
 		r := newRig(t, strings.Replace(plain, "model: fake-7b", "model: fake-7b\n    engine: vllm", 1), k)
 		r.post("/v1/responses", `{"model":"small","input":"x"}`)

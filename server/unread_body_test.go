@@ -83,7 +83,7 @@ func TestAnUnreadBodyDoesNotKeepItsConnection(t *testing.T) {
 						t.Fatal(err)
 					}
 					t.Cleanup(func() { conn.Close() })
-					conn.SetDeadline(time.Now().Add(10 * time.Second)) //nolint:errcheck // the read fails
+					conn.SetDeadline(time.Now().Add(10 * time.Second)) // the read fails
 					fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", c.line, c.headers, body)
 					method, _, _ := strings.Cut(c.line, " ")
 					all = append(all, pendingRequest{plane + " " + c.line + " " + body, method, c.status, conn})
@@ -164,7 +164,7 @@ func TestAnUnreadAnswerDoesNotKeepItsStream(t *testing.T) {
 				}
 				conn := tls.Client(plain, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 				t.Cleanup(func() { conn.Close() })
-				conn.SetDeadline(time.Now().Add(10 * time.Second))                        //nolint:errcheck // the read fails
+				conn.SetDeadline(time.Now().Add(10 * time.Second))                        // the read fails
 				head := fmt.Sprintf("\x82\x87\x04%c%s\x01\x09localhost", len(path), path) // GET, https, :path, :authority
 				fmt.Fprintf(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+
 					"\x00\x00\x06\x04\x00\x00\x00\x00\x00"+"\x00\x04\x00\x00\x00\x00"+ // SETTINGS: windows of 0 bytes
@@ -178,7 +178,7 @@ func TestAnUnreadAnswerDoesNotKeepItsStream(t *testing.T) {
 					if frame[3] == resetStream {
 						break
 					}
-					//nolint:errcheck // the next read fails
+					// the next read fails
 					io.CopyN(io.Discard, conn, int64(frame[0])<<16|int64(frame[1])<<8|int64(frame[2]))
 				}
 			}

@@ -243,7 +243,7 @@ func TestAnUploadIsRetriedOnlyIfNothingWasSent(t *testing.T) {
 		var hits atomic.Int32
 		fails := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			hits.Add(1)
-			io.CopyN(io.Discard, q.Body, 100_000) //nolint:errcheck // a test's own worker
+			io.CopyN(io.Discard, q.Body, 100_000) // a test's own worker
 			panic(http.ErrAbortHandler)
 		})
 		r := newUploadRig(t, fails, fails)
@@ -281,7 +281,7 @@ func TestAnEarlyErrorOfAWorkerReachesTheClient(t *testing.T) {
 		fmt.Fprintf(conn,
 			"PUT /files/x HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n",
 			60<<20)
-		go io.CopyN(conn, zeros{}, 60<<20) //nolint:errcheck // fails when the gateway closes
+		go io.CopyN(conn, zeros{}, 60<<20) // fails when the gateway closes
 		answer := make([]byte, 4096)
 		n, err := conn.Read(answer)
 		if text := string(answer[:n]); err != nil || !strings.HasPrefix(text, "HTTP/1.1 407 ") ||
@@ -298,7 +298,7 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 		for _, http2 := range []bool{false, true} {
 			begun, ends := make(chan struct{}, 1), make(chan error, 1)
 			r := newUploadRig(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-				io.ReadFull(q.Body, make([]byte, 1)) //nolint:errcheck // the copy below fails too
+				io.ReadFull(q.Body, make([]byte, 1)) // the copy below fails too
 				begun <- struct{}{}
 				_, err := io.Copy(io.Discard, q.Body)
 				ends <- err
@@ -308,7 +308,7 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				in, out := io.Pipe()
 				go func() {
-					out.Write(bytes.Repeat([]byte("x"), 1<<20)) //nolint:errcheck // the request has ended
+					out.Write(bytes.Repeat([]byte("x"), 1<<20)) // the request has ended
 					<-begun
 					cancel()
 					out.CloseWithError(context.Canceled) // net/http waits for the end of the body
@@ -343,7 +343,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 				}))
 				client := r.overTLS(http2)
 				in, out := io.Pipe()
-				go io.WriteString(out, slow) //nolint:errcheck // and then nothing
+				go io.WriteString(out, slow) // and then nothing
 				a, err := r.upload(t.Context(), client, "/files/x", in, 8<<20)
 				out.Close()
 				if err != nil || a.status != http.StatusRequestTimeout {
@@ -388,7 +388,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 				ends <- err
 			}))
 			in, out := io.Pipe()
-			go io.WriteString(out, slow) //nolint:errcheck // and then nothing
+			go io.WriteString(out, slow) // and then nothing
 			a, err := r.upload(t.Context(), r.net.client, "/files/x", in, 8<<20)
 			out.Close()
 			if err != nil || a.status != http.StatusGatewayTimeout {
@@ -410,7 +410,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 			in, out := io.Pipe()
 			go func() {
 				for range 5 {
-					io.WriteString(out, slow) //nolint:errcheck // the upload below fails too
+					io.WriteString(out, slow) // the upload below fails too
 					<-time.After(80 * time.Millisecond)
 				}
 				out.Close()

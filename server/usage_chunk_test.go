@@ -12,7 +12,7 @@ import (
 // vllmStream streams as vLLM 0.32. Its fingerprint is in the last chunk, which is the usage chunk if
 // usage is requested. With continuous_usage_stats every chunk has usage.
 func vllmStream(w http.ResponseWriter, q *http.Request) {
-	body, _ := io.ReadAll(q.Body) //nolint:errcheck // the client may have left
+	body, _ := io.ReadAll(q.Body) // the client may have left
 	include := strings.Contains(string(body), `"include_usage":true`)
 	usage, last := "", `,"system_fingerprint":"vllm-1"`
 	if include && strings.Contains(string(body), `"continuous_usage_stats":true`) {

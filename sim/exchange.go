@@ -20,7 +20,7 @@ func (w *World) startExchanges() {
 		return
 	}
 	for i, g := range w.gateways {
-		g.pool.SetOtherGateways(w.time(w.now), len(w.gateways)-1) //nolint:errcheck // there is no load to read
+		g.pool.SetOtherGateways(w.time(w.now), len(w.gateways)-1) // there is no load to read
 		if every := w.config.ShareEvery; every > 0 {
 			g.pool.RecordJournal(true)
 			g.pool.RepeatJournal(w.time(w.now)) // blocks of later prompts

@@ -297,7 +297,7 @@ func (h *queueAdmission) expire(f *inflight) {
 }
 
 func (h *queueAdmission) abandon(f *inflight) {
-	h.queue.Leave(f.ticket, queue.Cancelled, h.world.time(h.world.now)) //nolint:errcheck // the client is gone
+	h.queue.Leave(f.ticket, queue.Cancelled, h.world.time(h.world.now)) // the client is gone
 }
 
 func (h *queueAdmission) settleUsage(f *inflight, tokens int64) {

@@ -115,7 +115,7 @@ func (l *Ledger) writeFile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	written, unreadable := 0, 0
 	for r, ended := bufio.NewReader(f), false; !ended; {
 		var batch []Row

@@ -24,7 +24,7 @@ func readPassword(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the password file: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	text, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
 	switch text = bytes.TrimRight(text, "\r\n"); {
 	case err != nil:

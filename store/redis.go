@@ -246,7 +246,7 @@ func (r *Redis) listen(ctx context.Context) {
 // subscribe calls onChange until ctx ends. denied reports that the ACL of Redis does not permit the subscription.
 func (r *Redis) subscribe(ctx context.Context) (denied bool) {
 	sub := r.client.Subscribe(ctx, changes)
-	defer sub.Close() //nolint:errcheck // there is nothing to lose
+	defer sub.Close() // there is nothing to lose
 	if _, err := sub.ReceiveTimeout(ctx, probeTimeout); isDenied(err) {
 		r.logDenied(err)
 		return true

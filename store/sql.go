@@ -109,7 +109,7 @@ func (s *SQL) snapshot(ctx context.Context, doing string, limit time.Duration,
 	defer done()
 	tx, err := s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err == nil {
-		defer tx.Rollback() //nolint:errcheck // it only read
+		defer tx.Rollback() // it only read
 		err = f(ctx, tx)
 	}
 	return s.fail(ctx, doing, err)

@@ -109,7 +109,7 @@ func (s *SQL) readSnapshot(ctx context.Context, doing string, f func(context.Con
 	var err error
 	r.Tx, err = s.begin(ctx, s.read, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err == nil {
-		defer r.Rollback() //nolint:errcheck // it only read
+		defer r.Rollback() // it only read
 		r.timer.Reset(usualTimeout)
 		err = f(ctx, r)
 	}

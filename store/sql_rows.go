@@ -191,7 +191,7 @@ func collect[T any](ctx context.Context, q querier, columns func(*T) []column, t
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // Err returns the error
+	defer rows.Close() // Err returns the error
 	advance := func() {}
 	if r, ok := q.(*reading); ok {
 		advance = r.advance

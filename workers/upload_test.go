@@ -41,7 +41,7 @@ func TestUploadArrivesUnchanged(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		got, _ = io.ReadAll(r.Body)
 		length = r.ContentLength
-		io.WriteString(w, "ok") //nolint:errcheck // a test's own worker
+		io.WriteString(w, "ok") // a test's own worker
 	}
 	bothSenders(t, handler, func(t *testing.T, s Sender) {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -94,7 +94,7 @@ func TestBrokenUploadIsAnErrorAtBothEnds(t *testing.T) {
 func TestUploadUsesANewConnection(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		io.WriteString(w, r.RemoteAddr) //nolint:errcheck // a test's own worker
+		io.WriteString(w, r.RemoteAddr) // a test's own worker
 	}
 	bothSenders(t, handler, func(t *testing.T, s Sender) {
 		from := map[string]bool{}

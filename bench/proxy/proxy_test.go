@@ -306,7 +306,7 @@ func TestCollectorCountsPostsAndBytes(t *testing.T) {
 		resp.Body.Close()
 	}
 	var got collected
-	go checkURL(t.Context(), "http://"+addr+"/counts") //nolint:errcheck // the printed counts are checked
+	go checkURL(t.Context(), "http://"+addr+"/counts") // the printed counts are checked
 	if err := printed.Decode(&got); err != nil || got != (collected{Posts: 3, Bytes: 21}) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -134,7 +134,7 @@ func poll(ctx context.Context, url string, first, every time.Duration, read *ato
 			return
 		case <-turn.C:
 			turn.Reset(every)
-			fetch(ctx, url, read) //nolint:errcheck // the next turn fetches again
+			fetch(ctx, url, read) // the next turn fetches again
 		}
 	}
 }

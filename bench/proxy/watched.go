@@ -214,7 +214,7 @@ func serveCollector(in io.Reader, out io.Writer) error {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	})
 	mux.HandleFunc("GET /counts", func(http.ResponseWriter, *http.Request) {
-		printed.Encode(collected{Posts: posts.Load(), Bytes: bytes.Load()}) //nolint:errcheck // the parent is gone
+		printed.Encode(collected{Posts: posts.Load(), Bytes: bytes.Load()}) // the parent is gone
 	})
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	if err := s.Serve(l); !errors.Is(err, net.ErrClosed) {

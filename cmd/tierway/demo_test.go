@@ -233,7 +233,7 @@ func startDemo(t *testing.T, args ...string) *runningDemo {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &runningDemo{cancel: cancel, ended: make(chan error, 1)}
-	t.Cleanup(func() { d.stop() }) //nolint:errcheck // only some tests check the end
+	t.Cleanup(func() { d.stop() }) // only some tests check the end
 	greeting, out := io.Pipe()
 	c := root(out, &d.messages)
 	c.SetArgs(append([]string{"demo", "--json", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...))

@@ -32,7 +32,7 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 		}
 	}
 	least(numberIn(root, "proc/meminfo", "MemTotal: %d kB") << 10)
-	groups, _ := fs.ReadFile(root, "proc/self/cgroup") //nolint:errcheck // kernels without control groups lack the file
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup") // kernels without control groups lack the file
 	for line := range strings.Lines(string(groups)) {
 		// hierarchy:controllers:path; version 2 has no controllers.
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -60,7 +60,7 @@ func memoryOf(root fs.FS) (memory int64, known bool) {
 
 // numberIn returns the positive number in a file of the given format; 0 if there is none.
 func numberIn(root fs.FS, name, format string) (n int64) {
-	text, _ := fs.ReadFile(root, name) //nolint:errcheck // a missing file has no number
+	text, _ := fs.ReadFile(root, name) // a missing file has no number
 	if _, err := fmt.Sscanf(string(text), format, &n); err != nil {
 		return 0
 	}

@@ -41,11 +41,11 @@ func (s *stuck) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	switch {
 	case r.URL.Path == "/metrics" && metrics != "":
-		io.WriteString(w, metrics) //nolint:errcheck // the test fails without it
+		io.WriteString(w, metrics) // the test fails without it
 	case r.Method == http.MethodPost && hangs:
-		io.Copy(io.Discard, r.Body) //nolint:errcheck // whatever it is
+		io.Copy(io.Discard, r.Body) // whatever it is
 		w.Header().Set("Content-Type", "text/event-stream")
-		http.NewResponseController(w).Flush() //nolint:errcheck // the client may have left
+		http.NewResponseController(w).Flush() // the client may have left
 		<-r.Context().Done()
 	default:
 		s.Handler.ServeHTTP(w, r)
@@ -138,7 +138,7 @@ func TestHungEngineLosesItsRequestsToItsPeers(t *testing.T) {
 					impatient, cancel := context.WithTimeout(ctx, 4*time.Second)
 					req := r.Request(impatient, http.MethodPost, chat.path, prompt(r.NextID(), true))
 					if resp, err := r.Client.Do(req); err == nil {
-						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the client may give up
+						io.Copy(io.Discard, resp.Body) // the client may give up
 						resp.Body.Close()
 					}
 					cancel()
@@ -206,7 +206,7 @@ func TestSleepingEngineGetsNoRequests(t *testing.T) {
 type slowReports struct{ http.Handler }
 
 func (s slowReports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) //nolint:errcheck // an incomplete body is answered like any other
+	body, _ := io.ReadAll(r.Body) // an incomplete body is answered like any other
 	if bytes.Contains(body, []byte("a long report")) {
 		<-r.Context().Done()
 		return
@@ -255,7 +255,7 @@ func TestOneTenantCannotMakeAWorkerHung(t *testing.T) {
 				for rig.Pause(ctx, clientPause) {
 					req := r.Request(ctx, http.MethodPost, chat.path, prompt(r.NextID(), true), "Authorization", "Bearer second")
 					if resp, err := r.Client.Do(req); err == nil {
-						io.Copy(io.Discard, resp.Body) //nolint:errcheck // the test may have ended
+						io.Copy(io.Discard, resp.Body) // the test may have ended
 						resp.Body.Close()
 					}
 				}

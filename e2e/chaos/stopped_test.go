@@ -48,7 +48,7 @@ func TestWorkerThatStopsFailsFewRequests(t *testing.T) {
 				}
 				sick.stopped.Store(true)
 				if closes {
-					sick.listener.Close() //nolint:errcheck // its open connections go on
+					sick.listener.Close() // its open connections go on
 				}
 				failed := r.send(l, l.requests, stream)
 				t.Logf("%d of %d requests failed; the longest wait at the worker was %s", len(failed), l.requests, sick.longest())
@@ -95,7 +95,7 @@ func (w *stopWorker) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	if body, err := io.ReadAll(r.Body); err == nil && strings.Contains(string(body), `"stream":true`) {
 		rw.Header().Set("Content-Type", "text/event-stream")
-		http.NewResponseController(rw).Flush() //nolint:errcheck // the gateway may have left
+		http.NewResponseController(rw).Flush() // the gateway may have left
 	}
 	<-r.Context().Done()
 	w.mu.Lock()
@@ -130,7 +130,7 @@ func newStopRig(t *testing.T) *stopRig {
 		w := &stopWorker{Handler: engine, listener: l}
 		server := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute}
 		t.Cleanup(func() { server.Close() })
-		go server.Serve(l) //nolint:errcheck // it ends when the listener or the server is closed
+		go server.Serve(l) // it ends when the listener or the server is closed
 		r.workers = append(r.workers, w)
 		list = append(list, fmt.Sprintf("{ name: w%d, url: %q }", i, "http://"+l.Addr().String()))
 	}

@@ -58,7 +58,7 @@ func sendChat(t *testing.T, url, word string, words int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Body.Close() //nolint:errcheck // it was only read
+	defer a.Body.Close() // it was only read
 	if text, err := io.ReadAll(a.Body); err != nil || a.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s %v", a.StatusCode, text, err)
 	}
@@ -117,7 +117,7 @@ func newWire(t *testing.T, to string) *wire {
 			}
 			far, err := net.Dial("tcp", to)
 			if err != nil {
-				c.Close() //nolint:errcheck // nothing was sent
+				c.Close() // nothing was sent
 				continue
 			}
 			w.mu.Lock()
@@ -128,10 +128,10 @@ func newWire(t *testing.T, to string) *wire {
 		}
 	})
 	t.Cleanup(func() {
-		l.Close() //nolint:errcheck // its loop ends
+		l.Close() // its loop ends
 		w.mu.Lock()
 		for _, c := range w.conns {
-			c.Close() //nolint:errcheck // its loops end
+			c.Close() // its loops end
 		}
 		w.mu.Unlock()
 		all.Wait()

@@ -67,8 +67,8 @@ func start(t *testing.T, mode, pub, router, layout string) *publisher {
 // kill ends the process at once, as a crash does.
 func (p *publisher) kill() {
 	if p.process.ProcessState == nil {
-		p.process.Process.Kill() //nolint:errcheck // it may have ended
-		p.process.Wait()         //nolint:errcheck // it was killed
+		p.process.Process.Kill() // it may have ended
+		p.process.Wait()         // it was killed
 	}
 }
 

@@ -37,8 +37,8 @@ func TestSmokeLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
 		t.Fatalf("%v: run `make deps` first", err)
 	}
 	defer func() {
-		c.Process.Kill() //nolint:errcheck // it may have ended
-		c.Wait()         //nolint:errcheck // it was killed
+		c.Process.Kill() // it may have ended
+		c.Wait()         // it was killed
 	}()
 	lines := make(chan string)
 	go func() {

@@ -34,7 +34,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		io.WriteString(w, `{"is_paused":false}`) //nolint:errcheck // the gateway reports it
+		io.WriteString(w, `{"is_paused":false}`) // the gateway reports it
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -90,7 +90,7 @@ func (e *engine) serveChat(w http.ResponseWriter, r *http.Request) {
 	j := &job{text: text.String(), want: answerTokens(text.String()), whole: !request.Stream}
 	if request.Stream {
 		w.Header().Set("Content-Type", "text/event-stream")
-		http.NewResponseController(w).Flush() //nolint:errcheck // vLLM sends the head before the first token
+		http.NewResponseController(w).Flush() // vLLM sends the head before the first token
 	}
 	e.submit(j)
 	defer e.abort(j)
@@ -135,8 +135,8 @@ func (e *engine) endAnswer(w http.ResponseWriter, j *job, withUsage bool) {
 
 // writeEvent sends one event of a stream at once.
 func writeEvent(w http.ResponseWriter, data string) {
-	io.WriteString(w, "data: "+data+"\n\n") //nolint:errcheck // the context of the request ends
-	http.NewResponseController(w).Flush()   //nolint:errcheck // the same
+	io.WriteString(w, "data: "+data+"\n\n") // the context of the request ends
+	http.NewResponseController(w).Flush()   // the same
 }
 
 // lengthMark precedes the length of the answer at the end of a prompt. The gateway cannot know it.

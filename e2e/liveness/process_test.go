@@ -103,12 +103,12 @@ func (p *process) open() (err error) {
 		return err
 	}
 	l := gatedListener{p.listener, p.gate}
-	p.owned.Go(func() { p.server.Serve(l) }) //nolint:errcheck // it ends when the listener is closed
+	p.owned.Go(func() { p.server.Serve(l) }) // it ends when the listener is closed
 	return nil
 }
 
 // refuse closes the listener, so that the kernel refuses new connections.
-func (p *process) refuse() { p.listener.Close() } //nolint:errcheck // open
+func (p *process) refuse() { p.listener.Close() } // open
 
 // freeze stops the process as SIGSTOP does.
 func (p *process) freeze() {
@@ -125,7 +125,7 @@ func (p *process) thaw() {
 // stopProcess ends the process.
 func (p *process) stopProcess() {
 	p.thaw()
-	p.server.Close() //nolint:errcheck // a listener may be closed
+	p.server.Close() // a listener may be closed
 	p.engine.close()
 	p.owned.Wait()
 }

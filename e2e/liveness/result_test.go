@@ -94,7 +94,7 @@ func (t *table) addRow(columns ...any) {
 
 // String returns the table.
 func (t *table) String() string {
-	t.w.Flush() //nolint:errcheck // a Builder does not fail
+	t.w.Flush() // a Builder does not fail
 	return t.text.String()
 }
 

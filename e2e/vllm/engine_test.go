@@ -126,8 +126,8 @@ func (e *engine) waitUntilReady() {
 // kill ends all processes of the engine at once, as a crash does.
 func (e *engine) kill() {
 	if e.process.ProcessState == nil {
-		syscall.Kill(-e.process.Process.Pid, syscall.SIGKILL) //nolint:errcheck // they may have ended
-		e.process.Wait()                                      //nolint:errcheck // it was killed
+		syscall.Kill(-e.process.Process.Pid, syscall.SIGKILL) // they may have ended
+		e.process.Wait()                                      // it was killed
 	}
 }
 

@@ -138,6 +138,6 @@ func (f *fleet) logTable() {
 	for _, o := range f.seen {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t\n", o.name, o.worker, o.reason, o.prompt, o.predicted, o.cached)
 	}
-	w.Flush() //nolint:errcheck // into memory
+	w.Flush() // into memory
 	f.t.Log("\n" + b.String())
 }

@@ -77,10 +77,10 @@ func echo(inner http.Handler) http.Handler {
 				r.Header.Get("Authorization"))
 		case bytes.Contains(body, []byte("as a refusal")):
 			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, again) //nolint:errcheck // the gateway may have gone
+			io.WriteString(w, again) // the gateway may have gone
 		default:
 			w.WriteHeader(http.StatusInternalServerError)
-			io.WriteString(w, again) //nolint:errcheck // the gateway may have gone
+			io.WriteString(w, again) // the gateway may have gone
 		}
 	})
 }

@@ -29,7 +29,7 @@ func next(parent uint64, tokens []uint32, extra uint64) uint64 {
 		for i, t := range tokens[:n] {
 			binary.LittleEndian.PutUint32(b[4*i:], t)
 		}
-		d.Write(b[:4*n]) //nolint:errcheck // never fails
+		d.Write(b[:4*n]) // never fails
 		tokens = tokens[n:]
 	}
 	key := d.Sum64()

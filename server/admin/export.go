@@ -47,7 +47,7 @@ func inJSON(v any) *written {
 	return &written{Body: func(c huma.Context) {
 		c.SetHeader("Content-Type", "application/json")
 		c.SetStatus(http.StatusOK)
-		huma.DefaultJSONFormat.Marshal(c.BodyWriter(), v) //nolint:errcheck // the client is gone
+		huma.DefaultJSONFormat.Marshal(c.BodyWriter(), v) // the client is gone
 	}}
 }
 
@@ -175,7 +175,7 @@ func exportLines(c huma.Context, file string, end time.Time, records iter.Seq2[a
 	c.SetHeader("Content-Disposition", `attachment; filename="`+file+`"`)
 	c.SetStatus(http.StatusOK)
 	control := controller(humagin.Unwrap(c).Writer)
-	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may serve another request
+	defer control.SetWriteDeadline(time.Time{}) // the connection may serve another request
 	var batch bytes.Buffer
 	encoder := json.NewEncoder(&batch)
 	write := func() {
@@ -183,7 +183,7 @@ func exportLines(c huma.Context, file string, end time.Time, records iter.Seq2[a
 		if !end.IsZero() && end.Before(by) {
 			by = end
 		}
-		control.SetWriteDeadline(by) //nolint:errcheck // only writers of tests have no deadlines
+		control.SetWriteDeadline(by) // only writers of tests have no deadlines
 		if _, err := batch.WriteTo(c.BodyWriter()); err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -283,12 +283,12 @@ func parseDay(location, text string, fallback time.Time) (time.Time, error) {
 // writeUsage writes usage as CSV.
 func writeUsage(w io.Writer, rows []store.UsageRow) {
 	out := csv.NewWriter(w)
-	//nolint:errcheck // the client is gone
+	// the client is gone
 	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated",
 		"prompt_tokens", "cached_tokens", "output_tokens", "money"})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range rows {
-		//nolint:errcheck // the client is gone
+		// the client is gone
 		out.Write([]string{r.Day, csvCell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed),
 			number(r.Gone), number(r.Estimated), number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
 	}

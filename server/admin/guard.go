@@ -314,11 +314,11 @@ const auditPatience = 2 * time.Second
 func removeDeadlines(c *gin.Context) {
 	control := controller(c.Writer)
 	if _, err := io.CopyN(io.Discard, c.Request.Body, maxAdminBody); errors.Is(err, io.EOF) {
-		control.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
+		control.SetReadDeadline(time.Time{}) // a dead connection shows at the first write
 	} else {
 		c.Writer.Header().Set("Connection", "close")
 	}
-	control.SetWriteDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the first write
+	control.SetWriteDeadline(time.Time{}) // a dead connection shows at the first write
 }
 
 // controller returns the controller of an answer's connection. The controller of gin's writer hides errors.

@@ -167,9 +167,9 @@ func tierOf(p *poolView, now time.Time) OverviewTier {
 func versionOf(overrides []store.Override) int64 {
 	hash, number := fnv.New64a(), make([]byte, 8)
 	for _, o := range overrides {
-		hash.Write([]byte(o.Worker)) //nolint:errcheck // a hash returns no error
+		hash.Write([]byte(o.Worker)) // a hash returns no error
 		binary.LittleEndian.PutUint64(number, uint64(o.Number()))
-		hash.Write(number) //nolint:errcheck // a hash returns no error
+		hash.Write(number) // a hash returns no error
 	}
 	if len(overrides) == 0 {
 		return 0

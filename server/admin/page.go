@@ -56,8 +56,8 @@ func (a *asset) compressed() []byte {
 	a.once.Do(func() {
 		var b bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
-		w.Write(a.plain)                                      //nolint:errcheck // a buffer takes everything
-		w.Close()                                             //nolint:errcheck // a buffer takes everything
+		w.Write(a.plain)                                      // a buffer takes everything
+		w.Close()                                             // a buffer takes everything
 		a.packed = b.Bytes()
 	})
 	return a.packed
@@ -95,7 +95,7 @@ func readAssets(files fs.FS) map[string]*asset {
 		sum := sha256.Sum256(text)
 		assets[name] = &asset{name: name, plain: text, etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
 	}
-	//nolint:errcheck // embedded files can be read
+	// embedded files can be read
 	fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

@@ -140,7 +140,7 @@ func Problem(w http.ResponseWriter, status int, detail string) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) //nolint:errcheck // the client is gone
+	w.Write(append(body, '\n')) // the client is gone
 }
 
 // recoverRequest turns a panic of a handler into status 500. If part of the answer was sent, it cuts

@@ -23,7 +23,7 @@ func TestNewMemberHasTheStateOfEarlierChecks(t *testing.T) {
 			case fails.Load():
 				w.WriteHeader(http.StatusInternalServerError)
 			case r.URL.Path == "/v1/models":
-				w.Write([]byte(`{"object":"list","data":[{"id":"m","object":"model","owned_by":"llamacpp"}]}`)) //nolint:errcheck // the gateway is gone
+				w.Write([]byte(`{"object":"list","data":[{"id":"m","object":"model","owned_by":"llamacpp"}]}`)) // the gateway is gone
 			}
 		}))
 		defer engine.Close()

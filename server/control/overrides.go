@@ -63,7 +63,7 @@ func (ctl *Control) editOwnOverride(a store.Actor, worker string,
 		all = append(all, after)
 	}
 	ctl.ownOverrides.Store(&all)
-	ctl.applyOverrides() //nolint:errcheck // only weights change, and the same file was applied before
+	ctl.applyOverrides() // only weights change, and the same file was applied before
 	return after, nil
 }
 

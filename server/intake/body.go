@@ -42,7 +42,7 @@ func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
 	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, most, &in.Memory)
 	if err == nil {
 		if !in.body.limit.IsZero() {
-			in.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next write
+			in.conn.SetReadDeadline(time.Time{}) // a dead connection shows at the next write
 		}
 		in.ReadAt = time.Now()
 		return body, nil
@@ -90,7 +90,7 @@ func (p *Parsed) CloseBody(in *Inbound) {
 	if in.header.Get("Connection") != "close" {
 		limit = limit.Add(UnreadGrace)
 	}
-	in.conn.SetReadDeadline(limit) //nolint:errcheck // on a dead connection there is nothing to read
+	in.conn.SetReadDeadline(limit) // on a dead connection there is nothing to read
 }
 
 // DropBody releases the body of a request that is not sent again, so that it is not kept during a long

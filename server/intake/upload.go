@@ -149,7 +149,7 @@ func (u *Upload) clearDeadline(whole bool) (over bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.whole = u.whole || whole; !u.ended {
-		u.in.conn.SetReadDeadline(time.Time{}) //nolint:errcheck // a dead connection shows at the next read
+		u.in.conn.SetReadDeadline(time.Time{}) // a dead connection shows at the next read
 	}
 	return u.ended
 }
@@ -159,7 +159,7 @@ func (u *Upload) Stop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ended = true; !u.whole {
-		u.in.conn.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a dead connection has no rest
+		u.in.conn.SetReadDeadline(time.Unix(1, 0)) // a dead connection has no rest
 	}
 }
 

@@ -97,7 +97,7 @@ func (a *answer) onBeat() {
 		a.opened()
 		a.headLocked(http.StatusOK, stateOpen)
 	}
-	a.writeLocked(heartbeat, true) //nolint:errcheck // kept in a.err for the handler
+	a.writeLocked(heartbeat, true) // kept in a.err for the handler
 	a.beat.Reset(a.every)
 }
 

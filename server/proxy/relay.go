@@ -181,7 +181,7 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 // readRefusal reads the part of an error's body that arrives within refusalWait.
 func readRefusal(a *attempt, resp *http1.Response) []byte {
 	a.watch.startSilence(refusalWait, errIdleTimeout)
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) //nolint:errcheck // a part is sufficient
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) // a part is sufficient
 	return body
 }
 
@@ -260,7 +260,7 @@ func lateWhole() *failure {
 func relayUnrequestedStream(a *attempt, resp *http1.Response, begin []byte) *failure {
 	events := openai.NewEventReader(io.MultiReader(bytes.NewReader(begin), resp.Body), 0)
 	a.watch.startSilence(refusalWait, errIdleTimeout)
-	ev, _ := events.Next() //nolint:errcheck // without an event there is no error in it
+	ev, _ := events.Next() // without an event there is no error in it
 	if e, ok := openai.ErrorOf(ev.Data); ok {
 		return engineError(a, e, ev.Data)
 	}

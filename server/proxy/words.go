@@ -36,7 +36,7 @@ func (a *attempt) readWords(resp *http1.Response) {
 		return
 	}
 	a.watch.startSilence(wordsWait, errIdleTimeout)
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, wordsRead)) //nolint:errcheck // a part is sufficient
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, wordsRead)) // a part is sufficient
 	a.keepWords(body)
 }
 

@@ -58,7 +58,7 @@ func (p *publisher) replay(request [][]byte, reply func(...[]byte) error) {
 			return
 		}
 	}
-	reply(nil, nil, binary.BigEndian.AppendUint64(nil, math.MaxUint64), nil) //nolint:errcheck // the reader has left
+	reply(nil, nil, binary.BigEndian.AppendUint64(nil, math.MaxUint64), nil) // the reader has left
 }
 
 // store publishes the first blocks of a prompt, or keeps them for replays only.

@@ -85,7 +85,7 @@ func TestLargestMessageAllocatesLittleAndLeavesNothing(t *testing.T) {
 		var d Decoder
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		d.Decode(payload) //nolint:errcheck // most of them are over the bounds
+		d.Decode(payload) // most of them are over the bounds
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
 			t.Errorf("%s: %d bytes were allocated for %d", name, n, len(payload))
@@ -102,7 +102,7 @@ func TestBuffersAreKeptForUsualPayloadsOnly(t *testing.T) {
 	if _, err := d.Decode(usual); err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(10, func() { d.Trim(); d.Decode(usual) }); n > 0 { //nolint:errcheck // was read above
+	if n := testing.AllocsPerRun(10, func() { d.Trim(); d.Decode(usual) }); n > 0 { // was read above
 		t.Errorf("%v allocations for a payload of %d bytes", n, len(usual))
 	}
 	large := appendStore(head(1), 8192, 8*8192)

@@ -137,7 +137,7 @@ func (e *fakeEngine) publish(c net.Conn) {
 		case flags == 0 && len(body) > 0 && body[0] == 1:
 			e.readers[c] = true
 		case bytes.HasPrefix(body, []byte("\x04PING")):
-			c.Write([]byte("\x04\x05\x04PONG")) //nolint:errcheck // the reader ends then
+			c.Write([]byte("\x04\x05\x04PONG")) // the reader ends then
 		}
 		e.mu.Unlock()
 	}
@@ -214,7 +214,7 @@ func (e *fakeEngine) send(lost bool, event string, hash uint64) {
 		return
 	}
 	for c := range e.readers {
-		writeMessage(c, []byte("kv"), binary.BigEndian.AppendUint64(nil, number), b) //nolint:errcheck // a reader left
+		writeMessage(c, []byte("kv"), binary.BigEndian.AppendUint64(nil, number), b) // a reader left
 	}
 }
 

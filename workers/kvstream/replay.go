@@ -63,7 +63,7 @@ func (s *Stream) replay(ctx context.Context, whole bool) (begun bool, err error)
 	if err != nil {
 		return false, err
 	}
-	defer c.Close() //nolint:errcheck // it was only read
+	defer c.Close() // it was only read
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	from := uint64(0)

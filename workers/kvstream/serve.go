@@ -30,7 +30,7 @@ func Serve(ctx context.Context, l *zmtp.Listener, streams func(topic []byte) *St
 		nc, err := l.Accept()
 		if ctx.Err() != nil {
 			if err == nil {
-				nc.Close() //nolint:errcheck // nothing was sent
+				nc.Close() // nothing was sent
 			}
 			return nil
 		}
@@ -43,7 +43,7 @@ func Serve(ctx context.Context, l *zmtp.Listener, streams func(topic []byte) *St
 		select {
 		case slots <- struct{}{}:
 		default:
-			nc.Close() //nolint:errcheck // nothing was sent
+			nc.Close() // nothing was sent
 			continue
 		}
 		all.Go(func() {
@@ -75,7 +75,7 @@ func pauseAfter(ctx context.Context, err error) bool {
 // servePublisher reads one connection. It subscribes to all topics, because the workers of a connection
 // are unknown before their first message.
 func servePublisher(ctx context.Context, c *zmtp.Conn, streams func(topic []byte) *Stream) {
-	defer c.Close() //nolint:errcheck // it was only read
+	defer c.Close() // it was only read
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	err := c.Subscribe("")
@@ -106,7 +106,7 @@ func (s *Stream) join(ctx context.Context, r *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.readers) == maxReaders {
-		s.readers[0].conn.Close() //nolint:errcheck // it was only read
+		s.readers[0].conn.Close() // it was only read
 		s.readers = slices.Delete(s.readers, 0, 1)
 	}
 	s.readers, s.joinedAt = append(s.readers, r), time.Now()

@@ -142,7 +142,7 @@ func TestStrangersTakeLittleMemory(t *testing.T) {
 			if err := writeMessage(c, []byte("stranger"), part); err != nil {
 				t.Fatal(err)
 			}
-			c.Write(binary.BigEndian.AppendUint64([]byte("\x01\x08stranger\x02"), size)) //nolint:errcheck // the next one fails
+			c.Write(binary.BigEndian.AppendUint64([]byte("\x01\x08stranger\x02"), size)) // the next one fails
 			if _, err := c.Write(part[:size-1]); err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestStrangersTakeLittleMemory(t *testing.T) {
 			t.Errorf("%d strangers hold %d bytes", strangers, n)
 		}
 		c := e.dialAsPublisher(t, address)
-		c.Write(binary.BigEndian.AppendUint64([]byte{3}, maxTopic+1)) //nolint:errcheck // Copy fails then
+		c.Write(binary.BigEndian.AppendUint64([]byte{3}, maxTopic+1)) // Copy fails then
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			t.Errorf("a topic over the limit: %v", err)
 		}

@@ -154,7 +154,7 @@ func (s *Stream) followOnce(ctx context.Context, address string) (connected bool
 	if err != nil {
 		return false, err
 	}
-	defer c.Close() //nolint:errcheck // it was only read
+	defer c.Close() // it was only read
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	if err := c.Subscribe(s.config.Topic); err != nil {

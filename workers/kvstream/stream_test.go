@@ -347,7 +347,7 @@ func TestFollowLeavesAPublisherOfUndecodableMessages(t *testing.T) {
 		for range maxFaults {
 			e.locked(func() {
 				for c := range e.readers {
-					writeMessage(c, message(0, []byte("no batch"))...) //nolint:errcheck // the reader has left
+					writeMessage(c, message(0, []byte("no batch"))...) // the reader has left
 				}
 			})
 		}

@@ -56,7 +56,7 @@ func (s *Source) requestTokens(ctx context.Context, path string, body []byte) ([
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close() // it was only read
 	most := min(maxAnswer, answerBase+answerPerByte*int64(len(body)))
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {

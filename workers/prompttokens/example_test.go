@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer server.Close() //nolint:errcheck // the example is over
+	defer server.Close() // the example is over
 	address, err := url.Parse(server.URL)
 	if err != nil {
 		panic(err)

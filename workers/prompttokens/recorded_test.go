@@ -163,7 +163,7 @@ func lines[T any](t *testing.T, path string) (all []T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() // it was only read
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func engine(t testing.TB, context int) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close(); e.Close() }) //nolint:errcheck // the test is over
+	t.Cleanup(func() { s.Close(); e.Close() }) // the test is over
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func tokenize(t testing.TB, w Poster, q *Query) []uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
+	defer resp.Body.Close() // it was only read
 	var many []struct {
 		TokenIDs []uint32 `json:"token_ids"`
 	}

@@ -208,7 +208,7 @@ func (c *Conn) peek(n int) ([]byte, error) {
 	}
 	for {
 		before := c.in.Buffered()
-		c.conn.SetReadDeadline(c.readDeadline()) //nolint:errcheck // fails with the connection, as Peek then does
+		c.conn.SetReadDeadline(c.readDeadline()) // fails with the connection, as Peek then does
 		b, err := c.in.Peek(n)
 		if c.in.Buffered() > before {
 			c.pinged = false

@@ -62,13 +62,13 @@ func connect(t testing.TB, socket Socket, limits Limits, hello []byte) (*Conn, n
 	got := make(chan []byte, 1)
 	go func() {
 		sent := make([]byte, greetingSize)
-		io.ReadFull(far, sent) //nolint:errcheck // the handshake fails then
+		io.ReadFull(far, sent) // the handshake fails then
 		go func() {
 			rest := make([]byte, 512)
 			n, _ := far.Read(rest)
 			got <- rest[:n]
 		}()
-		far.Write(hello) //nolint:errcheck // the handshake fails then
+		far.Write(hello) // the handshake fails then
 	}()
 	c, err := Handshake(t.Context(), near, socket, limits)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestMessageIsReadHoweverItsBytesAreSplit(t *testing.T) {
 		}
 		go func() {
 			for b := wire; len(b) > 0; b = b[min(step, len(b)):] {
-				far.Write(b[:min(step, len(b))]) //nolint:errcheck // Receive fails then
+				far.Write(b[:min(step, len(b))]) // Receive fails then
 			}
 		}()
 		var m Message
@@ -182,14 +182,14 @@ func TestHandshakeEndsWithItsContextAndItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
-		go io.Copy(io.Discard, far) //nolint:errcheck // the peer reads and never answers
+		go io.Copy(io.Discard, far) // the peer reads and never answers
 		began := time.Now()
 		if _, err := Handshake(t.Context(), near, Sub, Limits{}); err == nil || time.Since(began) != Patience {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		near, far2 := net.Pipe()
 		defer far2.Close()
-		go io.Copy(io.Discard, far2) //nolint:errcheck // the peer reads and never answers
+		go io.Copy(io.Discard, far2) // the peer reads and never answers
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("the worker was removed")
 		time.AfterFunc(time.Second, func() { cancel(gone) })
@@ -224,7 +224,7 @@ func TestMessageOverALimitIsAnErrorBeforeItIsAllocated(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			far.Write(unhex(t, c.wire)) //nolint:errcheck // Receive fails
+			far.Write(unhex(t, c.wire)) // Receive fails
 			far.Close()
 		}()
 		var m Message
@@ -244,12 +244,12 @@ func TestCommandsBetweenPartsOfAStreamAreNoMessages(t *testing.T) {
 	}
 	pong := make(chan []byte, 1)
 	go func() {
-		far.Write(appendCommand(nil, "SURPRISE", []byte("data")))    //nolint:errcheck // Receive fails then
-		far.Write(appendCommand(nil, "PING", []byte("\x00\x05ctx"))) //nolint:errcheck // Receive fails then
+		far.Write(appendCommand(nil, "SURPRISE", []byte("data")))    // Receive fails then
+		far.Write(appendCommand(nil, "PING", []byte("\x00\x05ctx"))) // Receive fails then
 		b := make([]byte, len(appendCommand(nil, "PONG", []byte("ctx"))))
-		io.ReadFull(far, b) //nolint:errcheck // compared below
+		io.ReadFull(far, b) // compared below
 		pong <- b
-		far.Write([]byte{0, 1, 'x'}) //nolint:errcheck // Receive fails then
+		far.Write([]byte{0, 1, 'x'}) // Receive fails then
 	}()
 	var m Message
 	if err := c.Receive(&m); err != nil || len(m.Parts) != 1 || string(m.Parts[0]) != "x" {
@@ -273,7 +273,7 @@ func serveCommands(far net.Conn, alive func() bool) (pings func() int) {
 			if bytes.Contains(b[:n], []byte("PING")) {
 				count.Add(1)
 				if alive() {
-					far.Write(appendCommand(nil, "PONG", nil)) //nolint:errcheck // Receive ends then
+					far.Write(appendCommand(nil, "PONG", nil)) // Receive ends then
 				}
 			}
 		}
@@ -319,7 +319,7 @@ func TestBusyPeerIsGivenUpWithinFiveSeconds(t *testing.T) {
 					t.Fatal(err)
 				}
 				for at := time.Duration(0); at < stops; at += Heartbeat / 2 {
-					time.AfterFunc(at, func() { far.Write([]byte{0, 1, 'x'}) }) //nolint:errcheck // Receive fails then
+					time.AfterFunc(at, func() { far.Write([]byte{0, 1, 'x'}) }) // Receive fails then
 				}
 				time.AfterFunc(time.Minute, func() { far.Close() })
 				var m Message
@@ -346,7 +346,7 @@ func TestIdlePeerThatIgnoresPingsIsKept(t *testing.T) {
 		defer c.Close()
 		defer far.Close()
 		pings := serveCommands(far, func() bool { return false })
-		time.AfterFunc(time.Hour, func() { far.Write([]byte{0, 1, 'x'}) }) //nolint:errcheck // Receive fails then
+		time.AfterFunc(time.Hour, func() { far.Write([]byte{0, 1, 'x'}) }) // Receive fails then
 		var m Message
 		if err := c.Receive(&m); err != nil || pings() != 1 {
 			t.Errorf("%d pings, %v", pings(), err)
@@ -391,8 +391,8 @@ func FuzzReceive(f *testing.F) {
 		c, done := &Conn{conn: near, limits: limits}, make(chan struct{})
 		c.in = newReader(near)
 		go func() {
-			go io.Copy(io.Discard, far) //nolint:errcheck // PONGs
-			far.Write(wire)             //nolint:errcheck // Receive ends then
+			go io.Copy(io.Discard, far) // PONGs
+			far.Write(wire)             // Receive ends then
 			far.Close()
 			close(done)
 		}()

@@ -19,7 +19,7 @@ func TestUnwantedMessagesTakeNoMemoryAndNoPlace(t *testing.T) {
 			appendMessage(nil, []byte("stranger")),
 			appendMessage(nil, []byte("worker"), []byte("1"), []byte("2")),
 		} {
-			far.Write(wire) //nolint:errcheck // Receive fails then
+			far.Write(wire) // Receive fails then
 		}
 	}()
 	var m Message
@@ -45,7 +45,7 @@ func TestFirstPartHasALimitOfItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go far.Write(appendMessage(nil, make([]byte, size), make([]byte, 100))) //nolint:errcheck // Receive fails then
+		go far.Write(appendMessage(nil, make([]byte, size), make([]byte, 100))) // Receive fails then
 		var m Message
 		if err := c.Receive(&m); !errors.Is(err, want) {
 			t.Errorf("%d bytes: %v", size, err)
@@ -60,9 +60,9 @@ func TestBufferOfALargeMessageIsFreedBeforeTheNext(t *testing.T) {
 	}
 	const most = 4 << 20
 	go func() {
-		far.Write(appendMessage(nil, make([]byte, most)))   //nolint:errcheck // Receive fails then
-		far.Write(appendMessage(nil, []byte("small")))      //nolint:errcheck // Receive fails then
-		far.Write(appendMessage(nil, make([]byte, most+1))) //nolint:errcheck // Receive fails then
+		far.Write(appendMessage(nil, make([]byte, most)))   // Receive fails then
+		far.Write(appendMessage(nil, []byte("small")))      // Receive fails then
+		far.Write(appendMessage(nil, make([]byte, most+1))) // Receive fails then
 	}()
 	var m Message
 	if err := c.Receive(&m); err != nil || len(m.Parts[0]) != most {

@@ -85,7 +85,7 @@ func (p *Publisher) serve(ctx context.Context, c *Conn) {
 	ctx, stop := context.WithCancel(ctx)
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		defer c.Close() //nolint:errcheck // the reader reports
+		defer c.Close() // the reader reports
 		for {
 			select {
 			case frames := <-s.queue:
@@ -165,7 +165,7 @@ func (r *Replier) Close() {
 // acceptAll serves each connection of a listener until the context ends.
 func acceptAll(ctx context.Context, l *Listener, socket Socket, all *sync.WaitGroup, serve func(*Conn)) {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	defer l.Close() //nolint:errcheck // it has ended
+	defer l.Close() // it has ended
 	for {
 		nc, err := l.Accept()
 		if err != nil {
@@ -176,7 +176,7 @@ func acceptAll(ctx context.Context, l *Listener, socket Socket, all *sync.WaitGr
 			if err != nil {
 				return
 			}
-			defer c.Close() //nolint:errcheck // nothing is left to send
+			defer c.Close() // nothing is left to send
 			defer context.AfterFunc(ctx, func() { c.Close() })()
 			serve(c)
 		})

@@ -54,7 +54,7 @@ func TestPathIsASocketOfTheSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Close() //nolint:errcheck // the test is over
+	c.Close() // the test is over
 }
 
 func TestReplierAnswersEachPeer(t *testing.T) {
@@ -86,7 +86,7 @@ func TestReplierAnswersEachPeer(t *testing.T) {
 					t.Errorf("%q, %v", m.Parts, err)
 				}
 			}
-			c.Close() //nolint:errcheck // the test is over
+			c.Close() // the test is over
 		}
 	})
 }
