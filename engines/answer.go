@@ -3,6 +3,7 @@ package engines
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"tierway/routing"
@@ -34,13 +35,13 @@ const (
 	finishTools  = "tool_calls"
 )
 
-// answer is the text of one choice, split into tokens. With a tool the tokens are those of its
+// answer is the text of one choice, split into tokens. With calls the tokens are those of their
 // arguments.
 type answer struct {
 	pieces  []string
 	finish  string
 	stopped string // the stop sequence that ended the answer
-	tool    string
+	calls   []toolCall
 
 	logprobs bool // log probabilities are returned; never for a tool call
 	top      int
@@ -48,6 +49,29 @@ type answer struct {
 }
 
 func (a *answer) text() string { return strings.Join(a.pieces, "") }
+
+// toolCall is one call of an answer.
+type toolCall struct {
+	tool  string
+	first int // index of its first token
+}
+
+// arguments returns the arguments of a call.
+func (a *answer) arguments(call int) string {
+	end := len(a.pieces)
+	if call+1 < len(a.calls) {
+		end = a.calls[call+1].first
+	}
+	return strings.Join(a.pieces[a.calls[call].first:end], "")
+}
+
+// callAt returns the index of the call to which a token belongs, and whether the token begins the call.
+func (a *answer) callAt(step int) (call int, begins bool) {
+	for call+1 < len(a.calls) && a.calls[call+1].first <= step {
+		call++
+	}
+	return call, a.calls[call].first == step
+}
 
 // plan is everything that is decided before an engine works on a request.
 type plan struct {
@@ -88,7 +112,7 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 		return err
 	}
 	room := e.c.Context - len(prompt)
-	called, err := pickTool(w.tools, w.choice, turns)
+	called, err := pickTools(w.tools, w.choice, turns)
 	if err != nil {
 		return err
 	}
@@ -109,15 +133,22 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 }
 
 // compose generates one answer.
-func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, err error) {
+func compose(seed uint64, script Script, called []*tool, w *wishes) (a *answer, err error) {
 	a = &answer{finish: finishStop, seed: seed, top: w.top, logprobs: w.logprobs}
 	var text string
 	switch {
 	case script.Text != "":
 		text = script.Text
-	case called != nil:
-		a.tool, a.finish, a.logprobs = called.name, finishTools, false
-		text, err = arguments(called.params, seed)
+	case len(called) > 0:
+		a.finish, a.logprobs = finishTools, false
+		for _, t := range called {
+			text, err = arguments(t.params, seed)
+			if err != nil {
+				return nil, err
+			}
+			a.calls = append(a.calls, toolCall{t.name, len(a.pieces)})
+			a.pieces = append(a.pieces, pieces(text)...)
+		}
 	case len(w.schema) > 0:
 		text, err = conform(w.schema, seed)
 	case w.jsonObject:
@@ -130,16 +161,25 @@ func compose(seed uint64, script Script, called *tool, w *wishes) (a *answer, er
 	if err != nil {
 		return nil, err
 	}
-	if a.tool == "" && !w.ignoreEOS {
-		for _, stop := range w.stop {
-			if at := strings.Index(text, stop); stop != "" && at >= 0 {
-				text, a.stopped = text[:at], stop
-			}
-		}
+	if len(a.calls) == 0 {
+		a.pieces = pieces(a.stopAt(text, w))
 	}
-	a.pieces = pieces(text)
 	if len(a.pieces) > w.maxTokens {
 		a.pieces, a.finish, a.stopped = a.pieces[:w.maxTokens], finishLength, ""
+		a.calls = slices.DeleteFunc(a.calls, func(c toolCall) bool { return c.first >= w.maxTokens })
 	}
 	return a, nil
+}
+
+// stopAt returns the text before its first stop sequence.
+func (a *answer) stopAt(text string, w *wishes) string {
+	if w.ignoreEOS {
+		return text
+	}
+	for _, stop := range w.stop {
+		if at := strings.Index(text, stop); stop != "" && at >= 0 {
+			text, a.stopped = text[:at], stop
+		}
+	}
+	return text
 }

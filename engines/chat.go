@@ -119,6 +119,7 @@ type chatRequest struct {
 	MaxCompletionTokens *int          `json:"max_completion_tokens"`
 	Tools               []tool        `json:"tools"`
 	ToolChoice          toolChoice    `json:"tool_choice"`
+	Parallel            *bool         `json:"parallel_tool_calls"`
 	Logprobs            bool          `json:"logprobs"`
 	TopLogprobs         int           `json:"top_logprobs"`
 }
@@ -160,6 +161,7 @@ func (e *Engine) chat(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	wish.tools, wish.choice = req.Tools, req.ToolChoice
+	wish.choice.single = req.Parallel != nil && !*req.Parallel
 	p, err := e.planTurns(r, chatTurns(req.Messages), wish)
 	if err != nil {
 		return err

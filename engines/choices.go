@@ -51,7 +51,7 @@ type choices struct {
 	chat      bool
 	withUsage bool // the stream ends with usage
 	answers   []*answer
-	calls     []string // ids of tool calls
+	calls     [][]string // ids of the calls of each answer
 }
 
 // writeChoices answers a request of the chat or completions dialect.
@@ -61,7 +61,7 @@ func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sam
 		chat:      chat,
 		withUsage: s.StreamOptions.IncludeUsage,
 		answers:   p.answers,
-		calls:     make([]string, len(p.answers)),
+		calls:     make([][]string, len(p.answers)),
 		head: chunk{
 			ID:      e.newID("cmpl-"),
 			Object:  "text_completion",
@@ -73,8 +73,8 @@ func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sam
 		c.head.ID, c.head.Object = "chat"+c.head.ID, "chat.completion"
 	}
 	for i, a := range p.answers {
-		if a.tool != "" {
-			c.calls[i] = e.newID("call_")
+		for range a.calls {
+			c.calls[i] = append(c.calls[i], e.newID("call_"))
 		}
 	}
 	return e.write(r.Context(), w, p, c)
@@ -101,10 +101,13 @@ func (c *choices) wholeChoice(i int) map[string]any {
 		return body
 	}
 	message := map[string]any{"role": "assistant", "content": a.text(), "refusal": nil}
-	if a.tool != "" {
-		message["content"] = nil
-		message["tool_calls"] = []any{map[string]any{"id": c.calls[i], "type": "function",
-			"function": map[string]any{"name": a.tool, "arguments": a.text()}}}
+	if len(a.calls) > 0 {
+		list := make([]any, len(a.calls))
+		for k, call := range a.calls {
+			list[k] = map[string]any{"id": c.calls[i][k], "type": "function",
+				"function": map[string]any{"name": call.tool, "arguments": a.arguments(k)}}
+		}
+		message["content"], message["tool_calls"] = nil, list
 	}
 	if a.logprobs {
 		body["logprobs"] = map[string]any{"content": a.allLogprobs(), "refusal": nil}
@@ -138,22 +141,27 @@ func (c *choices) add(one choice) error {
 	return c.event("", c.head)
 }
 
-// begin opens the choices of a chat: the role, and the call's name for a tool call.
+// begin opens the choices of a chat: the role, and the name of the first call.
 func (c *choices) begin(Tokens) error {
 	if !c.chat {
 		return nil
 	}
 	for i, a := range c.answers {
 		one := choice{Index: i, Delta: chatDelta{Role: "assistant", Content: new("")}}
-		if a.tool != "" {
-			one.Delta = map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
-				"index": 0, "id": c.calls[i], "type": "function", "function": map[string]any{"name": a.tool, "arguments": ""}}}}
+		if len(a.calls) > 0 {
+			one.Delta = map[string]any{"role": "assistant", "content": nil, "tool_calls": c.opened(i, 0)}
 		}
 		if err := c.add(one); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// opened is the beginning of a call.
+func (c *choices) opened(i, call int) []any {
+	return []any{map[string]any{"index": call, "id": c.calls[i][call], "type": "function",
+		"function": map[string]any{"name": c.answers[i].calls[call].tool, "arguments": ""}}}
 }
 
 func (c *choices) token(i, step int, piece string) error {
@@ -164,8 +172,14 @@ func (c *choices) token(i, step int, piece string) error {
 		if a.logprobs {
 			one.Logprobs = a.textLogprobs(step, step+1)
 		}
-	case a.tool != "":
-		one.Delta = map[string]any{"tool_calls": []any{map[string]any{"index": 0,
+	case len(a.calls) > 0:
+		call, begins := a.callAt(step)
+		if begins && call > 0 {
+			if err := c.add(choice{Index: i, Delta: map[string]any{"tool_calls": c.opened(i, call)}}); err != nil {
+				return err
+			}
+		}
+		one.Delta = map[string]any{"tool_calls": []any{map[string]any{"index": call,
 			"function": map[string]any{"arguments": piece}}}}
 	default:
 		one.Delta = chatDelta{Content: &piece}

@@ -160,7 +160,7 @@ func (e *Engine) eventTokens(p *plan, step int) int {
 	}
 	longest := 0
 	for _, a := range p.answers {
-		if a.logprobs { // an event has the probabilities of one token
+		if a.logprobs || len(a.calls) > 1 { // an event has the probabilities of one token, and belongs to one call
 			return 1
 		}
 		longest = max(longest, len(a.pieces))

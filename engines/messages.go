@@ -69,8 +69,8 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	m := &message{sse: &sse{w: w}, id: e.newID("msg_"), model: e.modelName(req.Model), answer: p.answers[0]}
-	if m.answer.tool != "" {
-		m.toolID = e.newID("toolu_")
+	for range m.answer.calls {
+		m.calls = append(m.calls, e.newID("toolu_"))
 	}
 	return e.write(r.Context(), w, p, m)
 }
@@ -87,13 +87,14 @@ func (e *Engine) countTokens(w http.ResponseWriter, r *request) error {
 // message is one answer in Anthropic's dialect.
 type message struct {
 	*sse
-	id, model, toolID string
-	answer            *answer
+	id, model string
+	calls     []string // ids of the calls
+	answer    *answer
 }
 
 func (m *message) whole(u Tokens) any {
 	body := m.envelope(u)
-	body["content"] = []any{m.block()}
+	body["content"] = m.blocks()
 	body["stop_reason"], body["stop_sequence"] = m.stop()
 	return body
 }
@@ -112,17 +113,25 @@ func messageUsage(u Tokens) map[string]any {
 		"cache_creation_input_tokens": 0, "output_tokens": u.Output}
 }
 
-// block returns the answer's only content block. Arguments cut by max_tokens are invalid JSON:
-// Anthropic then sends an empty input.
-func (m *message) block() map[string]any {
-	if m.answer.tool == "" {
-		return map[string]any{"type": "text", "text": m.answer.text()}
+// blocks returns the content: a text or calls. Arguments cut by max_tokens are invalid JSON: Anthropic
+// then sends an empty input.
+func (m *message) blocks() []any {
+	if len(m.calls) == 0 {
+		return []any{map[string]any{"type": "text", "text": m.answer.text()}}
 	}
-	arguments := json.RawMessage(m.answer.text())
-	if !json.Valid(arguments) {
-		arguments = json.RawMessage("{}")
+	blocks := make([]any, len(m.answer.calls))
+	for i := range blocks {
+		arguments := json.RawMessage(m.answer.arguments(i))
+		if !json.Valid(arguments) {
+			arguments = json.RawMessage("{}")
+		}
+		blocks[i] = m.callBlock(i, arguments)
 	}
-	return map[string]any{"type": "tool_use", "id": m.toolID, "name": m.answer.tool, "input": arguments}
+	return blocks
+}
+
+func (m *message) callBlock(i int, input any) map[string]any {
+	return map[string]any{"type": "tool_use", "id": m.calls[i], "name": m.answer.calls[i].tool, "input": input}
 }
 
 func (m *message) stop() (reason string, sequence any) {
@@ -152,14 +161,22 @@ func (m *message) event(name string, fields map[string]any) error {
 
 // begin sends the events before the first token: the message, its block, and Anthropic's ping.
 func (m *message) begin(u Tokens) error {
-	block := map[string]any{"type": "text", "text": ""}
-	if m.answer.tool != "" {
-		block = map[string]any{"type": "tool_use", "id": m.toolID, "name": m.answer.tool, "input": map[string]any{}}
-	}
 	return cmp.Or(
 		m.event("message_start", map[string]any{"message": m.envelope(u)}),
-		m.event("content_block_start", map[string]any{"index": 0, "content_block": block}),
+		m.openBlock(0),
 		m.event("ping", map[string]any{}))
+}
+
+func (m *message) openBlock(i int) error {
+	block := map[string]any{"type": "text", "text": ""}
+	if len(m.calls) > 0 {
+		block = m.callBlock(i, map[string]any{})
+	}
+	return m.event("content_block_start", map[string]any{"index": i, "content_block": block})
+}
+
+func (m *message) closeBlock(i int) error {
+	return m.event("content_block_stop", map[string]any{"index": i})
 }
 
 // messageDelta is the event of one token.
@@ -173,15 +190,22 @@ type messageDelta struct {
 	} `json:"delta"`
 }
 
-func (m *message) token(choice, _ int, piece string) error {
-	d := messageDelta{Type: "content_block_delta", Index: choice}
+func (m *message) token(_, step int, piece string) error {
+	d := messageDelta{Type: "content_block_delta"}
 	d.Delta.Type, d.Delta.Text = "text_delta", piece
-	if m.answer.tool != "" {
+	if len(m.calls) > 0 {
+		call, begins := m.answer.callAt(step)
+		if begins && call > 0 {
+			if err := cmp.Or(m.closeBlock(call-1), m.openBlock(call)); err != nil {
+				return err
+			}
+		}
+		d.Index = call
 		d.Delta.Type, d.Delta.Text, d.Delta.Partial = "input_json_delta", "", piece
 	}
 	return m.sse.event(d.Type, d)
 }
 
 func (m *message) end(int, string) error {
-	return m.event("content_block_stop", map[string]any{"index": 0})
+	return m.closeBlock(max(len(m.answer.calls)-1, 0))
 }

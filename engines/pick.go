@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// pickTool decides which tool the answer calls; at most one. The choice depends on the conversation
-// alone and lets an agent's loop end. With free choice the engine calls the tool that the question
-// names, and answers a result with text. A required call moves on to another tool.
-func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
+// pickTools decides which tools the answer calls. The choice depends on the conversation alone and lets
+// an agent's loop end. With free choice the engine calls the tools that the question names, and answers
+// a result with text. A required call is one, and moves on to another tool.
+func pickTools(tools []tool, choice toolChoice, turns []turn) ([]*tool, error) {
 	offered, err := choice.offered(tools)
 	switch {
 	case err != nil:
@@ -20,13 +20,17 @@ func pickTool(tools []tool, choice toolChoice, turns []turn) (*tool, error) {
 	case choice.mode == "none" || len(offered) == 0:
 		return nil, nil
 	case choice.name != "":
-		return offered[0], nil
+		return offered[:1], nil
 	case choice.mode == "required":
-		return requiredTool(offered, turns), nil
+		return []*tool{requiredTool(offered, turns)}, nil
 	case answering(turns):
 		return nil, nil
 	}
-	return namedTool(offered, question(turns)), nil
+	named := namedTools(offered, question(turns))
+	if choice.single {
+		named = named[:min(1, len(named))]
+	}
+	return named, nil
 }
 
 // offered returns the functions that may be called; only the named one if the choice names one.
@@ -125,8 +129,8 @@ func requiredTool(offered []*tool, turns []turn) *tool {
 	if finisher != nil && (len(working) == 0 || len(called) > 0 && !finishes(called[len(called)-1])) {
 		return finisher
 	}
-	if t := namedTool(working, question(turns)); t != nil && !slices.Contains(called, t.name) {
-		return t
+	if named := namedTools(working, question(turns)); len(named) > 0 && !slices.Contains(called, named[0].name) {
+		return named[0]
 	}
 	slices.Reverse(called) // Index finds the last call now, -1 for none
 	ago := func(t *tool) int {
@@ -168,28 +172,30 @@ func finishes(name string) bool {
 	return slices.ContainsFunc(nameWords(name), func(word string) bool { return slices.Contains(finishing[:], word) })
 }
 
-// namedTool returns the first tool that the text names: by its name, else by all words of the name,
-// else, in a text about files and commands, a shell, else by one word. Only words of four letters and
-// more count: "get" and "the" carry no meaning.
-func namedTool(offered []*tool, text string) *tool {
+// namedTools returns the tools that the text names: by their names, else by all words of the name. Else
+// it returns one: in a text about files and commands a shell, else the first with a word of its name.
+// Only words of four letters and more count: "get" and "the" carry no meaning.
+func namedTools(offered []*tool, text string) []*tool {
 	said := wordsOf(text, joiners)
 	isSaid := func(word string) bool { return slices.Contains(said, word) }
+	isUnsaid := func(word string) bool { return !isSaid(word) }
+	isShell := func(word string) bool { return slices.Contains(shellWords[:], word) }
 	aboutFiles := slices.ContainsFunc(fileWords[:], isSaid)
-	for _, names := range [...]func(name string) bool{
-		func(name string) bool { return isSaid(strings.ToLower(name)) },
-		func(name string) bool {
+	for _, one := range [...]struct {
+		most  int
+		names func(name string) bool
+	}{
+		{len(offered), func(name string) bool { return isSaid(strings.ToLower(name)) }},
+		{len(offered), func(name string) bool {
 			words := longWords(name)
-			return len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !isSaid(word) })
-		},
-		func(name string) bool {
-			return aboutFiles && slices.ContainsFunc(nameWords(name), func(word string) bool {
-				return slices.Contains(shellWords[:], word)
-			})
-		},
-		func(name string) bool { return slices.ContainsFunc(longWords(name), isSaid) },
+			return len(words) > 0 && !slices.ContainsFunc(words, isUnsaid)
+		}},
+		{1, func(name string) bool { return aboutFiles && slices.ContainsFunc(nameWords(name), isShell) }},
+		{1, func(name string) bool { return slices.ContainsFunc(longWords(name), isSaid) }},
 	} {
-		if i := slices.IndexFunc(offered, func(t *tool) bool { return names(t.name) }); i >= 0 {
-			return offered[i]
+		named := slices.DeleteFunc(slices.Clone(offered), func(t *tool) bool { return !one.names(t.name) })
+		if len(named) > 0 {
+			return named[:min(one.most, len(named))]
 		}
 	}
 	return nil

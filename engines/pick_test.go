@@ -74,6 +74,7 @@ func TestTheCalledToolIsTheOneThatTheWordsName(t *testing.T) {
 		{"Cline", "run a command", "execute_command"},
 		{"examples", "What is the weather in Paris?", "getWeather"},
 		{"examples", "What is the price of this stock?", "get_stock_price"},
+		{"examples", "What is the weather in Paris, and the price of the stock?", "getWeather get_stock_price"},
 		{"examples", "add 3 and 4", "add"},
 		{"examples", "What time is it?", "get_current_time"},
 		{"examples", "list the files here", ""},
@@ -82,11 +83,11 @@ func TestTheCalledToolIsTheOneThatTheWordsName(t *testing.T) {
 		for i, name := range agents[row.agent] {
 			tools[i] = &tool{name: name, function: true}
 		}
-		got := ""
-		if called := namedTool(tools, strings.ToLower(row.words)); called != nil {
-			got = called.name
+		var names []string
+		for _, called := range namedTools(tools, strings.ToLower(row.words)) {
+			names = append(names, called.name)
 		}
-		if got != row.want {
+		if got := strings.Join(names, " "); got != row.want {
 			t.Errorf("%s, %q: called %q, want %q", row.agent, row.words, got, row.want)
 		}
 	}

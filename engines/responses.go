@@ -3,6 +3,7 @@ package engines
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -56,6 +57,7 @@ type responseRequest struct {
 	Background      bool          `json:"background"`
 	Tools           []tool        `json:"tools"`
 	ToolChoice      toolChoice    `json:"tool_choice"`
+	Parallel        *bool         `json:"parallel_tool_calls"`
 	Include         []string      `json:"include"`
 	TopLogprobs     int           `json:"top_logprobs"`
 	CacheSalt       string        `json:"cache_salt"`
@@ -115,6 +117,7 @@ func (e *Engine) responseTurns(req *responseRequest) ([]turn, error) {
 
 func (req *responseRequest) wishes() (*wishes, error) {
 	w := &wishes{stream: req.Stream, priority: req.Priority, tools: req.Tools, choice: req.ToolChoice, salt: req.CacheSalt}
+	w.choice.single = req.Parallel != nil && !*req.Parallel
 	if err := w.limit("max_output_tokens", req.MaxOutputTokens); err != nil {
 		return nil, err
 	}
@@ -183,7 +186,11 @@ func (resp *response) finished(u Tokens) map[string]any {
 		object["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
 	}
 	object["completed_at"] = resp.e.c.Clock().Unix()
-	object["output"] = []any{resp.outputItem(true)}
+	output := make([]any, max(len(resp.answer.calls), 1))
+	for i := range output {
+		output[i] = resp.outputItem(i, true)
+	}
+	object["output"] = output
 	object["usage"] = map[string]any{
 		"input_tokens": u.Prompt, "input_tokens_details": map[string]any{"cached_tokens": u.Cached},
 		"output_tokens": u.Output, "output_tokens_details": map[string]any{"reasoning_tokens": 0},
@@ -200,23 +207,28 @@ func (resp *response) whole(u Tokens) any {
 	return resp.object
 }
 
-// outputItem returns the answer as an output item; incomplete items have empty text.
-func (resp *response) outputItem(done bool) map[string]any {
-	a, id := resp.answer, resp.itemID()
-	status, text := "in_progress", ""
+// outputItem returns the text or a call of the answer as an output item; incomplete items have empty
+// text.
+func (resp *response) outputItem(i int, done bool) map[string]any {
+	a, id := resp.answer, resp.itemID(i)
+	status := "in_progress"
 	if done {
-		status, text = "completed", a.text()
-		if a.finish == finishLength {
+		status = "completed"
+		if a.finish == finishLength && i+1 >= len(a.calls) {
 			status = "incomplete"
 		}
 	}
-	if a.tool != "" {
-		return map[string]any{"type": "function_call", "id": id, "call_id": "call_" + id, "name": a.tool, "arguments": text,
-			"status": status}
+	if len(a.calls) > 0 {
+		arguments := ""
+		if done {
+			arguments = a.arguments(i)
+		}
+		return map[string]any{"type": "function_call", "id": id, "call_id": "call_" + id, "name": a.calls[i].tool,
+			"arguments": arguments, "status": status}
 	}
 	parts := []any{}
 	if done {
-		parts = append(parts, outputText(text, a.allLogprobs()))
+		parts = append(parts, outputText(a.text(), a.allLogprobs()))
 	}
 	return map[string]any{"type": "message", "id": id, "role": "assistant", "status": status, "content": parts}
 }
@@ -225,12 +237,15 @@ func outputText(text string, logprobs []tokenLogprob) map[string]any {
 	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": logprobs}
 }
 
-// itemID returns the id of the only output item.
-func (resp *response) itemID() string {
-	if resp.answer.tool != "" {
+// itemID returns the id of an output item.
+func (resp *response) itemID(i int) string {
+	switch {
+	case len(resp.answer.calls) == 0:
+		return "msg_" + resp.id
+	case i == 0:
 		return "fc_" + resp.id
 	}
-	return "msg_" + resp.id
+	return fmt.Sprintf("fc_%s_%d", resp.id, i)
 }
 
 // history returns the conversation including the answer, for a response that continues it. OpenAI
@@ -240,9 +255,11 @@ func (resp *response) history() []turn {
 	if len(turns) > 0 && turns[0].role == "system" {
 		turns = turns[1:]
 	}
-	said := turn{"assistant", content{text: a.tool + a.text()}}
-	if a.tool != "" {
-		said.calls = []string{a.tool}
+	if len(a.calls) == 0 {
+		return append(turns, turn{"assistant", content{text: a.text()}})
 	}
-	return append(turns, said)
+	for i, call := range a.calls {
+		turns = append(turns, turn{"assistant", content{text: call.tool + a.arguments(i), calls: []string{call.tool}}})
+	}
+	return turns
 }

@@ -51,11 +51,27 @@ func (resp *response) begin(Tokens) error {
 			return err
 		}
 	}
-	err := resp.event("response.output_item.added", map[string]any{"output_index": 0, "item": resp.outputItem(false)})
-	if err != nil || resp.answer.tool != "" {
+	if err := resp.openItem(0); err != nil || len(resp.answer.calls) > 0 {
 		return err
 	}
 	return resp.event("response.content_part.added", resp.part("part", outputText("", []tokenLogprob{})))
+}
+
+func (resp *response) openItem(i int) error {
+	return resp.event("response.output_item.added", map[string]any{"output_index": i, "item": resp.outputItem(i, false)})
+}
+
+func (resp *response) closeItem(i int) error {
+	return resp.event("response.output_item.done", map[string]any{"output_index": i, "item": resp.outputItem(i, true)})
+}
+
+// closeCall sends the events that end a call.
+func (resp *response) closeCall(i int) error {
+	a := resp.answer
+	return cmp.Or(
+		resp.event("response.function_call_arguments.done", map[string]any{"item_id": resp.itemID(i), "output_index": i,
+			"name": a.calls[i].tool, "arguments": a.arguments(i)}),
+		resp.closeItem(i))
 }
 
 // responseDelta is the event of one token; the fields of a place in a text are nil for the
@@ -71,41 +87,42 @@ type responseDelta struct {
 }
 
 func (resp *response) token(_, step int, piece string) error {
-	d := responseDelta{
-		Type:   "response.function_call_arguments.delta",
-		Number: resp.number,
-		Item:   resp.itemID(),
-		Delta:  piece,
-	}
-	resp.number++
-	if a := resp.answer; a.tool == "" {
-		d.Type, d.Content = "response.output_text.delta", new(0)
+	a := resp.answer
+	d := responseDelta{Type: "response.output_text.delta", Content: new(0), Delta: piece}
+	if len(a.calls) > 0 {
+		call, begins := a.callAt(step)
+		if begins && call > 0 {
+			if err := cmp.Or(resp.closeCall(call-1), resp.openItem(call)); err != nil {
+				return err
+			}
+		}
+		d = responseDelta{Type: "response.function_call_arguments.delta", Output: call, Delta: piece}
+	} else {
 		logprobs := []tokenLogprob{}
 		if a.logprobs {
 			logprobs = append(logprobs, a.logprob(step))
 		}
 		d.Logprobs = logprobs
 	}
+	d.Item, d.Number = resp.itemID(d.Output), resp.number
+	resp.number++
 	return resp.emit(d.Type, d)
 }
 
 func (resp *response) end(int, string) error {
 	a := resp.answer
-	if a.tool != "" {
-		return cmp.Or(
-			resp.event("response.function_call_arguments.done", map[string]any{"item_id": resp.itemID(), "output_index": 0,
-				"name": a.tool, "arguments": a.text()}),
-			resp.event("response.output_item.done", map[string]any{"output_index": 0, "item": resp.outputItem(true)}))
+	if len(a.calls) > 0 {
+		return resp.closeCall(len(a.calls) - 1)
 	}
 	text := resp.part("text", a.text())
 	text["logprobs"] = a.allLogprobs()
 	return cmp.Or(
 		resp.event("response.output_text.done", text),
 		resp.event("response.content_part.done", resp.part("part", outputText(a.text(), a.allLogprobs()))),
-		resp.event("response.output_item.done", map[string]any{"output_index": 0, "item": resp.outputItem(true)}))
+		resp.closeItem(0))
 }
 
 // part returns a field with its place: the answer's only text.
 func (resp *response) part(name string, v any) map[string]any {
-	return map[string]any{"item_id": resp.itemID(), "output_index": 0, "content_index": 0, name: v}
+	return map[string]any{"item_id": resp.itemID(0), "output_index": 0, "content_index": 0, name: v}
 }

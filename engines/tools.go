@@ -47,6 +47,7 @@ type toolChoice struct {
 	mode    string   // auto, none, required
 	name    string   // the only tool, which must be called
 	allowed []string // the only allowed tools; nil: all
+	single  bool     // at most one call
 }
 
 func (c *toolChoice) UnmarshalJSON(b []byte) error {
@@ -58,6 +59,7 @@ func (c *toolChoice) UnmarshalJSON(b []byte) error {
 	var raw struct {
 		Type     string `json:"type"`
 		Name     string `json:"name"`
+		Single   bool   `json:"disable_parallel_tool_use"`
 		Mode     string `json:"mode"`
 		Tools    []tool `json:"tools"`
 		Function struct {
@@ -71,6 +73,7 @@ func (c *toolChoice) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &raw); err != nil {
 		return err
 	}
+	c.single = raw.Single
 	switch raw.Type {
 	case "function", "tool":
 		c.mode, c.name = "required", raw.Name+raw.Function.Name

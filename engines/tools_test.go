@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -192,5 +193,127 @@ func TestToolChoiceBindsTheEngine(t *testing.T) {
 		if status, got := one(row.a, row.question, row.choice, row.tools...); status != row.status || got != row.called {
 			t.Errorf("%s: %d %q, want %d %q", row.name, status, got, row.status, row.called)
 		}
+	}
+}
+
+// A tool that the words name completely is called beside others, unless the client permits only one call.
+func TestNamedToolsAreCalledInParallel(t *testing.T) {
+	const both = `{"role":"user","content":"Use web_search and calculate, and then answer"}`
+	forbid := map[string]string{"chat": `,"parallel_tool_calls":false`, "responses": `,"parallel_tool_calls":false`,
+		"messages": `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`}
+	for dialect, a := range agents {
+		tools := fmt.Sprintf(a.tool+","+a.tool+","+a.tool, "other_one", "calculate", "web_search")
+		for name, row := range map[string]struct{ history, choice, want string }{
+			"two are named":           {both, "", "calculate web_search"},
+			"parallel calls are off":  {both, forbid[dialect], "calculate"},
+			"one is named completely": {`{"role":"user","content":"calculate the search"}`, "", "calculate"},
+		} {
+			body := fmt.Sprintf(a.request, row.history, tools, row.choice)
+			whole, streamed := callsOf(t, a.path, body, dialect), streamedCallsOf(t, a.path, body, dialect)
+			for form, got := range map[string][]madeCall{"whole": whole, "streamed": streamed} {
+				names, ids := "", map[string]bool{}
+				for _, one := range got {
+					names += " " + one.name
+					ids[one.id] = true
+					if one.arguments != "{}" {
+						t.Errorf("%s, %s, %s: the arguments %q", dialect, name, form, one.arguments)
+					}
+				}
+				if strings.TrimSpace(names) != row.want || len(ids) != len(got) {
+					t.Errorf("%s, %s, %s: called %+v, want %s", dialect, name, form, got, row.want)
+				}
+			}
+		}
+	}
+}
+
+type madeCall struct{ id, name, arguments string }
+
+// callsOf returns the calls of a complete answer.
+func callsOf(t *testing.T, path, body, dialect string) (calls []madeCall) {
+	t.Helper()
+	answer := ask(t, New(Config{Model: "m"}), path, body)
+	switch dialect {
+	case "chat":
+		list, _ := at(t, answer, "choices", 0, "message", "tool_calls").([]any)
+		for _, one := range list {
+			calls = append(calls, madeCall{text(t, one, "id"), text(t, one, "function", "name"),
+				text(t, one, "function", "arguments")})
+		}
+	case "responses":
+		for _, one := range at(t, answer, "output").([]any) {
+			calls = append(calls, madeCall{text(t, one, "call_id"), text(t, one, "name"), text(t, one, "arguments")})
+		}
+	case "messages":
+		for _, one := range at(t, answer, "content").([]any) {
+			input, _ := json.Marshal(at(t, one, "input"))
+			calls = append(calls, madeCall{text(t, one, "id"), text(t, one, "name"), string(input)})
+		}
+	}
+	return calls
+}
+
+// streamedCallsOf returns the calls of a streamed answer, assembled as clients do.
+func streamedCallsOf(t *testing.T, path, body, dialect string) []madeCall {
+	t.Helper()
+	e := New(Config{Model: "m", Interval: 3})
+	_, stream := call(t, e, "POST", path, strings.Replace(body, "{", `{"stream":true,`, 1))
+	var calls []madeCall
+	open := -1 // the index of the call that is being written
+	for _, event := range readEvents(t, stream) {
+		if event.data == "[DONE]" {
+			continue
+		}
+		o := object(t, event.data)
+		switch {
+		case dialect == "chat":
+			choices := at(t, o, "choices").([]any)
+			if len(choices) == 0 {
+				continue
+			}
+			deltas, _ := at(t, choices[0], "delta").(map[string]any)["tool_calls"].([]any)
+			for _, one := range deltas {
+				if i := number(t, one, "index"); i == len(calls) {
+					calls = append(calls, madeCall{id: text(t, one, "id"), name: text(t, one, "function", "name")})
+				}
+				calls[number(t, one, "index")].arguments += text(t, one, "function", "arguments")
+			}
+		case o["type"] == "response.output_item.added", o["type"] == "content_block_start":
+			item, _ := cmp.Or(o["item"], o["content_block"]).(map[string]any)
+			id, _ := cmp.Or(item["call_id"], item["id"]).(string)
+			open, calls = len(calls), append(calls, madeCall{id: id, name: text(t, item, "name")})
+		case o["type"] == "response.function_call_arguments.delta":
+			calls[number(t, o, "output_index")].arguments += text(t, o, "delta")
+		case o["type"] == "content_block_delta":
+			calls[number(t, o, "index")].arguments += text(t, o, "delta", "partial_json")
+		case o["type"] == "response.output_item.done":
+			if i := number(t, o, "output_index"); i != open || text(t, o, "item", "arguments") != calls[i].arguments {
+				t.Errorf("%s: the end of another item: %s", dialect, event.data)
+			}
+		case o["type"] == "content_block_stop" && number(t, o, "index") != open:
+			t.Errorf("%s: the end of another block: %s", dialect, event.data)
+		}
+	}
+	return calls
+}
+
+// A follow-up of a stored response has its calls.
+func TestParallelCallsAreContinued(t *testing.T) {
+	e := New(Config{Model: "m"})
+	const tools = `"tools":[{"type":"function","name":"calculate"},{"type":"function","name":"web_search"}]`
+	first := ask(t, e, "/v1/responses", `{"model":"m","input":"web_search and calculate",`+tools+`}`)
+	results := ""
+	for _, one := range at(t, first, "output").([]any) {
+		results += `,{"type":"function_call_output","call_id":"` + text(t, one, "call_id") + `","output":"42"}`
+	}
+	second := ask(t, e, "/v1/responses", `{"model":"m","previous_response_id":"`+text(t, first, "id")+`","input":[`+
+		results[1:]+`],`+tools+`}`)
+	if text(t, second, "output", 0, "type") != "message" {
+		t.Errorf("the results are not answered: %v", second["output"])
+	}
+	short := ask(t, e, "/v1/messages", `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"web_search and calculate"}],
+		"tools":[{"name":"calculate","input_schema":{}},{"name":"web_search","input_schema":{}}]}`)
+	if len(at(t, short, "content").([]any)) != 1 || text(t, short, "stop_reason") != "max_tokens" {
+		t.Errorf("the limit does not end the calls: %v", short)
 	}
 }
