@@ -141,8 +141,8 @@ func compose(seed uint64, script Script, called []*tool, w *wishes) (a *answer, 
 		text = script.Text
 	case len(called) > 0:
 		a.finish, a.logprobs = finishTools, false
-		for _, t := range called {
-			text, err = arguments(t.params, seed)
+		for i, t := range called {
+			text, err = arguments(t.params, routing.Draw(seed+uint64(i)))
 			if err != nil {
 				return nil, err
 			}
