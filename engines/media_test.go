@@ -215,7 +215,11 @@ func TestAStreamedPictureIsTheWholeOne(t *testing.T) {
 		text(t, event, "output_format") != "png" || number(t, event, "created_at") == 0 {
 		t.Errorf("the event %v of %v", event, whole)
 	}
-	for _, body := range []string{`"partial_images":4,"stream":true`, `"partial_images":-1`, `"n":0,"stream":true`} {
+	linked := ask(t, e, "/v1/images/generations", `{"model":"m","prompt":"red","response_format":"url"}`)
+	if got := text(t, linked, "data", 0, "url"); got != "data:image/png;base64,"+text(t, whole, "data", 0, "b64_json") {
+		t.Errorf("the URL %q", got)
+	}
+	for _, body := range []string{`"response_format":"gif"`, `"partial_images":4,"stream":true`, `"partial_images":-1`, `"n":0,"stream":true`} {
 		if status, answer := call(t, e, "POST", "/v1/images/generations", `{"model":"m","prompt":"red",`+body+`}`); status != 400 {
 			t.Errorf("%s: %d %s", body, status, answer)
 		}

@@ -3,6 +3,7 @@ package engines
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"image"
 	"image/color"
@@ -21,6 +22,7 @@ type pictureRequest struct {
 	Size       string `json:"size"`
 	Quality    string `json:"quality"`
 	Background string `json:"background"`
+	Format     string `json:"response_format"` // b64_json or url, as older models have it
 }
 
 // The bounds of OpenAI.
@@ -44,7 +46,8 @@ func (e *Engine) editImage(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	req := pictureRequest{Prompt: r.FormValue("prompt"), Stream: r.FormValue("stream") == "true",
-		Size: r.FormValue("size"), Quality: r.FormValue("quality"), Background: r.FormValue("background")}
+		Size: r.FormValue("size"), Quality: r.FormValue("quality"), Background: r.FormValue("background"),
+		Format: r.FormValue("response_format")}
 	for field, into := range map[string]**int{"n": &req.N, "partial_images": &req.Partial} {
 		text := r.FormValue(field)
 		if text == "" {
@@ -72,6 +75,8 @@ func (e *Engine) drawPictures(w http.ResponseWriter, r *request, kind string, re
 	switch {
 	case n < 1 || n > mostPictures:
 		return badRequest("n", "n must be 1 to %d, not %d", mostPictures, n)
+	case req.Format != "" && req.Format != "b64_json" && req.Format != "url":
+		return badRequest("response_format", "response_format %q is not one of b64_json, url", req.Format)
 	case versions < 1 || versions > mostPartial+1:
 		return badRequest("partial_images", "partial_images must be 0 to %d, not %d", mostPartial, versions-1)
 	case !req.Stream:
@@ -106,6 +111,9 @@ func (p *pictures) whole(u Tokens) any {
 	data := make([]map[string]any, len(p.drawn))
 	for i, picture := range p.drawn {
 		data[i] = map[string]any{"b64_json": picture}
+		if p.req.Format == "url" {
+			data[i] = map[string]any{"url": "data:image/png;base64," + base64.StdEncoding.EncodeToString(picture)}
+		}
 	}
 	return map[string]any{"created": p.created, "data": data, "usage": mediaUsage(u)}
 }
