@@ -56,8 +56,8 @@ func (f *Filter) matchesSearch(d *Decision) bool {
 		return true
 	}
 	has := func(text string) bool { return containsFold(text, f.Search) }
-	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.KeyHint) || has(d.ClientIP) || has(d.Model) || has(d.RequestedModel) || has(d.Tier) ||
-		has(d.Worker) || has(d.Code) ||
+	return has(d.RequestID) || has(d.Tenant) || has(d.Key) || has(d.KeyHint) || has(d.ClientIP) || has(d.Model) ||
+		has(d.RequestedModel) || has(d.Tier) || has(d.Worker) || has(d.Code) ||
 		slices.ContainsFunc(d.Attempts, func(a Attempt) bool { return has(a.Worker) })
 }
 

@@ -179,7 +179,8 @@ func bytesOf(d *Decision) int64 {
 	n := int(unsafe.Sizeof(*d)) + cap(d.Attempts)*int(unsafe.Sizeof(Attempt{})) +
 		cap(d.Passed)*int(unsafe.Sizeof(tiers.Move{})) +
 		cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
-		len(d.RequestID) + len(d.KeyHint) + len(d.ClientIP) + len(d.TraceID) + len(d.RequestedModel) + len(d.RuleNote) + len(d.Cause)
+		len(d.RequestID) + len(d.KeyHint) + len(d.ClientIP) + len(d.TraceID) + len(d.RequestedModel) +
+		len(d.RuleNote) + len(d.Cause)
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
 		n += len(a.Error) + bytesOfChoice(a.Choice)

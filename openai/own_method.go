@@ -15,8 +15,9 @@ var ownPosts = [...]string{
 }
 
 // ownPrefixes are the prefixes of the data plane's endpoints.
-var ownPrefixes = [...]string{"/background/v1", "/background/v1/v1", "/batch/v1", "/batch/v1/v1", "/openai/v1", "/openai",
-	"/v1", "/v1/v1", ""}
+var ownPrefixes = [...]string{
+	"/background/v1", "/background/v1/v1", "/batch/v1", "/batch/v1/v1", "/openai/v1", "/openai", "/v1", "/v1/v1", "",
+}
 
 // OwnMethod returns the HTTP method of an exact path that the data plane serves itself, or "". Such
 // requests are never passed through to a pool.

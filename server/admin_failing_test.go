@@ -51,7 +51,10 @@ func errorsOf(v admin.OverviewView) string {
 // TestOverviewNamesAWorkerThatFailsEveryAttempt at any moment: its breaker changes between open and half open, because
 // its health checks succeed.
 func TestOverviewNamesAWorkerThatFailsEveryAttempt(t *testing.T) {
-	for workers, subjects := range map[int][]string{1: {"worker w0", "tier small"}, 2: {"worker w0", "worker w1", "tier small"}} {
+	for workers, subjects := range map[int][]string{
+		1: {"worker w0", "tier small"},
+		2: {"worker w0", "worker w1", "tier small"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := failingRig(t, http.StatusInternalServerError, `{"error":{"message":"CUDA error"}}`, workers)
 			for n := range 12 {

@@ -25,7 +25,7 @@ func TestWorkerShowsItsLastFailedAttempt(t *testing.T) {
 		{500, `{"error":{"message":"cannot read: About topic number 0"}}`, 500, "the worker answered 500"},
 		{500, "", 500, "the worker answered 500"},
 		{200, `{"error":{"message":"engine is dead","code":500}}`, 500, "engine is dead"},
-		{200, "no JSON", 200, "a 2xx answer of 7 bytes"},
+		{200, "no JSON", 200, `a 2xx answer of the type "application/json" and 7 bytes that is not a JSON object`},
 		{400, `{"error":{"message":"max_tokens is too large"}}`, 0, ""},
 		{422, `{"detail":"temperature"}`, 0, ""},
 	} {

@@ -56,7 +56,7 @@ func TestStoredObjectsNeedAPoolOfOneTenant(t *testing.T) {
 				}
 				for _, request := range []struct {
 					method, path string
-				}{{"GET", "/v1/version"}, {"POST", "/v1/pooling"}, {"GET", "/openai/v1/models"}} {
+				}{{"GET", "/v1/version"}, {"POST", "/v1/pooling"}, {"GET", "/openai/v1/version"}} {
 					want := 200
 					if c.tenant != "" {
 						want = c.want[fewKey]

@@ -187,7 +187,8 @@ func TestExplainPrintsSecondsOfKVAware(t *testing.T) {
 {"worker":"w1","score":0.5,"excluded":"full","terms":{"first_token":0.5,"queue":0}}]}}}]}`)
 	s := tierway(t, "explain", "--live", "--api", address, "--decision", "why-1")
 	asked()
-	for _, want := range []string{"w0, score 0.25 s, first_token 0.2 s, queue 0.05 s; ", ", 640 tokens of the prompt cached by events  <- chosen",
+	for _, want := range []string{"w0, score 0.25 s, first_token 0.2 s, queue 0.05 s; ",
+		", 640 tokens of the prompt cached by events  <- chosen",
 		"excluded: full until another of its requests ends\n",
 		"kv_events: lowest cost, with a part of the prompt in its cache by the engine's events\n"} {
 		if !strings.Contains(s.out, want) {

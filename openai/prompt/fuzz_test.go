@@ -88,8 +88,9 @@ func lastUserText(t *testing.T, r *openai.Request) string {
 		openai.Chat: {"messages"}, openai.Messages: {"messages"}, openai.Responses: {"input"}, openai.Completions: {"prompt"},
 		openai.Images:   {"prompt"},
 		openai.Tokenize: {"messages", "prompt"}, openai.Embeddings: {"messages", "input"},
-		openai.Rerank: {"query", "queries", "text_1"},
-		openai.Score:  {"query", "queries", "text_1"}, openai.Moderations: {"input"}, openai.Audio: {"input"},
+		openai.Pooling: {"messages", "input"},
+		openai.Rerank:  {"query", "queries", "text_1"},
+		openai.Score:   {"query", "queries", "text_1"}, openai.Moderations: {"input"}, openai.Audio: {"input"},
 	}[r.Dialect]
 	for _, name := range fields {
 		found := ""

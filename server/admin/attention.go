@@ -76,7 +76,9 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 		message = "No worker is in rotation. Requests wait, move to another tier or fail."
 	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation && !w.failing() }):
 		message = "The breaker of each worker in rotation is open or half open. Most requests fail or are rejected."
-	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation && w.State == "up" && !w.failing() }):
+	case !slices.ContainsFunc(p.workers, func(w workerState) bool {
+		return w.inRotation && w.State == "up" && !w.failing()
+	}):
 		severity = severityWarning // most backoffs last a second
 		message = "Each worker in rotation is in backoff, or its breaker is not closed. Most requests wait or are rejected."
 	}
@@ -100,7 +102,8 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 		case w.failing():
 			items = append(items, workerAttention(w, severityError,
 				"Its breaker is "+strings.ReplaceAll(w.Breaker.State, "_", " ")+timeSuffix(" since ", w.Breaker.Since)+
-					causeSuffix(w.Breaker.Cause)+". The ejection cap keeps it in rotation with a part of its share."+w.Failure.sentence()))
+					causeSuffix(w.Breaker.Cause)+". The ejection cap keeps it in rotation with a part of its share."+
+					w.Failure.sentence()))
 		case w.State == "backoff":
 			items = append(items, workerAttention(w, severityWarning,
 				"In backoff: it returned 429, 503 or 529, or rejected the gateway's key."))

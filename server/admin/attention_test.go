@@ -38,27 +38,28 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 		{pool("small", true, good, workerState{Name: "a b", State: "down", Since: "2026-01-02T03:04:05Z",
 			LastError: "refused"}),
 			[]string{"error | worker a b | Down since 2026-01-02T03:04:05Z: refused. | workers?q=a+b"}},
-		{pool("small", true, good, workerState{Name: "w1", State: "open", Failure: &failureState{Status: 500, Message: "no GPU"},
+		{pool("small", true, good, workerState{Name: "w1", State: "open",
+			Failure: &failureState{Status: 500, Message: "no GPU"},
 			Breaker: breakerState{Until: "2026-01-02T03:04:05Z", Cause: "5 failures"}}),
-			[]string{"error | worker w1 | Its breaker is open until 2026-01-02T03:04:05Z: 5 failures. Last error: 500 no GPU | " +
-				"workers?q=w1"}},
+			[]string{"error | worker w1 | Its breaker is open until 2026-01-02T03:04:05Z: 5 failures. Last error: 500 no GPU " +
+				"| workers?q=w1"}},
 		{pool("small", true, good, workerState{Name: "w1", State: "half_open", inRotation: true,
 			Breaker: breakerState{State: "half_open", Since: "2026-01-02T03:04:05Z", Cause: "timeout"}}),
-			[]string{"error | worker w1 | Its breaker is half open since 2026-01-02T03:04:05Z: timeout: only a few requests probe " +
-				"it. | workers?q=w1"}},
+			[]string{"error | worker w1 | Its breaker is half open since 2026-01-02T03:04:05Z: timeout: only a few requests " +
+				"probe it. | workers?q=w1"}},
 		{pool("small", true, good, workerState{Name: "w1", State: "up", inRotation: true,
 			Breaker: breakerState{State: "open", Cause: "probe_failed"}}), []string{"error | worker w1 | Its breaker is open: " +
 			"probe_failed. The ejection cap keeps it in rotation with a part of its share. | workers?q=w1"}},
 		{pool("extra", false, workerState{Name: "w1", State: "half_open", inRotation: true,
-			Breaker: breakerState{State: "half_open"}}), []string{"error | pool extra | The breaker of each worker in rotation is " +
-			"open or half open. Most requests fail or are rejected. | workers?pool=extra",
+			Breaker: breakerState{State: "half_open"}}), []string{"error | pool extra | The breaker of each " +
+			"worker in rotation is open or half open. Most requests fail or are rejected. | workers?pool=extra",
 			"error | worker w1 | Its breaker is half open: only a few requests probe it. | workers?q=w1"}},
-		{pool("small", true, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | tier small | " +
-			"Each worker in rotation is in backoff, or its breaker is not closed. Most requests wait or are rejected. | " +
-			"workers?pool=small", "warning | worker w1 | " +
+		{pool("small", true, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | " +
+			"tier small | Each worker in rotation is in backoff, or its breaker is not closed. Most requests wait or are " +
+			"rejected. | workers?pool=small", "warning | worker w1 | " +
 			"In backoff: it returned 429, 503 or 529, or rejected the gateway's key. | workers?q=w1"}},
-		{pool("small", true, good, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | worker w1 | " +
-			"In backoff: it returned 429, 503 or 529, or rejected the gateway's key. | workers?q=w1"}},
+		{pool("small", true, good, workerState{Name: "w1", State: "backoff", inRotation: true}), []string{"warning | " +
+			"worker w1 | In backoff: it returned 429, 503 or 529, or rejected the gateway's key. | workers?q=w1"}},
 		{pool("small", true, workerState{Name: "w1", State: "asleep"}), []string{"error | tier small | " +
 			"No worker is in rotation. Requests wait, move to another tier or fail. | workers?pool=small"}},
 		{pool("extra", false), []string{"error | pool extra | " +

@@ -58,7 +58,7 @@ func (a *attempt) keepWords(body []byte) {
 }
 
 // markup matches the tags of an error page of a proxy.
-var markup = regexp.MustCompile(`<[^>]*>`) //nolint:gochecknoglobals // compiled once
+var markup = regexp.MustCompile(`<[^>]*>`)
 
 // firstWords returns the beginning of a text on one line, without markup.
 func firstWords(text string) string {
