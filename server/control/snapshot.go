@@ -55,7 +55,8 @@ var (
 	Outcomes = []string{string(decisions.OK), string(decisions.Refused), string(decisions.Failed),
 		string(decisions.Truncated), string(decisions.ClientGone)}
 	Dialects = []string{openai.Other.String(), openai.Chat.String(), openai.Completions.String(),
-		openai.Responses.String(), openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(), openai.Score.String(),
+		openai.Responses.String(), openai.Messages.String(), openai.Embeddings.String(), openai.Rerank.String(),
+		openai.Score.String(),
 		openai.Pooling.String(), openai.Tokenize.String(), openai.Moderations.String(), openai.Images.String(),
 		openai.Audio.String()}
 )
