@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# once.sh defines the function once for a script that sources it: steps that need not run again.
+# once.sh defines the function once: it skips a step that has succeeded with the same inputs. Scripts source the file.
 set -uo pipefail
 
 # once RUN NAME COMMAND… -- PATH…: calls `RUN NAME COMMAND…`, unless it has succeeded on this machine with the content
@@ -13,7 +13,7 @@ once() {
 		shift
 	done
 	shift
-	# Without git nothing is known of the content.
+	# Without git the inputs cannot be compared, so the command runs.
 	hash=$({ go env GOVERSION && node --version && python3 --version &&
 		git ls-files -z --cached --others --exclude-standard --deduplicate -- "$@" | sort -z |
 		xargs -0 sh -c 'for f; do [ ! -f "$f" ] || sha256sum "$f"; done' sh; } | sha256sum | cut -c 1-20) ||
