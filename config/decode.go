@@ -18,6 +18,10 @@ import (
 // ten thousand values; nested aliases that expand exponentially exceed the limit at once.
 const maxNodes = 50_000
 
+// maxText limits the characters of all values of one file after alias expansion, in bytes: a problem may contain its
+// value, and an alias repeats a long one.
+const maxText = maxFile
+
 // lookup returns an environment variable, like os.LookupEnv.
 type lookup func(name string) (value string, ok bool)
 
@@ -37,8 +41,8 @@ type decoder struct {
 	env               lookup
 	places            map[string]place
 	problems          Problems
-	reported          map[string]bool // paths that have a problem; each is reported once
-	nodes             int
+	reported          map[string]bool                 // paths that have a problem; each is reported once
+	nodes, text       int                             // values so far, and their bytes
 	draft             bool                            // the source is a draft and may read nothing else
 	allowedExpansions map[string]string               // values with ${…} that a draft may contain, by expansionKey
 	expanded          map[string]string               // expanded values of this source, by expansionKey
@@ -62,6 +66,12 @@ func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 	if d.nodes++; d.nodes > maxNodes {
 		d.reportNode(n, path, fmt.Sprintf("the file has more than %d values after alias expansion", maxNodes),
+			"reduce the use of aliases")
+		return
+	}
+	if d.text += len(n.Value); d.text > maxText {
+		d.nodes = maxNodes + 1 // the rest is not read
+		d.reportNode(n, path, fmt.Sprintf("the file has more than %d bytes of values after alias expansion", maxText),
 			"reduce the use of aliases")
 		return
 	}

@@ -19,18 +19,27 @@ func listOf(known []string) string {
 	if len(known) == 0 {
 		return "none is defined"
 	}
-	if len(known) > 24 { // they fill two or three terminal lines
-		return fmt.Sprintf("known: %s and %d more", strings.Join(known[:24], ", "), len(known)-24)
+	shown := make([]string, min(len(known), 24)) // they fill two or three terminal lines
+	for i := range shown {
+		shown[i] = shorten(known[i])
 	}
-	return "known: " + strings.Join(known, ", ")
+	list := "known: " + strings.Join(shown, ", ")
+	if more := len(known) - len(shown); more > 0 {
+		return fmt.Sprintf("%s and %d more", list, more)
+	}
+	return list
 }
+
+// maxNear bounds the known words that are compared with a mistyped one.
+const maxNear = 1000
 
 // nearest returns the known word with the fewest edits to word, at most two and fewer than half
 // of word's length, or "". Ties go to the first word.
 func nearest(word string, known []string) string {
 	best, distance := "", 3 // up to two edits
-	for _, k := range known {
-		d := edits(strings.ToLower(word), k)
+	word = strings.ToLower(word)
+	for _, k := range known[:min(len(known), maxNear)] {
+		d := edits(word, k)
 		if d < distance && 2*d < max(len(word), 2) {
 			best, distance = k, d
 		}
@@ -41,6 +50,9 @@ func nearest(word string, known []string) string {
 // edits returns the optimal string alignment distance: insertions, deletions, substitutions and
 // swaps of neighbours count one edit each. It returns 3 if the lengths differ by more than two.
 func edits(a, b string) int {
+	if len(b) > 4*(len(a)+2) || len(a) > 4*(len(b)+2) { // a character has at most four bytes
+		return 3
+	}
 	x, y := []rune(a), []rune(b)
 	if len(x)-len(y) > 2 || len(y)-len(x) > 2 {
 		return 3
@@ -49,8 +61,10 @@ func edits(a, b string) int {
 	for j := range row {
 		old[j] = j
 	}
+	previous := 0 // least of the row before
 	for i := range x {
 		row[0] = i + 1
+		least := row[0]
 		for j := range y {
 			cost := 1
 			if x[i] == y[j] {
@@ -60,7 +74,12 @@ func edits(a, b string) int {
 			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
 				row[j+1] = min(row[j+1], older[j-1]+1)
 			}
+			least = min(least, row[j+1])
 		}
+		if least > 2 && previous > 2 { // a swap continues the row before
+			return 3
+		}
+		previous = least
 		older, old, row = old, row, older
 	}
 	return old[len(y)]

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"tierway/routing"
@@ -133,19 +132,17 @@ func (d *decoder) checkRange(path string, r TokenRange) {
 
 // covers reports whether the rule has no condition that other lacks or has otherwise.
 func (r *PolicyRule) covers(other *PolicyRule) bool {
-	own, its := reflect.ValueOf(*r), reflect.ValueOf(*other)
-	for i := range own.NumField() {
-		if own.Type().Field(i).Name == "Policy" || own.Field(i).IsZero() {
-			continue
-		}
-		if has, ok := own.Field(i).Interface().(TokenRange); ok && has.includes(its.Field(i).Interface().(TokenRange)) {
-			continue
-		}
-		if !reflect.DeepEqual(own.Field(i).Interface(), its.Field(i).Interface()) {
-			return false
-		}
+	switch {
+	case r.Model != "" && r.Model != other.Model:
+	case !r.MaxTokens.includes(other.MaxTokens) || !r.PromptTokens.includes(other.PromptTokens):
+	case r.Stream != nil && (other.Stream == nil || *r.Stream != *other.Stream):
+	case r.Tenant != "" && r.Tenant != other.Tenant:
+	case r.Header != "" && r.Header != other.Header:
+	case r.HeaderValue != "" && r.HeaderValue != other.HeaderValue:
+	default:
+		return true
 	}
-	return true
+	return false
 }
 
 // ReplacedPolicy returns the name for which WithPolicy has replaced the policies; empty if it has not.

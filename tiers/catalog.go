@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -225,7 +224,7 @@ func (k *Catalog) addDefault(name string) []error {
 		i = k.tiers[0]
 	case !known || !k.targets[i].Tier:
 		return []error{fmt.Errorf("classifier.default: unknown tier %q: name one of the tiers (%s)",
-			name, strings.Join(k.tierNames(), ", "))}
+			shorten(name), listNames(k.tierNames()))}
 	}
 	k.defaultRoute.target, k.defaultRoute.model = i, k.targets[i].workerModel()
 	return nil
@@ -234,6 +233,16 @@ func (k *Catalog) addDefault(name string) []error {
 func (k *Catalog) tierNames() (names []string) {
 	for _, i := range k.tiers {
 		names = append(names, k.targets[i].Name)
+	}
+	return names
+}
+
+// targetNames returns the names of tiers and pools, in the order of the file.
+func (k *Catalog) targetNames() (names []string) {
+	for i := range k.targets {
+		if name := k.targets[i].Name; name != "" {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -305,7 +314,6 @@ func (k *Catalog) aliasTarget(to string) (route, error) {
 	if r, ok := k.served[to]; ok {
 		return route{target: r.target, model: r.model, rule: "alias"}, nil
 	}
-	known := slices.Sorted(maps.Keys(k.byName))
 	return route{}, fmt.Errorf("unknown target %q: name a tier or pool (%s), a model that one serves, or %q",
-		to, strings.Join(known, ", "), Classify)
+		shorten(to), listNames(k.targetNames()), Classify)
 }

@@ -66,7 +66,7 @@ func (c *checker) addWarning(key, format string, args ...any) {
 func (c *checker) tierIndex(key, name string) int {
 	i := slices.Index(c.tiers, name)
 	if i < 0 {
-		c.addError(key, "unknown tier %q: name one of the tiers (%s)", name, strings.Join(c.tiers, ", "))
+		c.addError(key, "unknown tier %q: name one of the tiers (%s)", shorten(name), listNames(c.tiers))
 	}
 	return i
 }

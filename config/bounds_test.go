@@ -1,0 +1,75 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"tierway/routing"
+)
+
+// TestProblemsAreBounded verifies that the problems of a file take memory in proportion to the file, however many
+// names it has and however long they are. Its author may be a viewer of a gateway, who sends a draft.
+func TestProblemsAreBounded(t *testing.T) {
+	long := strings.Repeat("n", 60)
+	var manyTiers strings.Builder
+	manyTiers.WriteString("tiers:\n")
+	for i := range 1500 {
+		fmt.Fprintf(&manyTiers, "  - {name: %s%d, model: m%d, workers: [{name: w%d, url: \"http://10.9.9.9:%d\"}]}\n",
+			long, i, i, i, i+1)
+	}
+	repeat := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(format, "#", fmt.Sprint(i)))
+		}
+		return b.String()
+	}
+	huge := strings.Repeat("M", 200_000)
+	oneTier := "tiers: [{name: t, model: m, workers: [{name: w, url: \"http://10.9.9.9:1\"}]}]\n"
+	for name, text := range map[string]string{
+		"aliases of unknown targets": manyTiers.String() + "models:\n" + repeat(1500, "  a#: z#\n"),
+		"rights to unknown tiers": manyTiers.String() + "auth:\n  keys:\n    - {name: t, sha256: \"" +
+			strings.Repeat("a1", 32) + "\", tiers: [" + repeat(1500, "zz#, ") + "]}\n",
+		"rules to unknown tiers": manyTiers.String() + "classifier:\n  keywords:\n" +
+			repeat(1000, "    - {tier: z#, name: k#, weight: 1, match: [foo#]}\n"),
+		"an unknown default":     manyTiers.String() + "classifier: {default: zz}\n",
+		"a long text in aliases": oneTier + "hosts:\n  - &m " + huge + "\n" + repeat(3000, "  - *m\n"),
+		"a long target of many":  oneTier + "models:\n  a: &m " + huge + "\n" + repeat(3000, "  b#: *m\n"),
+		"a long name among the known": "tiers: [{name: " + huge + ", model: m, workers: [{name: w, " +
+			"url: \"http://10.9.9.9:1\"}]}]\nmodels:\n" + repeat(1500, "  b#: zz#\n"),
+	} {
+		_, err := Parse("x", []byte(text), nil)
+		if err == nil {
+			t.Errorf("%s: no problem", name)
+		} else if n := len(err.Error()); n > 3000*maxProblems+10*len(text) {
+			t.Errorf("%s: problems have %d bytes, the file %d", name, n, len(text))
+		}
+	}
+}
+
+// TestRuleCoversCompareEachCondition verifies that a rule with one more condition does not cover one without it.
+func TestRuleCoversCompareEachCondition(t *testing.T) {
+	conditions := reflect.TypeFor[PolicyRule]()
+	for i := range conditions.NumField() {
+		field := conditions.Field(i)
+		if field.Type == reflect.TypeFor[routing.Config]() {
+			continue
+		}
+		var rule, other PolicyRule
+		switch v := reflect.ValueOf(&rule).Elem().Field(i); v.Interface().(type) {
+		case string:
+			v.SetString("x")
+		case *bool:
+			v.Set(reflect.ValueOf(new(true)))
+		case TokenRange:
+			v.Set(reflect.ValueOf(TokenRange{Above: 1}))
+		default:
+			t.Fatalf("%s: the test has no value of its type", field.Name)
+		}
+		if rule.covers(&other) || !other.covers(&rule) || !rule.covers(&rule) {
+			t.Errorf("%s: a rule with it covers one without it, or is not covered", field.Name)
+		}
+	}
+}
