@@ -97,20 +97,24 @@ func isCode(text string) bool {
 }
 
 // readObject reads the object that is the error or contains it. level is 0 for the payload, 1 for a
-// response in it, and 2 for an error.
+// response in it, 2 for an error, and 3 for an error in it.
 func (w *errorWalk) readObject(c *Reader, level int) {
 	var kind string
 	for c.Enter('{'); c.More('}'); {
 		switch key := string(c.Name()); key {
 		case "error":
-			if level < 2 {
-				w.readNested(c)
+			// A gateway's error may contain the whole error of the engine behind it.
+			if level < 2 || level == 2 && c.Next() == '{' {
+				w.readNested(c, max(level+1, 2))
 			} else {
 				setText(&w.title, c)
 			}
 		case "errors":
-			if level == 0 && c.Next() == '[' {
-				w.readNested(c)
+			switch {
+			case level == 0 && c.Next() == '[':
+				w.readNested(c, 2)
+			case level == 0 && w.e.Message == "": // lists of problems by field, which are kept as JSON
+				w.readMessage(c)
 			}
 		case "response":
 			// response.failed contains the response, which contains the error.
@@ -136,6 +140,10 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 		case "error_msg", "error_message", "errorMessage", "error_description":
 			w.readMessage(c)
 			w.found = w.found || w.e.Message != ""
+		case "reason":
+			if w.e.Message == "" {
+				setText(&w.e.Message, c)
+			}
 		case "title":
 			setText(&w.title, c)
 		case "param":
@@ -150,14 +158,14 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 	}
 }
 
-// readNested reads the value of the error member, or of the first element of its array.
-func (w *errorWalk) readNested(c *Reader) {
+// readNested reads the value of the error member, or of the first element of its array, at that level.
+func (w *errorWalk) readNested(c *Reader, level int) {
 	switch c.Next() {
 	case '[':
 		first := true
 		for c.Enter('['); c.More(']'); first = false {
 			if first {
-				w.readNested(c)
+				w.readNested(c, level)
 			}
 		}
 		return
@@ -172,7 +180,7 @@ func (w *errorWalk) readNested(c *Reader) {
 	}
 	inner := &errorWalk{}
 	if c.Next() == '{' {
-		inner.readObject(c, 2)
+		inner.readObject(c, level)
 	} else {
 		inner.e.Message, inner.bare = textOf(c.Str()), true
 	}
@@ -278,11 +286,14 @@ func statusOf(words ...string) int {
 			return 429
 		case "notimplemented", "notsupported":
 			return 501
-		case "overloaded", "unavailable", "serviceunavailable", "serveroverloaded", "engineoverloaded", "modeloverloaded",
-			"serverbusy", "capacityexceeded", "nocapacity", "slowdown", "serviceunavailableexception":
+		case "unavailable", "serviceunavailable", "serverbusy", "capacityexceeded", "nocapacity", "slowdown",
+			"serviceunavailableexception":
 			return 503
 		case "timeout", "gatewaytimeout", "deadlineexceeded":
 			return 504
+		}
+		if strings.Contains(w, "overloaded") {
+			return 503
 		}
 	}
 	return 500

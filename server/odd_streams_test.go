@@ -76,6 +76,9 @@ func TestAnEngineWithoutAFinishReasonIsNamed(t *testing.T) {
 			"messages": {"/v1/messages", message, startEvent + textEvent, "stop_reason"},
 			"responses": {"/v1/responses", `{"model":"small","stream":true,"store":false,"input":%q}`,
 				createdEvent + fmt.Sprintf(deltaEvent, 1), "response.completed"},
+			"messages with [DONE]": {"/v1/messages", message, startEvent + textEvent + doneChunk, "stop_reason"},
+			"responses with [DONE]": {"/v1/responses", `{"model":"small","stream":true,"store":false,"input":%q}`,
+				createdEvent + fmt.Sprintf(deltaEvent, 1) + doneChunk, "response.completed"},
 		} {
 			r := newRig(t, plain, constantAnswer("text/event-stream", c.stream))
 			for i := range 20 {

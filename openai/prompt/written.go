@@ -288,8 +288,8 @@ func isContextWord(w string) bool {
 	case "reminder", "reminders", "context", "environment", "env", "instructions", "permissions", "skill", "skills",
 		"hook", "submit", "caveat", "rules", "memory", "memories", "metadata", "details", "stdout", "stderr", "attachments", "attached",
 		"workspace", "editor", "ide", "notification", "notifications", "tool", "tools", "function", "agent", "agents", "mcp",
-		"system", "todo", "todos", "repo", "project", "git", "diagnostics", "terminal", "history", "cwd", "info", "viewed",
-		"opened", "transcripts", "date", "datetime", "additional", "session":
+		"system", "todo", "todos", "repo", "project", "git", "diagnostics", "terminal", "history", "cwd", "info",
+		"information", "summary", "viewed", "opened", "transcripts", "date", "datetime", "additional", "session":
 		return true
 	}
 	return false

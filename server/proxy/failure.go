@@ -127,7 +127,8 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 }
 
 // engineFailure classifies an error by the engine's own words, and otherwise by statusFailure. An
-// overloaded engine counts as 503. A refusal for content passes, as 400 if the engine failed with it.
+// overloaded engine counts as 503. A refusal for content and a prompt that exceeds the context pass, as
+// 400 if the engine failed with it.
 func engineFailure(e openai.EngineError, retryAfter time.Duration, asked bool) (f failure, passes bool) {
 	switch {
 	case e.RefusesContent():
@@ -139,6 +140,10 @@ func engineFailure(e openai.EngineError, retryAfter time.Duration, asked bool) (
 			fault: excluded("the worker refused the content of the request with %d", e.Status)}, true
 	case e.Overloaded():
 		return statusFailure(http.StatusServiceUnavailable, retryAfter, asked)
+	case e.Status >= http.StatusInternalServerError:
+		if _, overflow := e.Overflow(openai.Chat); overflow {
+			return statusFailure(http.StatusBadRequest, 0, false)
+		}
 	}
 	return statusFailure(e.Status, retryAfter, asked)
 }

@@ -146,7 +146,7 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 		if finishAt >= 0 {
 			s.out = openai.JoinUsageChunk(s.out, finishAt, ev.Data)
 		}
-	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.endsWithDone():
+	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.x.in.Dialect.Generates():
 		// A terminator without a proven end would make a cut answer look complete.
 	default:
 		if s.stripUsage && mark.Has(openai.MarkFinish) {
