@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -134,6 +135,32 @@ func TestARefusalForContentIsFinal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARefusalAfterContentKeepsItsCode, so that clients do not repeat the request.
+func TestARefusalAfterContentKeepsItsCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const refusal = `data: {"error":{"message":"the output was filtered","code":"content_filter"}}` + "\n\n"
+		for path, c := range map[string]struct{ body, stream, want string }{
+			"/v1/chat/completions": {streamedHello, textChunk + refusal,
+				`"message":"the output was filtered","type":"invalid_request_error","param":null,"code":"content_filter"`},
+			"/v1/messages": {strings.Replace(streamedHello, "{", `{"max_tokens":5,`, 1), startEvent + textEvent + refusal,
+				`"error":{"type":"invalid_request_error","message":"the output was filtered"`},
+			"/v1/responses": {`{"model":"small","input":"Hi","stream":true}`, createdEvent + fmt.Sprintf(deltaEvent, 1) + refusal,
+				`"status":"failed","error":{"code":"content_filter","message":"the output was filtered"}`},
+		} {
+			r := newRig(t, plain, constantAnswer("text/event-stream", c.stream))
+			if a := r.post(path, c.body); a.status != 200 || !strings.Contains(a.body, c.want) {
+				t.Errorf("%s: %d %s", path, a.status, a.body)
+			}
+			if line := r.access.String(); strings.Contains(line, "content_filter") || !strings.Contains(line, "worker_refused") {
+				t.Errorf("%s: the access log has the engine's code: %s", path, line)
+			}
+			if st := r.stateOf("w0"); st != breaker.Closed {
+				t.Errorf("%s: the breaker is %v", path, st)
+			}
+		}
+	})
 }
 
 // TestARefusedKeyIsNoRefusalForContent: a 401, and a 403 that does not name the content, concern the

@@ -369,12 +369,23 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 		return s.fail(&f)
 	}
 	seen, _ := openai.RefusalOf(openai.HideAddresses(ev.Data))
-	message := seen.Message
-	if message == "" || e.Status >= 500 && !passes || s.m.Worker.RepeatsKey(ev.Data) {
-		message = "The worker failed before its answer was complete. Try again."
+	if s.m.Worker.RepeatsKey(ev.Data) {
+		seen = openai.EngineError{}
 	}
-	f.err = &openai.Error{Code: openai.CodeWorkerError, Message: message, Cause: f.fault}
-	return s.fail(&f)
+	f.err = &openai.Error{Code: openai.CodeWorkerError, Cause: f.fault,
+		Message: "The worker failed before its answer was complete. Try again."}
+	if seen.Message != "" && (passes || e.Status < http.StatusInternalServerError) {
+		f.err.Message = seen.Message
+	}
+	if !passes {
+		return s.fail(&f)
+	}
+	f.err.Status, f.err.Code = f.status, cmp.Or(openai.Code(seen.Code), codeWorkerRefused)
+	failed, done := s.fail(&f)
+	if s.ending.code != "" { // the engine's own code may have any content, so it is not logged
+		s.ending.code = string(codeWorkerRefused)
+	}
+	return failed, done
 }
 
 // clientLeft ends a stream after its client has disconnected.
