@@ -263,7 +263,7 @@ func (l *flattener) value(path, effect string, k key, v reflect.Value) {
 	case v.Kind() == reflect.Struct:
 		l.section(path, effect, v)
 	case v.Kind() == reflect.Map:
-		l.table(path, effect, v)
+		l.table(path, effect, k, v)
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		l.items(path, effect, k, v)
 	case v.Kind() == reflect.Slice:
@@ -289,7 +289,7 @@ func (l *flattener) scalar(path, effect string, k key, v reflect.Value) {
 }
 
 // table adds the entries of a map. An empty map differs from an absent one.
-func (l *flattener) table(path, effect string, v reflect.Value) {
+func (l *flattener) table(path, effect string, k key, v reflect.Value) {
 	if v.Len() == 0 {
 		l.add(setting{path: path, effect: effect, value: "{}", shown: "{}"})
 	}
@@ -297,7 +297,7 @@ func (l *flattener) table(path, effect string, v reflect.Value) {
 		if value.Kind() == reflect.Slice {
 			l.texts(join(path, name), effect, key{ordered: true}, value)
 		} else {
-			l.scalar(join(path, name), effect, key{}, value)
+			l.scalar(join(path, name), effect, key{secret: k.secret}, value)
 		}
 	}
 }

@@ -139,12 +139,14 @@ func (d *decoder) checkWorkers(f *File) {
 		d.checkCertificates(s.path+".tls", s.TLS, slices.ContainsFunc(s.Workers, func(w workers.Config) bool {
 			return strings.HasPrefix(strings.ToLower(w.URL), "https:")
 		}))
+		d.checkPoolHeaders(s)
 		for i, w := range s.Workers {
 			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
 			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path, w)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv)
 			d.checkKeyFile(path, w)
+			d.checkHeaders(path+".headers", w.Headers, "the worker's key", keyHeader(s.Engine, w))
 			d.checkCertificates(path+".tls", w.TLS, strings.HasPrefix(strings.ToLower(w.URL), "https:"))
 			usable = usable || w.Weight == nil || *w.Weight > 0
 		}

@@ -143,6 +143,7 @@ type PoolConfig struct {
 	Queue       Queue            `yaml:"queue" absent:"'queue'" doc:"Queueing of the pool's requests; absent keys inherit the file's values."`
 	Saturation  Saturation       `yaml:"saturation" absent:"'saturation'" doc:"Saturation thresholds of the pool's workers; absent keys inherit the file's values."`
 	Health      *workers.Health  `yaml:"health" absent:"'health'" doc:"Health checks of the pool's workers; absent keys inherit the file's values."`
+	Headers     workers.Headers  `yaml:"headers" secret:"true" absent:"none" doc:"Headers of everything that is sent to the pool's workers, by name: of requests, health checks and metrics. They replace the client's. Values may contain ${NAME}; no output shows them."`
 	TLS         *workers.TLS     `yaml:"tls" absent:"the system's authorities, and no certificate" doc:"Certificates for the connections to the pool's workers."`
 	KVEvents    *kvcache.Config  `yaml:"kv_events" absent:"'kv_events'" doc:"KV-cache events of the pool's engines; absent keys inherit the file's values."`
 	Workers     []workers.Config `yaml:"workers" required:"true" reload:"drain" doc:"Workers of the pool: at least one, each with a name and a URL."`

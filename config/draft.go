@@ -26,6 +26,7 @@ func (f *File) Draft(text []byte) (*File, error) {
 		return nil, err
 	}
 	draft.keys, draft.tokens = f.keys, f.tokens
+	draft.restoreHeaders(f)
 	if f.path != "" {
 		draft.resolvePaths(f.path)
 	}

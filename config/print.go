@@ -107,7 +107,7 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 	case reflect.Map:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for name, value := range entries(v) {
-			n.Content = append(n.Content, stringNode(name), itemNode(value, key{}, redact))
+			n.Content = append(n.Content, stringNode(name), itemNode(value, key{secret: k.secret}, redact))
 		}
 		return n
 	case reflect.Slice:
@@ -160,9 +160,14 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 		text = store.RedactURL(text)
 	case redact && k.secret && isForm("digest", text):
 		text = shortDigest(text)
+	case redact && k.secret && k.form == "":
+		text = hiddenText
 	}
 	return stringNode(text)
 }
+
+// hiddenText replaces a secret in every output.
+const hiddenText = "***"
 
 // shortDigest returns the printable part of a digest.
 func shortDigest(digest string) string { return digest[:min(8, len(digest))] + "…" }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -85,9 +86,9 @@ func (f *File) resolveSection(s section) PoolConfig {
 		if w.TLS == nil && strings.HasPrefix(strings.ToLower(w.URL), "https:") {
 			w.TLS = c.TLS
 		}
-		w.TLS = copyOf(w.TLS)
+		w.TLS, w.Headers = copyOf(w.TLS), w.Headers.Over(c.Headers)
 	}
-	c.TLS = copyOf(c.TLS)
+	c.TLS, c.Headers = copyOf(c.TLS), maps.Clone(c.Headers)
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ type Config struct {
 	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Within a 'priority' group, requests use the nearest region. They use a farther one only while all nearer workers are full, saturated or not usable. A worker without a region is the farthest."`
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's key. It is sent as a bearer token, or as x-api-key to the engine 'anthropic'."`
 	APIKeyFile        string   `yaml:"api_key_file" doc:"File with the worker's key, in place of 'api_key_env'. It is read again when it changes."`
+	Headers           Headers  `yaml:"headers" json:"-" secret:"true" absent:"the tier's or pool's 'headers'" doc:"Headers of everything that is sent to this worker, by name: of requests, health checks and metrics. They replace the client's. Values may contain ${NAME}; no output shows them. Other headers of the tier or pool apply too."`
 	TLS               *TLS     `yaml:"tls" absent:"the tier's or pool's 'tls'" doc:"Certificates for the connections to the worker, whose URL begins with https."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.
@@ -97,6 +99,9 @@ func (s Spec) keySource() string {
 	if s.APIKeyFile != "" {
 		return "api_key_file (" + s.APIKeyFile + ")"
 	}
+	if s.APIKeyEnv == "" && len(s.Headers) > 0 {
+		return "headers"
+	}
 	return "api_key_env (" + cmp.Or(s.APIKeyEnv, "none is set") + ")"
 }
 
@@ -133,7 +138,7 @@ func (s Spec) clone() Spec {
 	if s.Rank != nil {
 		s.Rank = new(*s.Rank)
 	}
-	s.Models = slices.Clone(s.Models)
+	s.Headers, s.Models = maps.Clone(s.Headers), slices.Clone(s.Models)
 	return s
 }
 

@@ -71,7 +71,7 @@ func NewFleet(o Options) *Fleet {
 // name, pool, URL, rank, engine and model stays the same *Worker, with its status. Every other spec
 // becomes a new worker, and workers without a spec are removed.
 //
-// A new worker counts as up until its first check. If a worker's key or health settings change, it
+// A new worker counts as up until its first check. If a worker's key, headers or health settings change, it
 // is checked at once. If it is up, it stays up until DownAfter checks have failed. If it is down,
 // one good check brings it up. Exchanges of a removed worker continue to their end.
 func (f *Fleet) Sync(specs []Spec) {
@@ -148,10 +148,11 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// server identifies the target of a check: a URL with its key, the header of the key and health settings.
+// server identifies the target of a check: a URL with its key, headers, the header of the key and health settings.
 type server struct {
 	url, key  string
 	keyFile   string
+	headers   string // their identity
 	tls       TLS
 	anthropic bool
 	health    Health
@@ -175,8 +176,8 @@ func loopsByServer(workers []*Worker) (all []*checkLoop) {
 		if err != nil {
 			url = spec.Name // its own loop: its Sender returns the cause
 		}
-		s := server{url: url, key: spec.Key, keyFile: spec.APIKeyFile, tls: spec.tls(), anthropic: spec.anthropic(),
-			health: spec.health()}
+		s := server{url: url, key: spec.Key, keyFile: spec.APIKeyFile, headers: spec.Headers.identity(), tls: spec.tls(),
+			anthropic: spec.anthropic(), health: spec.health()}
 		if s.keyFile != "" {
 			s.key = "" // it may change at any time
 		}

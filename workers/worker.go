@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -26,7 +27,7 @@ type Worker struct {
 	name, pool     string
 	engine         openai.Engine
 	address        address
-	link           atomic.Pointer[link]   // replaced if a reload changes the key or the connect timeout
+	link           atomic.Pointer[link]   // replaced if a reload changes the key, headers or connection
 	suspect        chan struct{}          // holds one if a check is due at once
 	sent           atomic.Bool            // requests were sent since the last load check
 	checkedThrough atomic.Pointer[Worker] // the worker that sends the checks for this one; nil: itself
@@ -35,7 +36,7 @@ type Worker struct {
 	rankValue      []string               // value of rankHeader; nil without rank. Immutable
 
 	mu     sync.Mutex
-	spec   Spec // without its Key
+	spec   Spec // without its Key and Headers
 	status Status
 
 	// reporting is held while a status is reported and while the worker is retired, so that a
@@ -51,16 +52,21 @@ type link struct {
 	key         func() string
 	previousKey func() string     // the previous key, which answers in flight may repeat
 	authorize   func(http.Header) // sets the key and other headers of the engine's API; nil if there are none
+
+	headers         func() Headers    // of the configuration
+	previousHeaders func() Headers    // the previous ones, which answers in flight may repeat
+	setHeaders      func(http.Header) // sets headers; nil if there are none
 }
 
 // anthropicVersion is the version of Anthropic's API for requests that name none. It is the only one
 // with the present form of messages.
 var anthropicVersion = []string{"2023-06-01"}
 
-// newLink returns a link over a Sender with spec's key and the previous key.
-func newLink(sender Sender, spec Spec, former func() string, log *slog.Logger) *link {
-	key := spec.Key
-	l := &link{sender: sender, key: func() string { return key }, previousKey: former}
+// newLink returns a link over a Sender with spec's key and headers, and the previous ones.
+func newLink(sender Sender, spec Spec, former func() string, formerHeaders func() Headers, log *slog.Logger) *link {
+	key, headers := spec.Key, maps.Clone(spec.Headers)
+	l := &link{sender: sender, key: func() string { return key }, previousKey: former,
+		headers: func() Headers { return headers }, previousHeaders: formerHeaders, setHeaders: headers.setter()}
 	switch {
 	case spec.APIKeyFile != "":
 		l.readKeyFrom(&keyFile{path: spec.APIKeyFile, log: log}, spec.anthropic())
@@ -161,8 +167,8 @@ func newWorker(spec Spec, send func(Spec) Sender, log *slog.Logger) *Worker {
 	if spec.Rank != nil {
 		w.rank, w.rankValue = spec.Rank, []string{strconv.Itoa(*spec.Rank)}
 	}
-	w.spec.Key = ""
-	w.link.Store(newLink(send(spec), spec, func() string { return "" }, log))
+	w.spec.Key, w.spec.Headers = "", nil
+	w.link.Store(newLink(send(spec), spec, func() string { return "" }, func() Headers { return nil }, log))
 	return w
 }
 
@@ -210,13 +216,14 @@ func (w *Worker) CacheTokens(s *Status) int64 {
 
 func (s Spec) cacheTokens(seen *Status) int64 { return cmp.Or(s.Config.CacheTokens, seen.CacheTokens) }
 
-// Spec returns a copy of the last synced spec. Its Key is set: printing a Spec hides it, reading
-// the field does not.
+// Spec returns a copy of the last synced spec. Its Key and Headers are set: printing a Spec hides them, reading
+// the fields does not.
 func (w *Worker) Spec() Spec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	spec := w.spec.clone()
-	spec.Key = w.link.Load().key()
+	l := w.link.Load()
+	spec.Key, spec.Headers = l.key(), maps.Clone(l.headers())
 	return spec
 }
 
@@ -244,8 +251,8 @@ func (w *Worker) Suspect() {
 	}
 }
 
-// RepeatsKey reports whether a text contains the worker's current or previous key. Such a text must
-// not reach a client.
+// RepeatsKey reports whether a text contains the worker's current or previous key, or a secret of its headers. Such a
+// text must not reach a client.
 func (w *Worker) RepeatsKey(text []byte) bool {
 	l := w.link.Load()
 	for _, key := range [...]string{l.key(), l.previousKey()} {
@@ -253,7 +260,7 @@ func (w *Worker) RepeatsKey(text []byte) bool {
 			return true
 		}
 	}
-	return false
+	return l.headers().repeatedIn(text) || l.previousHeaders().repeatedIn(text)
 }
 
 // Reference converts a reference in one of the worker's answers, such as a Location, into a path
@@ -265,7 +272,8 @@ var credentials = []string{"Api-Key", "Authorization", "Cookie", "Proxy-Authoriz
 
 // Send sends r to the worker as a Sender does. r.Path is relative to the gateway's root, such as
 // /v1/chat/completions; the worker's base path is prepended. Send changes r.Header: the worker's
-// key replaces any credential, its rank is selected, and the answer is requested uncompressed.
+// key replaces any credential, its headers those of the client, its rank is selected, and the answer is requested
+// uncompressed.
 func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	if !w.sent.Load() {
 		w.sent.Store(true)
@@ -299,6 +307,9 @@ func (l *link) header(h http.Header, via []string) http.Header {
 	if l.authorize != nil {
 		l.authorize(h)
 	}
+	if l.setHeaders != nil {
+		l.setHeaders(h)
+	}
 	h["Accept-Encoding"] = identityEncoding
 	if passed := h["Via"]; len(passed) > 0 {
 		h["Via"] = slices.Concat(passed, via)
@@ -330,10 +341,11 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender, log *slog.Logger) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.link.Load()
-	rekeyed := spec.APIKeyFile != w.spec.APIKeyFile || spec.APIKeyFile == "" && spec.Key != old.key()
+	rekeyed := spec.APIKeyFile != w.spec.APIKeyFile || spec.APIKeyFile == "" && spec.Key != old.key() ||
+		!maps.Equal(spec.Headers, old.headers())
 	reconnects := spec.ConnectTimeout != w.spec.ConnectTimeout || spec.tls() != w.spec.tls()
 	w.spec = spec.clone()
-	w.spec.Key = ""
+	w.spec.Key, w.spec.Headers = "", nil
 	sender := old.sender
 	if reconnects {
 		sender = send(spec)
@@ -341,9 +353,9 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender, log *slog.Logger) 
 	}
 	switch {
 	case rekeyed:
-		w.link.Store(newLink(sender, spec, old.key, log))
+		w.link.Store(newLink(sender, spec, old.key, old.headers, log))
 	case reconnects:
-		w.link.Store(newLink(sender, spec, old.previousKey, log))
+		w.link.Store(newLink(sender, spec, old.previousKey, old.previousHeaders, log))
 	}
 }
 
