@@ -120,7 +120,8 @@ func TestNoOutputShowsHeaders(t *testing.T) {
 	added := parsed(t, headersFile+"          X-New: Hunter2Hunter5\n"+
 		"      - { name: w2, url: \"http://h:3\", headers: { X-New: Hunter2Hunter6 } }\n", vars)
 	outputs := []string{fmt.Sprintf("%v %+v %#v", old, old, old.Tiers[0].Workers[0]), string(printed),
-		fmt.Sprint(settings), shown, read(headersFile + "\"unclosed"), read(strings.Replace(headersFile, "X-Gate", "[ X-Gate", 1)),
+		fmt.Sprint(settings), shown, read(headersFile + "\"unclosed"),
+		read(strings.Replace(headersFile, "X-Gate", "[ X-Gate", 1)),
 		read(strings.ReplaceAll(headersFile, "headers", "extra_headers")), fmt.Sprint(old.Origins())}
 	for what, c := range map[string]struct {
 		new  *File

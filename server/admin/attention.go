@@ -46,6 +46,7 @@ func (a *overviewAPI) attention(pools []poolView, now time.Time) []AttentionItem
 	}
 	items = append(items, a.unansweredAttention(pools)...)
 	items = append(items, storeAttention(a.configs.redisState(), a.configs.sqlState())...)
+	items = append(items, fleetAttention(a.control.Pools.Sharing())...)
 	items = append(items, a.file.attention(a.options.Path, a.control.Snapshot(), now, a.control.ReadSource)...)
 	for i := range pools {
 		for j := range pools[i].workers {
@@ -250,6 +251,24 @@ func storeAttention(redis redisView, sql SQLView) (items []AttentionItem) {
 		add("database", "It rejects writes: usage rows are buffered.")
 	}
 	return items
+}
+
+// fleetAttention reports gateways of other fleets on the same Redis. of is nil without Redis.
+func fleetAttention(of *control.SharingView) []AttentionItem {
+	foreign := 0
+	if of != nil {
+		for _, g := range of.Gateways {
+			if g.Foreign {
+				foreign++
+			}
+		}
+	}
+	if foreign == 0 {
+		return nil
+	}
+	return []AttentionItem{{Severity: severityWarning, Subject: "redis", Link: "metrics",
+		Message: fmt.Sprintf("Gateways of another fleet that use the same database: %d. Their loads and breakers are ignored, "+
+			"but tenants of equal names share their limits: give each fleet its own database in store.redis.", foreign)}}
 }
 
 // directoryFacts are the facts about tenants and keys that the overview needs. They are collected again

@@ -213,3 +213,22 @@ func TestFileIsReadAfterItsStampChanged(t *testing.T) {
 		t.Errorf("without a file: %v", got)
 	}
 }
+
+// TestGatewaysOfAnotherFleetNeedAttention: their tenants of equal names share limits with this fleet's.
+func TestGatewaysOfAnotherFleetNeedAttention(t *testing.T) {
+	own, foreign := control.GatewayView{ID: "a"}, control.GatewayView{ID: "b", Foreign: true}
+	for want, of := range map[string]*control.SharingView{
+		"":                        nil,
+		"use the same database: 1": {Gateways: []control.GatewayView{own, foreign}},
+		"use the same database: 2": {Gateways: []control.GatewayView{foreign, foreign}},
+	} {
+		items := fleetAttention(of)
+		if want == "" && items != nil || want != "" && (len(items) != 1 || items[0].Severity != severityWarning ||
+			!strings.Contains(items[0].Message, want)) {
+			t.Errorf("%q: %+v", want, items)
+		}
+	}
+	if items := fleetAttention(&control.SharingView{Gateways: []control.GatewayView{own}}); items != nil {
+		t.Errorf("the own fleet: %+v", items)
+	}
+}

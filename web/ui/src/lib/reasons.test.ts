@@ -4,6 +4,7 @@ import errors from "../../../../openai/error.go?raw";
 import shed from "../../../../queue/ticket.go?raw";
 import replay from "../../../../replay/report.go?raw";
 import choice from "../../../../routing/choice.go?raw";
+import usage from "../../../../server/proxy/attempt.go?raw";
 import policies from "../../../../routing/policy.go?raw";
 import preview from "../../../../routing/preview.go?raw";
 import limits from "../../../../tenants/charge.go?raw";
@@ -27,6 +28,12 @@ test("every code of the gateway has words", () => {
     expect(codes.length, kind).toBeGreaterThan(5);
     expect(codes.filter((c) => reasonText(kind, c) === c), kind).toEqual([]);
   }
+});
+
+test("every note about a reported usage has words", () => {
+  const notes = [...usage.matchAll(/^\s+note[A-Z]\w* += "([^"]+)"/gm)].map((m) => m[1]!);
+  expect(notes.length).toBeGreaterThan(3);
+  expect(notes.filter((n) => reasonText("usage", n) === n)).toEqual([]);
 });
 
 test("an unknown code is shown as it is", () => {

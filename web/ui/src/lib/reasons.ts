@@ -147,6 +147,13 @@ const texts = {
     stored_response_unavailable: "Redis is unavailable, and the gateway does not know the stored response",
     loop_detected: "the request passed this gateway before",
   },
+  /** What is odd about the usage that the engine reported. */
+  usage: {
+    "output above max_tokens": "the engine reported more output than the request allowed, and this is booked",
+    "output not plausible": "the engine reported more output than is possible; the gateway's count is booked instead",
+    "prompt not plausible": "the engine reported a longer prompt than is possible; the gateway's estimate is booked instead",
+    "usage not plausible": "the engine reported more tokens than are possible; the gateway's counts are booked instead",
+  },
   /** Why a replay leaves out a record. */
   skip: {
     not_routed: "no tier is needed, or the client disconnected before one was selected",

@@ -174,6 +174,7 @@ function factsOf(d: DecisionView): Fact[] {
     ["Queue", d.shed && `rejected by ${codedText("shed", d.shed)}`],
     ["Error", d.code && (d.limit ? d.code : codedText("error", d.code))],
     ["Tokens", `${tokensOf(d)}${d.max_tokens ? `, max_tokens ${count(d.max_tokens)}` : ""}`],
+    ["Usage report", d.usage_note && codedText("usage", d.usage_note)],
     ["Cached prefix", prefixOf(d)],
     ["Classifier", classifierOf(d)],
     ["Session", f.session && <code>{f.session}</code>],
