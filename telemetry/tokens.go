@@ -16,6 +16,7 @@ type TokenGauges struct {
 	Parts      int64 `metric:"tierway_prompt_parts_total" help:"Prompts of which only the new messages were sent to an engine."`
 	Failed     int64 `metric:"tierway_prompt_tokenize_failures_total" help:"Prompts for which no engine returned tokens."`
 	Mismatched int64 `metric:"tierway_prompt_mismatches_total" help:"Prompts with tokens that contradict those of an earlier message. After one, all prompts are sent as a whole for an hour."`
+	Miscounted int64 `metric:"tierway_prompt_miscounts_total" help:"Prompts of which the engine counted other tokens than it returned. Requests of such a form are routed without exact blocks for an hour."`
 
 	Bytes int64 `metric:"tierway_prompt_tokens_bytes" help:"Memory of the known tokens of prompts."`
 }

@@ -10,7 +10,7 @@ func TestScrapeShowsLookupsOfPrompts(t *testing.T) {
 	m := New("test")
 	Observe(m, func() []TokenGauges {
 		return []TokenGauges{{Tier: "small", Known: 9, Answered: 4, Beginning: 3, Unknown: 2, TimedOut: 5, Busy: 1, Asked: 20,
-			Parts: 6, Failed: 7, Mismatched: 8, Bytes: 1 << 20}}
+			Parts: 6, Failed: 7, Mismatched: 8, Miscounted: 10, Bytes: 1 << 20}}
 	})
 	want := []string{
 		`tierway_prompt_lookups_late_total{reason="busy",tier="small"} 1`,
@@ -19,6 +19,7 @@ func TestScrapeShowsLookupsOfPrompts(t *testing.T) {
 		`tierway_prompt_lookups_total{result="beginning",tier="small"} 3`,
 		`tierway_prompt_lookups_total{result="known",tier="small"} 9`,
 		`tierway_prompt_lookups_total{result="unknown",tier="small"} 2`,
+		`tierway_prompt_miscounts_total{tier="small"} 10`,
 		`tierway_prompt_mismatches_total{tier="small"} 8`,
 		`tierway_prompt_parts_total{tier="small"} 6`,
 		`tierway_prompt_tokenize_failures_total{tier="small"} 7`,

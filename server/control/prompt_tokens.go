@@ -129,19 +129,18 @@ func (ps *Pools) runTokens(ctx context.Context) {
 
 // LookupCaches sets what the workers' KV-cache events say about a request's prompt, and the length of
 // the prompt if it is known. q has no block size. An engine is asked for the tokens of an unknown
-// prompt if ask is set; LookupCaches then waits for them, at most the lookup timeout. keys is a buffer,
-// which it returns, possibly enlarged.
+// prompt if ask is set; LookupCaches then waits for them, at most the lookup timeout. keys is a buffer. The
+// result has the buffer, possibly enlarged, and what JudgePrompt needs.
 func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *routing.Request, keys []uint64,
-	ask bool) []uint64 {
+	ask bool) (found prompttokens.Prompt) {
 	var sizes [4]int // engines of one pool have one size, or few
+	found.Keys = keys
 	for _, q.BlockSize = range p.Caches.BlockSizes(sizes[:0]) {
-		var found prompttokens.Prompt
 		if ask {
-			found = p.tokens.Lookup(ctx, q, keys[:0])
+			found = p.tokens.Lookup(ctx, q, found.Keys[:0])
 		} else {
-			found = p.tokens.Remembered(q, keys[:0])
+			found = p.tokens.Remembered(q, found.Keys[:0])
 		}
-		keys = found.Keys
 		if found.Tokens > 0 {
 			facts.PromptTokens = found.Tokens
 		}
@@ -149,7 +148,15 @@ func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *r
 			p.Caches.Lookup(facts, q.BlockSize, found.Keys, found.Tokens > 0)
 		}
 	}
-	return keys
+	return found
+}
+
+// JudgePrompt compares the prompt that LookupCaches has returned for a request with the prompt tokens that its engine
+// counted.
+func (p *Pool) JudgePrompt(found prompttokens.Prompt, counted int64) {
+	if p.tokens != nil {
+		p.tokens.Judge(found.Form, found.Tokens, counted)
+	}
 }
 
 // TokenGauges returns what is known of each pool's prompts, for a scrape of the metrics.
@@ -162,7 +169,7 @@ func (ps *Pools) TokenGauges() []telemetry.TokenGauges {
 		c := p.tokens.Counts()
 		out = append(out, telemetry.TokenGauges{Tier: p.Name, Known: c.Known, Answered: c.Answered, Beginning: c.Beginning,
 			Unknown: c.Unknown, TimedOut: c.TimedOut, Busy: c.Busy, Asked: c.Asked, Parts: c.Parts, Failed: c.Failed,
-			Mismatched: c.Mismatched, Bytes: c.Bytes})
+			Mismatched: c.Mismatched, Miscounted: c.Miscounted, Bytes: c.Bytes})
 	}
 	return out
 }

@@ -27,6 +27,7 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	p.setKey(c, policy, &facts)
 	if p.Prompt != nil {
 		p.Prompt.setBlocks(&facts)
+		p.Prompt.found = prompttokens.Prompt{Keys: p.Prompt.found.Keys[:0]}
 		if policy.UsesCaches() && res.Pool.UsesCaches() {
 			p.Prompt.setCached(ctx, p, res, &facts, ask)
 		}
@@ -39,8 +40,15 @@ func (p *Prompt) setCached(ctx context.Context, of *Parsed, res *Resolution, fac
 	q := prompttokens.Query{Request: of.Req, Chain: p.chain, Model: res.ModelName, Salt: of.Salt,
 		Adapter: res.Pool.Adapter(res.ModelName)}
 	facts.Cached = p.cached[:0]
-	p.keys = res.Pool.LookupCaches(ctx, &q, facts, p.keys, ask)
+	p.found = res.Pool.LookupCaches(ctx, &q, facts, p.found.Keys, ask)
 	p.cached, facts.CachedAt = facts.Cached, time.Now()
+}
+
+// Judge compares the prompt's known length with the prompt tokens that an engine of the pool counted.
+func (p *Prompt) Judge(pool *control.Pool, counted int64) {
+	if p != nil {
+		pool.JudgePrompt(p.found, counted)
+	}
 }
 
 // setBlocks sets the blocks of the prompt. It mixes the model into every hash, because each model and

@@ -4,6 +4,7 @@ import (
 	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/tiers"
+	"tierway/workers/prompttokens"
 )
 
 // Prompt is the parsed prompt of a request, in pooled buffers.
@@ -12,7 +13,7 @@ type Prompt struct {
 	first        int // number of blocks up to the end of the first turn
 	blocks       []routing.Block
 	turns        []uint64
-	keys         []uint64 // of the blocks of the engine's cache
+	found        prompttokens.Prompt // of the last look-up in the workers' caches
 	cached       []routing.CachedPrefix
 	user, system []byte
 	features     tiers.ClassifierInput
@@ -39,11 +40,11 @@ func (it *Intake) DropPrompt(of *Parsed) {
 	if p == nil || cap(p.chain) > blocksKept || cap(p.user) > textKept || cap(p.system) > textKept {
 		return
 	}
-	if cap(p.keys) > keysKept {
-		p.keys = nil
+	if cap(p.found.Keys) > keysKept {
+		p.found.Keys = nil
 	}
 	clear(p.cached) // its references to workers
-	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], keys: p.keys[:0], cached: p.cached[:0],
+	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0],
 		user: p.user[:0], system: p.system[:0]}
 	it.prompts.Put(p)
 }

@@ -291,6 +291,9 @@ func (a *attempt) reportOutcome() {
 	switch {
 	case fault == nil:
 		how = control.AttemptOK
+		if a.pool == a.x.resolution.Pool {
+			a.x.parsed.Prompt.Judge(a.pool, a.usage.Prompt)
+		}
 		a.m.Series.OK.Inc()
 		if a.lease.Worker() != nil {
 			a.m.Evidence.AddAnswer(maphash.String(a.x.s.seed, a.x.caller.Tenant), now)

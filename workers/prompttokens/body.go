@@ -1,6 +1,7 @@
 package prompttokens
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/cespare/xxhash/v2"
@@ -66,7 +67,7 @@ func appendMember(b []byte, name string, value []byte) []byte {
 // newJob copies the needed parts of a request, because its body may be reused after the request ends.
 func newJob(q *Query, f *fields) *job {
 	seed := seedOf(q, f)
-	j := &job{kind: f.kind(), blocks: make([]uint64, len(q.Chain)), done: make(chan struct{})}
+	j := &job{kind: f.kind(), dialect: q.Request.Dialect, blocks: make([]uint64, len(q.Chain)), done: make(chan struct{})}
 	for i := range q.Chain {
 		j.blocks[i] = mix(q.Chain[i].Hash, seed)
 		if q.Chain[i].Message {
@@ -79,37 +80,45 @@ func newJob(q *Query, f *fields) *job {
 		for _, piece := range q.Request.Splice(openai.Edit{Model: q.Model}) {
 			j.body = append(j.body, piece...)
 		}
+		j.size = len(j.body)
 		return j
 	}
 	j.path = tokenizePath
-	size := len(j.model) + 256
 	for m := range memberCount {
-		size += len(f.raw[m])
-	}
-	b := appendMember(append(make([]byte, 0, size), '{'), "model", j.model)
-	for m := range memberCount {
-		if f.raw[m] == nil {
-			continue
+		if f.raw[m] != nil {
+			j.source[m] = bytes.Clone(f.raw[m])
+			j.size += len(f.raw[m])
 		}
-		b = appendMember(b, m.String(), f.raw[m])
-		value := b[len(b)-1-len(f.raw[m]) : len(b)-1]
-		switch m {
-		case messages:
-			j.messages = value
-		case text:
-			j.text = value
-		case tools:
-			j.tools = value
-		case arguments:
-			j.arguments = value
-		case special:
-			j.plain = string(value) == "false"
+	}
+	j.divisible = f.divisible()
+	return j
+}
+
+// prepare makes the request for the whole prompt from the copied members. ok is false if they have no equivalent in
+// requests of /tokenize.
+func (j *job) prepare() (ok bool) {
+	if j.path != tokenizePath {
+		return true
+	}
+	if ok = j.translate(); !ok {
+		return false
+	}
+	raw := &j.source
+	j.messages, j.text, j.tools, j.plain = raw[messages], raw[text], raw[tools], string(raw[special]) == "false"
+	if j.arguments, ok = argumentsOf(raw[arguments], j.effort, raw[documents]); !ok {
+		return false
+	}
+	raw[arguments] = j.arguments
+	b := appendMember(append(make([]byte, 0, j.size+256), '{'), "model", j.model)
+	for m := range taken {
+		if raw[m] != nil {
+			b = appendMember(b, m.String(), raw[m])
 		}
 	}
 	b[len(b)-1] = '}'
-	j.body, j.divisible = b, f.divisible()
+	j.body = b
 	j.seams = mix(xxhash.Sum64(j.model), xxhash.Sum64(j.arguments))
-	return j
+	return true
 }
 
 // elements returns the elements of a JSON array.
@@ -134,9 +143,26 @@ func roleOf(message []byte) string {
 	return ""
 }
 
+// turn is what a message of the client's request becomes: one message, or several.
+type turn struct {
+	raw  []byte // separated by commas
+	role string // of the last one
+}
+
+// turns returns the messages of the prompt, each as a turn.
+func (j *job) turns() (all []turn) {
+	if j.translated != nil {
+		return j.translated
+	}
+	for _, m := range elements(j.messages) {
+		all = append(all, turn{m, roleOf(m)})
+	}
+	return all
+}
+
 // part returns a body of /tokenize for some messages. With answer, the rendered prompt ends with the
 // beginning of an answer.
-func (j *job) part(messages [][]byte, answer, tools bool) []byte {
+func (j *job) part(messages []turn, answer, tools bool) []byte {
 	b := appendMember([]byte{'{'}, "model", j.model)
 	if j.arguments != nil {
 		b = appendMember(b, "chat_template_kwargs", j.arguments)
@@ -152,7 +178,7 @@ func (j *job) part(messages [][]byte, answer, tools bool) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, m...)
+		b = append(b, m.raw...)
 	}
 	return append(b, `]}`...)
 }

@@ -40,6 +40,9 @@ func FuzzRequestsForTokens(f *testing.F) {
 			}
 			fields := readFields(r)
 			j := newJob(q, &fields)
+			if !j.prepare() {
+				continue
+			}
 			var sent, received map[string]any
 			if err := json.Unmarshal(j.body, &sent); err != nil {
 				t.Fatalf("%s: %v", j.body, err)
@@ -53,7 +56,7 @@ func FuzzRequestsForTokens(f *testing.F) {
 				}
 			}
 			if d == openai.Chat && j.divisible {
-				part := j.part(elements(j.messages), true, true)
+				part := j.part(j.turns(), true, true)
 				if err := json.Unmarshal(part, &sent); err != nil {
 					t.Errorf("%s: %v", part, err)
 				}

@@ -1,6 +1,7 @@
 package prompttokens
 
 import (
+	"bytes"
 	"math/bits"
 
 	"github.com/cespare/xxhash/v2"
@@ -8,7 +9,7 @@ import (
 	"tierway/openai"
 )
 
-// member is a member of a body that shapes the prompt and that /tokenize takes as well.
+// member is a member of a body that shapes the prompt. /tokenize takes the first ones by the same names.
 type member uint8
 
 const (
@@ -20,71 +21,138 @@ const (
 	special
 	generation
 	continues
+	taken // number of the members that /tokenize takes
+)
+
+// Members that are translated to those that /tokenize takes.
+const (
+	effort member = taken + iota
+	documents
+	system
+	thinking
+	output
+	instructions
+	input
+	reasoning
 	memberCount
 )
 
 // String returns the member's name in a body.
 func (m member) String() string {
 	return [memberCount]string{"messages", "prompt", "tools", "chat_template", "chat_template_kwargs",
-		"add_special_tokens", "add_generation_prompt", "continue_final_message"}[m]
+		"add_special_tokens", "add_generation_prompt", "continue_final_message", "reasoning_effort", "documents", "system",
+		"thinking", "output_config", "instructions", "input", "reasoning"}[m]
 }
 
-// memberOf returns the member of a name, memberCount for all other names.
-func memberOf(name []byte) member {
-	for m := range memberCount {
+// inChain reports whether the chain of a prompt covers a member.
+func (m member) inChain() bool {
+	switch m {
+	case messages, text, system, instructions, input:
+		return true
+	}
+	return false
+}
+
+// members returns the first member of a dialect's bodies, and the one behind the last; shared reports whether tools and
+// arguments of templates are members too.
+func members(d openai.Dialect) (from, to member, shared bool) {
+	switch d {
+	case openai.Messages:
+		return system, instructions, true
+	case openai.Responses:
+		return instructions, memberCount, true
+	}
+	return messages, system, false
+}
+
+// memberOf returns the member of a name in a dialect, memberCount for all other names.
+func memberOf(d openai.Dialect, name []byte) member {
+	from, to, shared := members(d)
+	for m := from; m < to; m++ {
 		if string(name) == m.String() {
 			return m
 		}
 	}
+	switch {
+	case shared && string(name) == tools.String():
+		return tools
+	case shared && string(name) == arguments.String():
+		return arguments
+	case d == openai.Messages && string(name) == messages.String():
+		return messages
+	}
 	return memberCount
 }
 
-// rendersOnly reports whether vLLM passes a member to the chat template, or changes the prompt by
-// it, and /tokenize has no such member.
-func rendersOnly(name []byte) bool {
+// rendersOnly reports whether vLLM changes the prompt by a member, and no member of /tokenize has its effect.
+func rendersOnly(d openai.Dialect, name []byte) bool {
+	if d != openai.Chat && d != openai.Completions {
+		return false
+	}
 	switch string(name) {
-	case "documents", "functions", "prompt_embeds", "reasoning_effort", "response_format", "suffix",
-		"tool_choice", "truncate_prompt_tokens", "truncation_side":
+	case "functions", "prompt_embeds", "suffix", "truncate_prompt_tokens", "truncation_side":
 		return true
+	}
+	return false
+}
+
+// continuesStored reports whether the engine adds to the prompt what it has stored.
+func continuesStored(d openai.Dialect, name []byte) bool {
+	switch string(name) {
+	case "previous_response_id", "conversation", "prompt":
+		return d == openai.Responses
 	}
 	return false
 }
 
 // fields are the parts of a body that shape its prompt.
 type fields struct {
-	raw [memberCount][]byte // JSON; nil if absent or null
+	raw  [memberCount][]byte // JSON; nil if absent or null
+	form Form
 
 	renderOnly bool   // a member has an effect that only the render endpoints implement
-	variant    uint64 // hash of all parts but messages and prompt, which the chain covers
+	stored     bool   // a part of the prompt is stored by the engine
+	variant    uint64 // hash of all parts but those that the chain covers
 }
 
 // readFields reads a request's body.
 func readFields(r *openai.Request) (f fields) {
-	chosen := false // tool_choice is set and not auto
+	f.form = Form(r.Dialect) << formBits
+	if r.Dialect == openai.Messages || r.Dialect == openai.Responses {
+		f.variant = uint64(r.Dialect)
+	}
+	var choice []byte
 	rd := r.Reader()
 	for rd.Enter('{'); rd.More('}'); {
 		name := rd.Name()
-		m, only := memberOf(name), rendersOnly(name)
-		if m == memberCount && !only || rd.Next() == 'n' {
+		m, only, stored := memberOf(r.Dialect, name), rendersOnly(r.Dialect, name), continuesStored(r.Dialect, name)
+		set := formOf(name)
+		if m == memberCount && !only && !stored && set == 0 || rd.Next() == 'n' {
 			continue
 		}
 		seed := xxhash.Sum64(name)
 		value := rd.Skip()
+		f.form |= set
+		f.renderOnly, f.stored = f.renderOnly || only, f.stored || stored
 		switch {
-		case !only:
+		case m < memberCount:
 			f.raw[m] = value
-		case string(name) != "tool_choice":
-			f.renderOnly = true
-		case string(value) == `"auto"`:
+		case set == choiceForm && string(value) == `"auto"`:
+			f.form &^= choiceForm
 			continue
-		default:
-			chosen = true
+		case set == choiceForm:
+			choice = value
 		}
-		if m != messages && m != text {
+		if m == memberCount || !m.inChain() {
 			f.variant += mix(seed, xxhash.Sum64(value))
 		}
 	}
-	f.renderOnly = f.renderOnly || chosen && f.raw[tools] != nil
+	switch {
+	case f.raw[tools] == nil:
+		f.form &^= choiceForm
+	case bytes.Contains(choice, []byte(`"none"`)):
+		f.form |= noToolForm
+	}
 	return f
 }
 

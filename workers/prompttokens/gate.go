@@ -32,7 +32,7 @@ func (f *fields) kind() kind {
 	switch {
 	case f.renderOnly:
 		return renderedKind
-	case f.raw[messages] != nil:
+	case f.raw[messages] != nil, f.raw[input] != nil:
 		return chatKind
 	}
 	return textKind

@@ -26,16 +26,22 @@ type job struct {
 	blocks []uint64 // keys of the chain
 	ends   []int    // the blocks that end messages
 
-	kind  kind
-	path  string
-	body  []byte // the request for the whole prompt
-	plain bool   // without the special tokens that the tokenizer adds
+	kind    kind
+	dialect openai.Dialect
+	path    string
+	size    int                 // bytes of the members
+	source  [memberCount][]byte // the members, as the client has sent them until prepare
+	effort  string              // of reasoning; "" is none
+	body    []byte              // the request for the whole prompt
+	plain   bool                // without the special tokens that the tokenizer adds
 
 	// Parts of body, as raw JSON.
 	model, messages, text, tools, arguments []byte
 
-	divisible bool
-	seams     uint64 // hash of model and arguments
+	translated []turn // the messages of another dialect; nil: those of messages
+	divisible  bool
+	inline     bool   // Messages with system messages behind others
+	seams      uint64 // hash of model and arguments
 
 	once sync.Once
 	done chan struct{} // closed when the prompt is known, or cannot be
@@ -79,11 +85,11 @@ func (s *Source) joinJob(q *Query, f *fields) *job {
 		return nil
 	}
 	j := newJob(q, f)
-	if s.waitingBytes > 0 && s.waitingBytes+len(j.body) > maxWaitingBytes {
+	if s.waitingBytes > 0 && s.waitingBytes+j.size > maxWaitingBytes {
 		s.counts.busy.Add(1)
 		return nil
 	}
-	s.waitingBytes += len(j.body)
+	s.waitingBytes += j.size
 	s.flights[key] = j
 	s.jobs <- j // only this function sends, under the lock
 	return j
@@ -94,7 +100,7 @@ func (s *Source) finish(j *job) {
 	j.once.Do(func() {
 		s.mu.Lock()
 		delete(s.flights, j.blocks[len(j.blocks)-1])
-		s.waitingBytes -= len(j.body)
+		s.waitingBytes -= j.size
 		s.mu.Unlock()
 		close(j.done)
 	})
@@ -108,15 +114,21 @@ func (s *Source) succeed(j *job) {
 
 // resolve tokenizes a prompt and adds it to the memo.
 func (s *Source) resolve(ctx context.Context, j *job) {
+	if !j.prepare() || j.inline && !s.placeInline(ctx, j) {
+		s.counts.failed.Add(1)
+		return
+	}
 	if j.text != nil && s.c.Tokenizer != nil {
 		s.addPrompt(j, s.c.Tokenizer.EncodePrompt(nil, unquote(j.text), !j.plain), nil, false)
 		s.succeed(j)
 		return
 	}
 	messages := s.divide(j)
-	if tokens, ok := s.resolveEnd(ctx, j, messages); ok {
+	if tokens, exact := s.resolveEnd(ctx, j, messages); tokens != nil {
 		s.succeed(j)
-		s.compare(ctx, j, tokens)
+		if s.compare(ctx, j, tokens) {
+			s.learn(ctx, j, messages, tokens, exact)
+		}
 		return
 	}
 	tokens, err := s.requestTokens(ctx, j.path, j.body)
@@ -137,11 +149,11 @@ func (s *Source) resolve(ctx context.Context, j *job) {
 }
 
 // divide returns the messages of a chat; nil if they must be rendered together.
-func (s *Source) divide(j *job) [][]byte {
+func (s *Source) divide(j *job) []turn {
 	if !j.divisible || !s.divides() {
 		return nil
 	}
-	m := elements(j.messages)
+	m := j.turns()
 	if len(m) == 0 || len(m) != len(j.ends) {
 		return nil
 	}
@@ -182,8 +194,9 @@ func (s *Source) forget() {
 	s.seams.clear()
 }
 
-// resolveEnd tokenizes the messages behind the last one with known tokens.
-func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tokens []uint32, ok bool) {
+// resolveEnd tokenizes the messages behind the last one with known tokens. It returns nil if there is none, or they
+// cannot be rendered alone. exact is that of knownStart.
+func (s *Source) resolveEnd(ctx context.Context, j *job, messages []turn) (tokens []uint32, exact bool) {
 	if messages == nil {
 		return nil, false
 	}
@@ -195,12 +208,12 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 	if !found || known+1 >= len(messages) {
 		return nil, false
 	}
-	role := roleOf(messages[known])
+	role := messages[known].role
 	m := s.seam(ctx, j, role)
 	if !m.holds {
 		return nil, false
 	}
-	part := append([][]byte{probeMessage(role, probeContents()[0])}, messages[known+1:]...)
+	part := append([]turn{probeTurn(role, probeContents()[0])}, messages[known+1:]...)
 	end, err := s.requestTokens(ctx, tokenizePath, j.part(part, true, false))
 	if err != nil {
 		return nil, false
@@ -212,7 +225,7 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages [][]byte) (tok
 	tokens = slices.Concat(begin, end[len(m.first):])
 	suffix, exact := s.knownStart(j, messages, tokens)
 	s.addPrompt(j, tokens, suffix, exact)
-	return tokens, true
+	return tokens, exact
 }
 
 // renew discards all known tokens and probes a seam again, after a chat did not begin with the tokens of the
@@ -225,25 +238,28 @@ func (s *Source) renew(ctx context.Context, j *job, role string, was seam) {
 	}
 }
 
-// compare renders some prompts as a whole that were rendered in parts, and compares the tokens.
-func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) {
+// compare renders some prompts as a whole that were rendered in parts, and compares the tokens. It returns false after
+// a difference.
+func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) (equal bool) {
 	s.counts.parts.Add(1)
 	if n := s.inParts.Add(1); n > firstCompared && n%comparedEvery != 0 {
-		return
+		return true
 	}
 	whole, err := s.requestTokens(ctx, j.path, j.body)
 	if err == nil && !slices.Equal(whole, tokens) {
 		s.mismatch(j, whole)
+		return false
 	}
+	return true
 }
 
 // knownStart returns the tokens at a prompt's end that begin the answer, if the seam behind its last
 // message is known. exact reports whether it is.
-func (s *Source) knownStart(j *job, messages [][]byte, tokens []uint32) (suffix []uint32, exact bool) {
+func (s *Source) knownStart(j *job, messages []turn, tokens []uint32) (suffix []uint32, exact bool) {
 	if messages == nil {
 		return nil, false
 	}
-	m, ok := s.seams.get(seamKey{j.seams, roleOf(messages[len(messages)-1])})
+	m, ok := s.seams.get(seamKey{j.seams, messages[len(messages)-1].role})
 	if !ok || !m.holds || !endsWith(tokens, m.start) {
 		return nil, false
 	}
@@ -256,14 +272,14 @@ func endsWith(tokens, end []uint32) bool {
 
 // learn finds where the prompt ends before the answer, and where its system message ends. Longer chats and
 // other chats then need to send only their further messages.
-func (s *Source) learn(ctx context.Context, j *job, messages [][]byte, tokens []uint32, exact bool) {
+func (s *Source) learn(ctx context.Context, j *job, messages []turn, tokens []uint32, exact bool) {
 	if !exact {
-		m := s.seam(ctx, j, roleOf(messages[len(messages)-1]))
+		m := s.seam(ctx, j, messages[len(messages)-1].role)
 		if m.holds && endsWith(tokens, m.start) {
 			s.addPrompt(j, tokens, m.start, true)
 		}
 	}
-	role := roleOf(messages[0])
+	role := messages[0].role
 	if len(messages) < 2 || role != "system" && role != "developer" || s.memo.proved(j.blocks[j.ends[0]]) ||
 		!s.seam(ctx, j, role).holds {
 		return

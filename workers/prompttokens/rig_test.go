@@ -67,6 +67,19 @@ func (c *counting) taken() (paths []string, bytes int) {
 	return paths, bytes
 }
 
+// recording is a Poster that keeps the first body.
+type recording struct {
+	Poster
+	first []byte
+}
+
+func (r *recording) Send(ctx context.Context, q *http1.Request) (*http1.Response, error) {
+	if r.first == nil {
+		r.first = slices.Concat(q.Body...)
+	}
+	return r.Poster.Send(ctx, q)
+}
+
 func client(t testing.TB, address string) *counting {
 	c := http1.New(http1.Config{Network: "tcp", Address: address, Host: address,
 		Dial: new(net.Dialer).DialContext})

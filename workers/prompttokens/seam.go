@@ -67,6 +67,9 @@ func probeMessage(role, content string) []byte {
 	return b
 }
 
+// probeTurn is probeMessage as a turn.
+func probeTurn(role, content string) turn { return turn{probeMessage(role, content), role} }
+
 // seam returns the seam behind a role, and probes it once. The tokens of a chat of one message must be a
 // prefix of the tokens of the same chat with the beginning of an answer. The further tokens must be the
 // same for all messages of the probe.
@@ -77,7 +80,7 @@ func (s *Source) seam(ctx context.Context, j *job, role string) seam {
 	}
 	var m seam
 	for i, content := range probeContents() {
-		message := [][]byte{probeMessage(role, content)}
+		message := []turn{probeTurn(role, content)}
 		closed, err := s.requestTokens(ctx, tokenizePath, j.part(message, false, false))
 		if err != nil {
 			return s.failSeam(k, err)

@@ -73,6 +73,7 @@ type Prompt struct {
 	// Tokens is the exact length of the prompt. It is 0 if only its beginning is known: then Keys are
 	// those of the beginning.
 	Tokens int64
+	Form   Form // of the request, for Judge
 }
 
 // Source finds and keeps the tokens of prompts. It is safe for concurrent use.
@@ -90,6 +91,7 @@ type Source struct {
 	inParts    atomic.Int64 // prompts that were rendered in parts since then
 
 	gates [kindCount]gate
+	forms forms
 
 	mu           sync.Mutex
 	flights      map[uint64]*job // by the key of the last block
@@ -172,11 +174,15 @@ func (s *Source) find(q *Query, f *fields, dst []uint64) (p Prompt, more bool) {
 		return Prompt{Keys: dst}, false
 	}
 	r := q.Request
-	if r.Dialect != openai.Chat && r.Dialect != openai.Completions {
+	switch r.Dialect {
+	case openai.Chat, openai.Completions, openai.Messages, openai.Responses:
+	default:
 		return Prompt{Keys: dst}, false
 	}
 	id := identityOf(q)
-	*f = readFields(r)
+	if *f = readFields(r); f.stored || s.forms.suspended(f.form) {
+		return Prompt{Keys: dst}, false
+	}
 	if r.Dialect == openai.Completions {
 		kind, value := promptOf(f.raw[text])
 		switch kind {
@@ -201,7 +207,7 @@ func (s *Source) known(q *Query, f *fields, id identity, dst []uint64) Prompt {
 	if n.of == nil {
 		return Prompt{Keys: dst}
 	}
-	p := Prompt{Keys: n.appendKeys(dst, q.BlockSize, id, whole)}
+	p := Prompt{Keys: n.appendKeys(dst, q.BlockSize, id, whole), Form: f.form}
 	if whole {
 		p.Tokens = int64(n.whole + len(n.suffix))
 	}
@@ -222,13 +228,15 @@ type Counts struct {
 	Parts      int64 // prompts of which only the new messages were sent
 	Failed     int64 // prompts without an answer
 	Mismatched int64 // prompts that contradict an earlier one
+	Miscounted int64 // prompts of which the engine counted another number of tokens
 
 	Bytes   int64 // memory of known prompts
 	Prompts int64 // known prompts
 }
 
 type counts struct {
-	known, answered, beginning, unknown, timedOut, busy, asked, parts, failed, mismatched atomic.Int64
+	known, answered, beginning, unknown, timedOut, busy, asked, parts, failed, mismatched,
+	miscounted atomic.Int64
 }
 
 // Counts returns the numbers for metrics.
@@ -237,6 +245,6 @@ func (s *Source) Counts() Counts {
 	c := &s.counts
 	return Counts{Known: c.known.Load(), Answered: c.answered.Load(), Beginning: c.beginning.Load(),
 		Unknown: c.unknown.Load(), TimedOut: c.timedOut.Load(), Busy: c.busy.Load(), Asked: c.asked.Load(),
-		Parts: c.parts.Load(), Failed: c.failed.Load(), Mismatched: c.mismatched.Load(), Bytes: bytes,
-		Prompts: int64(prompts)}
+		Parts: c.parts.Load(), Failed: c.failed.Load(), Mismatched: c.mismatched.Load(), Miscounted: c.miscounted.Load(),
+		Bytes: bytes, Prompts: int64(prompts)}
 }

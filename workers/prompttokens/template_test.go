@@ -24,6 +24,9 @@ type chat struct {
 	Messages []struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
+		Calls   []struct {
+			Function struct{ Name, Arguments string }
+		} `json:"tool_calls"`
 	} `json:"messages"`
 	Prompt string            `json:"prompt"`
 	Tools  []json.RawMessage `json:"tools"`
