@@ -21,7 +21,7 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 	d.checkTokenizer(path+".tokenizer", c.Tokenizer)
 	if at := path + ".lookup_timeout"; c.LookupTimeout > longLookup {
 		d.warn(at, fmt.Sprintf("%v: a request with a new prompt can wait that long before a worker is selected",
-			c.LookupTimeout), "use at most "+longLookup.String()+"; the default is 5ms")
+			c.LookupTimeout), "use at most "+longLookup.String()+"; the default is 20ms, or 100ms while all workers are busy")
 	}
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)

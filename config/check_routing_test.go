@@ -268,7 +268,7 @@ func TestRoutingKeysOfTiersAndPoolsAreChecked(t *testing.T) {
 		}},
 		"a long look-up": {`tiers: [{name: a, model: m, policy: {name: kv_aware, lookup_timeout: 2s}, workers: [` +
 			worker(1, "") + `]}]`, []string{
-			`2:70: warning: tiers[0].policy.lookup_timeout: 2s: a request with a new prompt can wait that long before a worker is selected (use at most 250ms; the default is 5ms)`,
+			`2:70: warning: tiers[0].policy.lookup_timeout: 2s: a request with a new prompt can wait that long before a worker is selected (use at most 250ms; the default is 20ms, or 100ms while all workers are busy)`,
 		}},
 		"contexts": {`tiers:
   - {name: a, model: m, context: -1, workers: [` + worker(1, "") + `]}

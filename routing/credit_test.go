@@ -291,3 +291,17 @@ func TestCountsOfEventsAreNotScaled(t *testing.T) {
 			l.Worker().credit[fromEvents].share())
 	}
 }
+
+// TestAPoolIsBusyWithoutAnIdleWorker: workers that take no requests do not count.
+func TestAPoolIsBusyWithoutAnIdleWorker(t *testing.T) {
+	p := kvPool(Member{}, Member{})
+	r := Request{Now: start, PromptTokens: 10, OutputTokens: 10}
+	for i, busy := range []bool{false, false, true} {
+		if p.Busy(start) != busy {
+			t.Errorf("with %d requests in flight: busy is %v", i, !busy)
+		}
+		if i < 2 {
+			book(t, p, r)
+		}
+	}
+}

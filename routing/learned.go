@@ -77,6 +77,18 @@ func (p *Pool) Ready(now time.Time) bool {
 	return from != nil && !now.Before(from.ready)
 }
 
+// Busy reports whether no member without requests in flight can take one.
+func (p *Pool) Busy(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
+		if w.status.Up && w.weight > 0 && !w.ejected && w.inflight == 0 && !now.Before(w.backoffUntil) {
+			return false
+		}
+	}
+	return true
+}
+
 // upTimes is when the first member will be in rotation, and when the first one will also not be in
 // backoff.
 type upTimes struct{ rotation, ready time.Time }

@@ -274,6 +274,6 @@ type Config struct {
 	MinScore      *float64 `yaml:"min_score" max:"300" policy:"kv_overlap" absent:"'0.3'" doc:"'kv_overlap': score that the best worker must exceed. Otherwise 'fallback' decides."`
 
 	// The requests of a pool with KV-cache events are looked up by the tokens of their prompts.
-	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware,kv_overlap" absent:"'5ms'" doc:"'kv_aware', 'kv_overlap': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
+	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware,kv_overlap" absent:"'20ms', or '100ms' while all workers are busy" doc:"'kv_aware', 'kv_overlap': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Without the key, no request waits while most answers take longer. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
 	Tokenizer     string        `yaml:"tokenizer" form:"tokenizer" policy:"kv_aware,kv_overlap" absent:"the engines tokenize" doc:"'kv_aware', 'kv_overlap': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
 }

@@ -47,8 +47,13 @@ func chatAbout(number int) string {
 // sendDirectly sends a request to an engine past the gateway.
 func sendDirectly(t *testing.T, url, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/chat/completions",
-		strings.NewReader(body))
+	sendTo(t, url+"/v1/chat/completions", body)
+}
+
+// sendTo sends a request to a URL of an engine.
+func sendTo(t *testing.T, url, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,6 +232,78 @@ func TestOnlyRequestsOfTheRuleAreLookedUp(t *testing.T) {
 		}
 		if text := r.scrape(); !strings.Contains(text, answered+"3\n") {
 			t.Error("a request of the rule was not looked up")
+		}
+	})
+}
+
+// TestRequestsOfAgentsGoToTheWorkerWhoseEventsNameTheirPrompt: other dialects than chat, and chats with tools and a
+// format, are looked up like plain chats.
+func TestRequestsOfAgentsGoToTheWorkerWhoseEventsNameTheirPrompt(t *testing.T) {
+	rules := strings.Repeat("the rules of this agent have the same long words ", 200)
+	for name, c := range map[string]struct{ path, body string }{
+		"messages": {"/v1/messages", `{"model":"fake-7b","max_tokens":1,"system":[{"type":"text","text":%q}],
+			"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}]}`},
+		"responses": {"/v1/responses", `{"model":"fake-7b","max_output_tokens":1,"store":false,"instructions":%q,
+			"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}]}`},
+		"format": {"/v1/chat/completions", `{"model":"fake-7b","max_tokens":1,"response_format":{"type":"json_object"},
+			"messages":[{"role":"system","content":%q},{"role":"user","content":"Reply in JSON"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, withEvents, publishing(t), publishing(t), publishing(t))
+				r.runControl()
+				home := r.member("w2")
+				waitUntil(t, "stream", func() bool { return home.Events.View().Live })
+				body := fmt.Sprintf(c.body, rules)
+				sendTo(t, home.Worker.Spec().URL+c.path, body)
+				waitUntil(t, "event of the direct request", func() bool { return home.Events.View().Blocks > 0 })
+				a := r.post(c.path, body)
+				if to := a.header.Get("X-Routed-To"); to != "w2" || a.header.Get("X-Route-Reason") != "kv_events" {
+					t.Errorf("%d from %s by %s: %.200s", a.status, to, a.header.Get("X-Route-Reason"), a.body)
+				}
+				scrape := r.scrape()
+				for _, want := range []string{`tierway_prompt_miscounts_total{tier="small"} 0`,
+					`tierway_prompt_lookups_total{result="answered",tier="small"} 1`} {
+					if !strings.Contains(scrape, want) {
+						t.Errorf("the metrics lack %s", want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestAnEngineThatCountsOtherTokensIsRoutedByHistory: its /tokenize and its requests use different templates.
+func TestAnEngineThatCountsOtherTokensIsRoutedByHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := publishing(t)
+		other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/tokenize" {
+				fmt.Fprint(w, `{"count":40,"tokens":[`+strings.TrimSuffix(strings.Repeat("7,", 40), ",")+`]}`)
+				return
+			}
+			engine.ServeHTTP(w, r)
+		})
+		r := newRig(t, withEvents, other)
+		r.runControl()
+		m := r.member("w0")
+		waitUntil(t, "stream", func() bool { return m.Events.View().Live })
+		sendDirectly(t, m.Worker.Spec().URL, chatAbout(1))
+		waitUntil(t, "events", func() bool { return m.Events.View().Blocks > 0 })
+		for i := range 3 {
+			if a := r.post("/v1/chat/completions", chatAbout(10+i)); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		scrape := r.scrape()
+		for _, want := range []string{`tierway_prompt_miscounts_total{tier="small"} 1`,
+			`tierway_prompt_lookups_total{result="unknown",tier="small"} 2`} {
+			if !strings.Contains(scrape, want) {
+				t.Errorf("the metrics lack %s", want)
+			}
+		}
+		if !strings.Contains(r.logs.String(), "the engine counts other tokens than it returns") {
+			t.Error("the log does not say so")
 		}
 	})
 }

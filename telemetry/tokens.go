@@ -9,7 +9,7 @@ type TokenGauges struct {
 	Beginning int64  `metric:"tierway_prompt_lookups_total" with:"result=beginning"`
 	Unknown   int64  `metric:"tierway_prompt_lookups_total" with:"result=unknown"`
 
-	TimedOut int64 `metric:"tierway_prompt_lookups_late_total" with:"reason=timeout" help:"Look-ups that did not get the tokens of their prompt in time, by reason: timeout (policy.lookup_timeout), busy (too many prompts waited to be tokenized)."`
+	TimedOut int64 `metric:"tierway_prompt_lookups_late_total" with:"reason=timeout" help:"Look-ups that did not get the tokens of their prompt in time, by reason: timeout (policy.lookup_timeout, or no wait because recent answers took longer), busy (too many prompts waited to be tokenized)."`
 	Busy     int64 `metric:"tierway_prompt_lookups_late_total" with:"reason=busy"`
 
 	Asked      int64 `metric:"tierway_prompt_tokenize_requests_total" help:"Requests to engines for the tokens of prompts."`

@@ -21,11 +21,13 @@ type eventsState struct {
 	Failed    int64   `json:"failed_replays"`
 	Resets    int64   `json:"resets" doc:"Times that the known blocks of a stream were dropped."`
 	Evicted   int64   `json:"evicted_blocks" doc:"Blocks that were dropped because kv_events.max_bytes was reached."`
+	Lookups   int64   `json:"lookups" doc:"Requests of the tier or pool of which the prompt was looked up in the known blocks."`
+	Late      int64   `json:"late_lookups" doc:"Lookups of the tier or pool that got the tokens of their prompt too late; see policy.lookup_timeout. The known beginning of the prompt or the history decided."`
 	LastGap   string  `json:"last_gap,omitempty" doc:"Time of the last gap or restart."`
 }
 
-// eventsOf returns the state of a worker's events; nil if none are read.
-func eventsOf(v *kvcache.View) *eventsState {
+// eventsOf returns the state of a worker's events; nil if none are read. lookups and late are those of its pool.
+func eventsOf(v *kvcache.View, lookups, late int64) *eventsState {
 	if v.Streams == 0 {
 		return nil
 	}
@@ -52,6 +54,8 @@ func eventsOf(v *kvcache.View) *eventsState {
 		Failed:    c.Happened[kvstream.ReplayFailed],
 		Resets:    c.Resets,
 		Evicted:   int64(v.Index.Evicted),
+		Lookups:   lookups,
+		Late:      late,
 		LastGap:   seconds(v.LastGap),
 	}
 }

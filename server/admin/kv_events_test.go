@@ -27,7 +27,7 @@ func TestStateOfEventsIsThatOfTheWorstStream(t *testing.T) {
 		"lost": {kvcache.View{Streams: 1, Fault: "connection refused"}, &eventsState{State: "down", Streams: 1,
 			Error: "connection refused"}},
 	} {
-		if diff := cmp.Diff(c.want, eventsOf(&c.view)); diff != "" {
+		if diff := cmp.Diff(c.want, eventsOf(&c.view, 0, 0)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}

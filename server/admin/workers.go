@@ -254,6 +254,7 @@ func modelsOf(configured, listed []string) []string {
 func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView,
 	learned routing.WorkerEstimates) workerState {
 	seen, b, spec := &w.Health, &w.Breaker, w.Worker.Spec()
+	lookups, late := p.Lookups()
 	return workerState{
 		Name:      w.ID,
 		Pool:      p.Name,
@@ -298,7 +299,7 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		Breaker: breakerState{State: b.State.String(), Since: seconds(b.Since), Until: seconds(b.Until), Cause: b.Cause,
 			Failures: b.Failures, Requests: b.Requests, ConsecutiveFailures: b.ConsecutiveFailures, SlowRatio: w.SlowRatio,
 			Samples: w.Samples},
-		Events:     eventsOf(&w.KV),
+		Events:     eventsOf(&w.KV, lookups, late),
 		Learned:    learned,
 		inRotation: w.InRotation(),
 	}

@@ -33,8 +33,8 @@ func (ps *Pools) openTokens(p, was *Pool) {
 		return
 	}
 	t := &promptTokens{live: p.livePool}
-	c := prompttokens.Config{LookupTimeout: lookupPolicy(&p.Pool).LookupTimeout, Worker: t.worker, Log: ps.log,
-		Recover: ps.recover.Try}
+	c := prompttokens.Config{LookupTimeout: lookupPolicy(&p.Pool).LookupTimeout, Worker: t.worker, Busy: t.busy,
+		Log: ps.log, Recover: ps.recover.Try}
 	if p.tokenizer != nil {
 		c.Tokenizer = p.tokenizer
 	}
@@ -80,6 +80,9 @@ func (t *promptTokens) worker() prompttokens.Poster {
 	}
 	return tokenizeServer{m}
 }
+
+// busy reports whether a request would wait for a worker, or for other requests of its worker.
+func (t *promptTokens) busy() bool { return t.live.WaitQueue.Waiting() > 0 || t.live.Routing.Busy(time.Now()) }
 
 // tokenizeServer sends requests for tokens to a worker.
 type tokenizeServer struct{ *Member }
@@ -172,6 +175,15 @@ func (ps *Pools) TokenGauges() []telemetry.TokenGauges {
 			Mismatched: c.Mismatched, Miscounted: c.Miscounted, Bytes: c.Bytes})
 	}
 	return out
+}
+
+// Lookups returns the number of requests of which the prompt was looked up, and those that got its tokens too late.
+func (p *Pool) Lookups() (all, late int64) {
+	if p.tokens == nil {
+		return 0, 0
+	}
+	c := p.tokens.Counts()
+	return c.Known + c.Answered + c.Beginning + c.Unknown, c.TimedOut + c.Busy
 }
 
 // UsesCaches reports whether the pool's policy uses the result of LookupCaches, which must not be called

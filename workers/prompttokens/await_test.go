@@ -53,7 +53,7 @@ func run(c Config) (s *Source, stop func()) {
 
 func TestALookupWaitsForTheTimeoutAndLaterOnesFindTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &slowEngine{time: 20 * time.Millisecond}
+		w := &slowEngine{time: 2 * DefaultLookupTimeout}
 		s, stop := run(Config{Worker: func() Poster { return w }})
 		defer stop()
 		q := textQuery(t, long(1, 20))
@@ -250,4 +250,50 @@ func TestAFailedAnswerIsAskedAgain(t *testing.T) {
 	if p := lookup(t, s, q); p.Tokens == 0 {
 		t.Errorf("%+v", s.Counts())
 	}
+}
+
+// TestALookupWaitsLongerWhileAllWorkersAreBusy: the request would wait for one anyway.
+func TestALookupWaitsLongerWhileAllWorkersAreBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &slowEngine{time: BusyLookupTimeout - time.Millisecond}
+		s, stop := run(Config{Worker: func() Poster { return w }, Busy: func() bool { return true }})
+		defer stop()
+		if p := s.Lookup(t.Context(), textQuery(t, long(1, 20)), nil); p.Tokens == 0 || s.Counts().TimedOut > 0 {
+			t.Errorf("%+v, %+v", p, s.Counts())
+		}
+	})
+}
+
+// TestNoLookupWaitsForAnswersThatComeTooLate: they are measured and kept all the same, and a configured time applies.
+func TestNoLookupWaitsForAnswersThatComeTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &slowEngine{time: 2 * DefaultLookupTimeout}
+		s, stop := run(Config{Worker: func() Poster { return w }})
+		defer stop()
+		waited := func(number int) time.Duration {
+			began := time.Now()
+			s.Lookup(t.Context(), textQuery(t, long(number, 20)), nil)
+			waited := time.Since(began)
+			time.Sleep(time.Second)
+			return waited
+		}
+		for i := range paceLeast {
+			if n := waited(i); n != DefaultLookupTimeout {
+				t.Fatalf("look-up %d waits %v", i, n)
+			}
+		}
+		if n := waited(paceLeast); n != 0 || s.Counts().TimedOut != paceLeast+1 {
+			t.Errorf("after %d late answers a look-up waits %v; %+v", paceLeast, n, s.Counts())
+		}
+		if p := s.Lookup(t.Context(), textQuery(t, long(paceLeast, 20)), nil); p.Tokens == 0 {
+			t.Error("the answer for which no look-up waited was not kept")
+		}
+		w.time = time.Millisecond
+		for i := range paceMemory {
+			waited(100 + i)
+		}
+		if n := waited(200); n != time.Millisecond {
+			t.Errorf("after %d answers in time a look-up waits %v", paceMemory, n)
+		}
+	})
 }

@@ -43,9 +43,10 @@ type job struct {
 	inline     bool   // Messages with system messages behind others
 	seams      uint64 // hash of model and arguments
 
-	once sync.Once
-	done chan struct{} // closed when the prompt is known, or cannot be
-	ok   bool          // written before done is closed
+	queued time.Time
+	once   sync.Once
+	done   chan struct{} // closed when the prompt is known, or cannot be
+	ok     bool          // written before done is closed
 }
 
 // await starts the tokenization of a prompt, or joins it, and waits. It returns false if the prompt
@@ -55,7 +56,12 @@ func (s *Source) await(ctx context.Context, q *Query, f *fields) bool {
 	if j == nil {
 		return false
 	}
-	timer := time.NewTimer(s.c.LookupTimeout)
+	timeout := s.patience()
+	if timeout <= 0 && !isClosed(j.done) {
+		s.counts.timedOut.Add(1)
+		return false
+	}
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-j.done:
@@ -90,7 +96,7 @@ func (s *Source) joinJob(q *Query, f *fields) *job {
 		return nil
 	}
 	s.waitingBytes += j.size
-	s.flights[key] = j
+	s.flights[key], j.queued = j, time.Now()
 	s.jobs <- j // only this function sends, under the lock
 	return j
 }
@@ -108,6 +114,7 @@ func (s *Source) finish(j *job) {
 
 // succeed is finish for a prompt that is known.
 func (s *Source) succeed(j *job) {
+	s.pace.record(time.Since(j.queued))
 	j.ok = true
 	s.finish(j)
 }

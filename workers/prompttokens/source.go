@@ -13,8 +13,12 @@ import (
 )
 
 const (
-	// DefaultLookupTimeout is the time that a request waits for the tokens of its prompt.
-	DefaultLookupTimeout = 5 * time.Millisecond
+	// DefaultLookupTimeout is the time that a request waits for the tokens of its prompt if a worker is idle. An idle
+	// engine returns 10,000 tokens in it.
+	DefaultLookupTimeout = 20 * time.Millisecond
+	// BusyLookupTimeout is that time if all workers are busy or requests wait in the queue. The wait costs nothing then:
+	// the request waits for a step of an engine or for a slot anyway. A tenth of the answers of a busy vLLM take longer.
+	BusyLookupTimeout = 100 * time.Millisecond
 	// DefaultBudget is enough for 14 million prompt tokens: the caches of 16 workers with 0.9 million tokens
 	// each.
 	DefaultBudget = 64 << 20
@@ -34,12 +38,14 @@ const (
 
 // Config configures a Source.
 type Config struct {
-	LookupTimeout time.Duration // how long Lookup waits; 0 is DefaultLookupTimeout
+	LookupTimeout time.Duration // how long Lookup waits; 0 is one of the defaults
 	Budget        int64         // bytes of memory for known prompts; 0 is DefaultBudget
 
 	// Worker returns a worker of the pool that is up and has a live event stream, nil if there is
 	// none. It is called once for each request to an engine.
 	Worker func() Poster
+	// Busy reports whether all workers are busy, or requests wait for one; nil: it is not known.
+	Busy func() bool
 	// Tokenizer tokenizes the prompts of completions in the gateway; nil: engines do.
 	Tokenizer Encoder
 	Log       *slog.Logger // nil discards
@@ -92,6 +98,7 @@ type Source struct {
 
 	gates [kindCount]gate
 	forms forms
+	pace  pace
 
 	mu           sync.Mutex
 	flights      map[uint64]*job // by the key of the last block
@@ -100,9 +107,6 @@ type Source struct {
 
 // New returns a Source. It sends requests to engines while Run runs.
 func New(c Config) *Source {
-	if c.LookupTimeout <= 0 {
-		c.LookupTimeout = DefaultLookupTimeout
-	}
 	if c.Budget <= 0 {
 		c.Budget = DefaultBudget
 	}
@@ -221,7 +225,7 @@ type Counts struct {
 	Beginning int64 // look-ups that found the beginning of the prompt only
 	Unknown   int64 // look-ups that found no part of the prompt
 
-	TimedOut int64 // look-ups that waited until the lookup timeout
+	TimedOut int64 // look-ups that waited until the lookup timeout, or did not because answers take longer
 	Busy     int64 // look-ups that did not wait, because too many prompts were waiting
 
 	Asked      int64 // requests to engines

@@ -75,6 +75,7 @@ function eventFacts({ kv_events: e }: WorkerState): Fact[] {
     ["Gaps", `${count(e.gaps)}, ${count(e.replays)} replayed, ${count(e.failed_replays)} failed replays; last ${ago(e.last_gap)}`],
     ["Restarts", `${count(e.restarts)} of the engine, ${count(e.resets)} resets of the blocks`],
   ];
+  if (e.lookups > 0) facts.push(["Late look-ups", `${count(e.late_lookups)} of ${count(e.lookups)} in its tier or pool`]);
   return e.error ? [...facts, ["Events' error", e.error]] : facts;
 }
 
