@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"tierway/routing"
 	"tierway/tenants"
@@ -115,6 +116,14 @@ func (u LimitUse) text(amount float64) string {
 // Money reports whether the limit is a limit of money.
 func (u LimitUse) Money() bool {
 	return u.Limit == tenants.LimitDayMoney || u.Limit == tenants.LimitMonthMoney
+}
+
+// Names reports whether the worker of a record is the candidate. The record names the server of a candidate if the
+// engine chose the rank.
+func Names(recorded, candidate string) bool {
+	rank, of := strings.CutPrefix(candidate, recorded+"@")
+	_, err := strconv.ParseUint(rank, 10, 16)
+	return candidate == recorded || of && recorded != "" && err == nil
 }
 
 // RedecidedPick is the result of deciding a recorded pick again.

@@ -67,6 +67,9 @@ func (r *Replay) decideWorker(p *pick) {
 	if err == nil || !stays { // in another tier, the recorded candidates do not matter
 		as, err = r.decideDraft(p, to)
 	}
+	if err == nil && decisions.Names(p.worker, as.Worker) {
+		as.Worker = p.worker
+	}
 	switch {
 	case errors.Is(err, ErrNoWorker):
 		r.sums.skip(SkippedWorkers)
@@ -104,6 +107,9 @@ func (r *Replay) decideNow(p *pick, was *sidePool) (worker string, err error) {
 	as, err := p.redecide(was.policy, c)
 	if err != nil {
 		return "", err
+	}
+	if decisions.Names(p.worker, as.Worker) {
+		as.Worker = p.worker
 	}
 	r.sums.WorkersReproduced.add(as.Worker == p.worker)
 	return as.Worker, nil

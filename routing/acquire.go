@@ -91,6 +91,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted
 	l.exact, l.byEvents, l.published, l.computing = ws[i].exact, ws[i].byEvents, ws[i].published, ws[i].computing
+	l.unplaced = r.Unplaced
 	if p.facts&usesCosts != 0 {
 		l.elsewhere = soonestElsewhere(r, ws, i)
 	}

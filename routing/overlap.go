@@ -196,11 +196,12 @@ func (p *Pool) uncountLocked(l *Lease) {
 }
 
 // learnCreditLocked compares the predicted prefixes of both sources with the report of the engine. It
-// ignores engines that never reported a cached token: they may not report any.
+// ignores engines that never reported a cached token: they may not report any. It ignores requests whose cache
+// the engine chooses.
 func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 	w := l.worker
 	w.reportsCached = w.reportsCached || o.CachedTokens > 0
-	if o.PromptTokens <= 0 || !w.reportsCached {
+	if o.PromptTokens <= 0 || !w.reportsCached || l.unplaced {
 		p.traffic.cached.learn(float64(l.overlap))
 		return
 	}

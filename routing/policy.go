@@ -33,6 +33,7 @@ type Request struct {
 	Only         any            // the Ref of the only member that may take the request; nil is any
 	Cached       []CachedPrefix // by workers that publish the events of their caches
 	CachedAt     time.Time      // when Cached was looked up; zero: now
+	Unplaced     bool           // the engine chooses its cache: cached tokens say nothing about predictions for the worker
 	Regions      []uint64       // hashes of regions, the nearest first; empty: distances do not matter
 	Record       *Choice        // filled by each pick; nil records nothing
 

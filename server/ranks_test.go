@@ -233,3 +233,49 @@ func TestAdminDrainsOneRank(t *testing.T) {
 		r.ops(http.StatusOK, http.MethodPost, "/admin/workers/w0@1/undrain", "")
 	})
 }
+
+// TestResponsesAreBookedOnTheServerOfARank: vLLM 0.32 chooses the rank of a response itself. The record names the server,
+// what its ranks have cached counts by its mean, and the engine's report does not judge the events of the booked rank.
+func TestResponsesAreBookedOnTheServerOfARank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRankServer(t, 2, true)
+		elsewhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/responses" {
+				r.Header.Set("X-Data-Parallel-Rank", "1")
+			}
+			s.ServeHTTP(w, r)
+		})
+		url := startServer(t, elsewhere)
+		other := publishing(t)
+		yaml := strings.Replace(withRanks("kv_aware, lookup_timeout: 10s", fmt.Sprintf(
+			"{ name: w0, url: %q, ranks: 2 }, { name: w1, url: %q }", url, startServer(t, other))), "model: fake-7b",
+			"model: fake-7b\n    engine: vllm", 1)
+		r := newRig(t, yaml)
+		r.runControl()
+		names := []string{"w0@0", "w0@1", "w1"}
+		for _, name := range names {
+			m := r.member(name)
+			waitUntil(t, "stream", func() bool { return m.Events.View().Live })
+		}
+		rules := strings.Repeat("the rules of this agent have the same long words ", 200)
+		body := fmt.Sprintf(`{"model":"fake-7b","max_output_tokens":1,"store":false,"instructions":%q,"input":"hello"}`, rules)
+		direct := httptest.NewRequest(http.MethodPost, url+"/v1/responses", strings.NewReader(body))
+		elsewhere.ServeHTTP(httptest.NewRecorder(), direct)
+		waitUntil(t, "event of the direct request", func() bool { return r.member("w0@1").Events.View().Blocks > 0 })
+		for i := range 40 {
+			a := r.post("/v1/responses", body)
+			if a.status != http.StatusOK || a.header.Get("X-Routed-To") != "w0" {
+				t.Fatalf("response %d: %d from %s by %s", i, a.status, a.header.Get("X-Routed-To"), a.header.Get("X-Route-Reason"))
+			}
+		}
+		for _, v := range r.control.Snapshot().Pools[0].Routing.Snapshot(time.Now()) {
+			if v.EventsCredit < 1 || v.HistoryCredit < 1 {
+				t.Errorf("%s: the credit of the events is %v, that of the history %v", v.ID, v.EventsCredit, v.HistoryCredit)
+			}
+		}
+		if a := r.post("/v1/chat/completions", chatAbout(1)); !strings.HasPrefix(a.header.Get("X-Routed-To"), "w") ||
+			a.status != http.StatusOK {
+			t.Errorf("%d from %s", a.status, a.header.Get("X-Routed-To"))
+		}
+	})
+}

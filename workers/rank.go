@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"tierway/openai"
 )
 
 // MaxRanks is the highest number of data-parallel ranks of a server.
@@ -80,6 +82,24 @@ func (w *Worker) setRank(r *http.Header) {
 		*r = http.Header{}
 	}
 	(*r)[rankHeader] = w.rankValue
+}
+
+// IgnoresRank reports whether the worker is a rank and its engine chooses the rank of a request of the dialect itself.
+// vLLM 0.32 reads the header for chats, completions and messages only.
+func (w *Worker) IgnoresRank(d openai.Dialect) bool {
+	switch d {
+	case openai.Chat, openai.Completions, openai.Messages:
+		return false
+	}
+	return w.rank != nil && w.Engine() == openai.EngineVLLM
+}
+
+// ServerName returns the worker's name without the rank that PerRank has added.
+func (w *Worker) ServerName() string {
+	if w.rank == nil {
+		return w.name
+	}
+	return strings.TrimSuffix(w.name, fmt.Sprintf("@%d", *w.rank))
 }
 
 // SharesServer reports whether one server backs both workers: they are ranks of it, or entries of

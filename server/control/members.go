@@ -131,6 +131,14 @@ func (p *Pool) observeMember(m *Member, st *workers.Status) {
 // requested. They hold the same numbers as usage, and clients of llama.cpp show them.
 func (m *Member) HasTimings() bool { return m.hasTimings.Load() }
 
+// NameFor returns the name of the worker in records of a dialect: the server's, if the engine chooses the rank.
+func (m *Member) NameFor(d openai.Dialect) string {
+	if m.Worker.IgnoresRank(d) {
+		return m.Worker.ServerName()
+	}
+	return m.Name
+}
+
 // Engine returns the engine of the worker, as workers.Worker does.
 func (m *Member) Engine() openai.Engine { return m.Worker.Engine() }
 

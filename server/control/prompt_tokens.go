@@ -9,6 +9,7 @@ import (
 
 	"tierway/config"
 	"tierway/http1"
+	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
 	"tierway/tokenizer"
@@ -82,7 +83,9 @@ func (t *promptTokens) worker() prompttokens.Poster {
 }
 
 // busy reports whether a request would wait for a worker, or for other requests of its worker.
-func (t *promptTokens) busy() bool { return t.live.WaitQueue.Waiting() > 0 || t.live.Routing.Busy(time.Now()) }
+func (t *promptTokens) busy() bool {
+	return t.live.WaitQueue.Waiting() > 0 || t.live.Routing.Busy(time.Now())
+}
 
 // tokenizeServer sends requests for tokens to a worker.
 type tokenizeServer struct{ *Member }
@@ -151,6 +154,9 @@ func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *r
 			p.Caches.Lookup(facts, q.BlockSize, found.Keys, found.Tokens > 0)
 		}
 	}
+	if facts.Unplaced {
+		averageRanks(facts.Cached)
+	}
 	return found
 }
 
@@ -184,6 +190,35 @@ func (p *Pool) Lookups() (all, late int64) {
 	}
 	c := p.tokens.Counts()
 	return c.Known + c.Answered + c.Beginning + c.Unknown, c.TimedOut + c.Busy
+}
+
+// IgnoresRanks reports whether an engine of the pool chooses the rank of requests of a dialect, although ranks are
+// workers.
+func (p *Pool) IgnoresRanks(d openai.Dialect) bool {
+	for _, m := range p.Members {
+		if m.Worker.IgnoresRank(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// averageRanks gives each rank the mean cached tokens of the ranks of its server: the engine chooses one of them.
+func averageRanks(all []routing.CachedPrefix) {
+	means := make([]routing.CachedPrefix, len(all))
+	for i := range all {
+		of := all[i].Ref.(*Member).Worker
+		n, more := int64(0), true
+		for k := range all {
+			if all[k].Ref.(*Member).Worker.SharesServer(of) {
+				means[i].Tokens, means[i].Load, n = means[i].Tokens+all[k].Tokens, means[i].Load+all[k].Load, n+1
+				more = more && all[k].More
+			}
+		}
+		means[i] = routing.CachedPrefix{Ref: all[i].Ref, Tokens: means[i].Tokens / n, Load: means[i].Load / time.Duration(n),
+			More: more}
+	}
+	copy(all, means)
 }
 
 // UsesCaches reports whether the pool's policy uses the result of LookupCaches, which must not be called

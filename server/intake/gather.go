@@ -22,6 +22,9 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	if !p.in.Dialect.Generates() {
 		facts.MaxTokens = 1 // an embedding or a score takes no longer than a token
 	}
+	if facts.Unplaced = res.Pool.IgnoresRanks(p.in.Dialect); facts.Unplaced {
+		facts.Timed = false // silence says nothing about the booked rank
+	}
 	facts.Rule, facts.Rules = p.rule(c, res, &facts), len(res.Pool.Rules)
 	policy := res.Pool.PolicyOf(facts.Rule)
 	p.setKey(c, policy, &facts)
@@ -30,6 +33,9 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 		p.Prompt.found = prompttokens.Prompt{Keys: p.Prompt.found.Keys[:0]}
 		if policy.UsesCaches() && res.Pool.UsesCaches() {
 			p.Prompt.setCached(ctx, p, res, &facts, ask)
+		}
+		if facts.Unplaced {
+			facts.Blocks = nil // the prompt does not stay with the booked rank
 		}
 	}
 	return facts

@@ -147,7 +147,7 @@ func (x *exchange) decisionHeaders(h *headerSet) {
 	}
 	tierHeaders(&x.resolution, h)
 	last := x.dispatch.attempts[len(x.dispatch.attempts)-1]
-	h.set("X-Routed-To", last.m.Name)
+	h.set("X-Routed-To", last.m.NameFor(x.in.Dialect))
 	if reason := last.lease.Reason(); reason != "" {
 		h.set("X-Route-Reason", string(reason))
 	}

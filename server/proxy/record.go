@@ -106,7 +106,7 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		}
 	}
 	for _, a := range x.dispatch.attempts {
-		d.Worker, d.Reason = a.m.Name, string(a.lease.Reason())
+		d.Worker, d.Reason = a.m.NameFor(x.in.Dialect), string(a.lease.Reason())
 		d.Attempts = append(d.Attempts, buildAttempt(a))
 	}
 }
@@ -219,7 +219,7 @@ func resetPlacement(x *exchange) {
 func buildAttempt(a *attempt) decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{
-		Worker:      a.m.Name,
+		Worker:      a.m.NameFor(x.in.Dialect),
 		Reason:      string(a.lease.Reason()),
 		Status:      a.status,
 		AtMs:        x.msSinceStart(a.started),
