@@ -146,7 +146,11 @@ func (d *decoder) checkModels(s section) {
 			at := fmt.Sprintf("%s[%d]", path, j)
 			served[name] = true
 			if !slices.Contains(names, name) {
-				d.report(at, d.shown(at, name)+" is not a model of its "+s.kind(), DidYouMean(name, names))
+				hint := "add it to " + s.path + ".models, by which clients request it, or remove it here"
+				if near := nearest(name, names); near != "" {
+					hint = "did you mean " + near + "?"
+				}
+				d.report(at, d.shown(at, name)+" is not a model of its "+s.kind(), hint)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,7 +300,7 @@ func TestRoutingKeysOfTiersAndPoolsAreChecked(t *testing.T) {
 		}},
 		"a model that is not the tier's": {`tiers: [{name: a, model: m, workers: [` + worker(1, ", models: [a, m]") + `]}]`,
 			[]string{
-				`2:78: tiers[0].workers[0].models[0]: "a" is not a model of its tier (known: m)`,
+				`2:78: tiers[0].workers[0].models[0]: "a" is not a model of its tier (add it to tiers[0].models, by which clients request it, or remove it here)`,
 			}},
 		"models that no worker serves": {`pools:
   - {name: a, model: base, models: [sql, de], serves: [chat], workers: [` + worker(1, ", models: [sql]") + `, ` + worker(2, ", models: [sql]") + `]}
@@ -331,5 +332,23 @@ func TestAbsentAndEmptyMapsArePrintedDifferently(t *testing.T) {
 			[]map[string]int64{f.Classifier.MaxTokens, again.Classifier.MaxTokens}); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", section, diff)
 		}
+	}
+}
+
+// TestAdaptersAreModelsOfATier: a tier lists the LoRA adapters of its workers, and a worker those that it has loaded.
+func TestAdaptersAreModelsOfATier(t *testing.T) {
+	const tier = "auth: { required: false }\ntiers:\n  - { name: small, model: base, %sworkers: [" +
+		`{ name: w0, url: "http://h:1", models: [base, sql-lora] }, { name: w1, url: "http://h:2" }] }` + "\n"
+	f, err := Parse("f", []byte(fmt.Sprintf(tier, "models: [sql-lora], ")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := f.ResolvedPools()[0]; !slices.Equal(p.Models, []string{"base", "sql-lora"}) {
+		t.Errorf("the tier serves %q", p.Models)
+	}
+	_, err = Parse("f", []byte(fmt.Sprintf(tier, "")), nil)
+	if want := `tiers[0].workers[0].models[1]: "sql-lora" is not a model of its tier (add it to tiers[0].models, by which ` +
+		`clients request it, or remove it here)`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, not %s", err, want)
 	}
 }

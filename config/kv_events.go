@@ -62,6 +62,7 @@ func (d *decoder) checkEvents(f *File) {
 			if events.Off() {
 				continue
 			}
+			d.hintRanks(own, at, events, w)
 			pathOf := func(key string) string {
 				if d.written(own + key) {
 					return own + key
@@ -77,6 +78,19 @@ func (d *decoder) checkEvents(f *File) {
 			}
 		}
 	}
+}
+
+// hintRanks warns of a worker whose engine publishes the events of several ranks that are not workers.
+func (d *decoder) hintRanks(own, pool string, c kvcache.Config, w workers.Config) {
+	if _, _, ranked := workers.SplitRank(w.URL); ranked || w.Ranks > 0 || c.Ranks < 2 || c.Port == 0 {
+		return
+	}
+	path := pool + ".ranks"
+	if d.written(own + ".ranks") {
+		path = own + ".ranks"
+	}
+	d.warn(path, fmt.Sprintf("%d ranks publish events, but %s is one worker: the engine chooses the rank of a request, so "+
+		"only the mean of the ranks' caches counts", c.Ranks, w.Name), fmt.Sprintf("set ranks: %d of the worker", c.Ranks))
 }
 
 // leastIndex is the memory limit below which a warning is worth it.

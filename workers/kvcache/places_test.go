@@ -1,7 +1,10 @@
 package kvcache
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 )
 
@@ -54,5 +57,19 @@ func TestPlacesOfAPoolGoToSmallWorkersFirst(t *testing.T) {
 				t.Errorf("%s: w%d has %d streams after the others have left, want %d", name, i, got, left)
 			}
 		}
+	}
+}
+
+// TestRanksThatAreNotWorkersAreLogged once, and not for a worker that is a rank.
+func TestRanksThatAreNotWorkersAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	pool := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))}).NewPool()
+	w, rank := pool.Add("w0", 0), pool.Add("w1", 1)
+	for range 2 {
+		w.Configure(Config{}, "127.0.0.1", announced(2))
+		rank.Configure(Config{Rank: new(1)}, "127.0.0.1", announced(2))
+	}
+	if n := strings.Count(log.String(), "'ranks' of the worker"); n != 1 || !strings.Contains(log.String(), "worker=w0 ranks=2") {
+		t.Errorf("%d lines: %s", n, log.String())
 	}
 }

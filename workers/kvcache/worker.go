@@ -40,6 +40,11 @@ func (w *Worker) Configure(c Config, host string, announced []Announced) {
 	if all.workers[w] && !slices.Equal(sources, w.sources) {
 		w.sources, w.stated, w.refused = sources, c.Port == 0, false
 		w.rankCount.Store(int64(len(sources)))
+		if len(sources) > 1 {
+			w.log(slog.LevelWarn, "the engine publishes the events of several ranks, and chooses the rank of a request: only "+
+				"the mean of their caches counts; with 'ranks' of the worker, requests go to the rank that has their prompt",
+				slog.Int("ranks", len(sources)))
+		}
 		w.pool.connectLocked()
 	}
 }
