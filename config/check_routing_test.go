@@ -347,8 +347,8 @@ func TestAdaptersAreModelsOfATier(t *testing.T) {
 		t.Errorf("the tier serves %q", p.Models)
 	}
 	_, err = Parse("f", []byte(fmt.Sprintf(tier, "")), nil)
-	if want := `tiers[0].workers[0].models[1]: "sql-lora" is not a model of its tier (add it to tiers[0].models, by which ` +
-		`clients request it, or remove it here)`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `tiers[0].workers[0].models[1]: "sql-lora" is not a model of its tier (add it to tiers[0].models, by ` +
+		`which clients request it, or remove it here)`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, not %s", err, want)
 	}
 }

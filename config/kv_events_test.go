@@ -136,9 +136,10 @@ func TestPoliciesThatUseEventsAreKnown(t *testing.T) {
 // TestRanksThatAreNotWorkersAreHintedAt: events of several ranks are worth most if each rank is a worker.
 func TestRanksThatAreNotWorkersAreHintedAt(t *testing.T) {
 	for name, c := range map[string]struct{ tier, worker, want string }{
-		"of a tier":   {"port: 5557, ranks: 2", "", "tiers[0].kv_events.ranks: 2 ranks publish events, but w0 is one worker"},
-		"of a worker": {"", "port: 5557, ranks: 4", "tiers[0].workers[0].kv_events.ranks: 4 ranks publish events, but w0 is one"},
-		"one rank":    {"port: 5557", "", ""},
+		"of a tier": {"port: 5557, ranks: 2", "", "tiers[0].kv_events.ranks: 2 ranks publish events, but w0 is one worker"},
+		"of a worker": {"", "port: 5557, ranks: 4",
+			"tiers[0].workers[0].kv_events.ranks: 4 ranks publish events, but w0 is one"},
+		"one rank": {"port: 5557", "", ""},
 	} {
 		f, err := Parse("f", []byte(withEvents("", c.tier, c.worker)), nil)
 		if err != nil {

@@ -234,8 +234,8 @@ func TestAdminDrainsOneRank(t *testing.T) {
 	})
 }
 
-// TestResponsesAreBookedOnTheServerOfARank: vLLM 0.32 chooses the rank of a response itself. The record names the server,
-// what its ranks have cached counts by its mean, and the engine's report does not judge the events of the booked rank.
+// TestResponsesAreBookedOnTheServerOfARank: vLLM 0.32 chooses the rank of a response itself. The record names the
+// server, its ranks' cached tokens count by their mean, and the engine's report does not judge the events of a rank.
 func TestResponsesAreBookedOnTheServerOfARank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRankServer(t, 2, true)
@@ -258,7 +258,8 @@ func TestResponsesAreBookedOnTheServerOfARank(t *testing.T) {
 			waitUntil(t, "stream", func() bool { return m.Events.View().Live })
 		}
 		rules := strings.Repeat("the rules of this agent have the same long words ", 200)
-		body := fmt.Sprintf(`{"model":"fake-7b","max_output_tokens":1,"store":false,"instructions":%q,"input":"hello"}`, rules)
+		body := fmt.Sprintf(`{"model":"fake-7b","max_output_tokens":1,"store":false,"instructions":%q,"input":"hello"}`,
+			rules)
 		direct := httptest.NewRequest(http.MethodPost, url+"/v1/responses", strings.NewReader(body))
 		elsewhere.ServeHTTP(httptest.NewRecorder(), direct)
 		waitUntil(t, "event of the direct request", func() bool { return r.member("w0@1").Events.View().Blocks > 0 })

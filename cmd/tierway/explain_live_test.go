@@ -34,12 +34,14 @@ func explaining(t *testing.T, status int, body string) (address string, asked fu
 	return s.URL, func() admin.ExplainOrder { return <-orders }
 }
 
-const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0","reason":"prefix_home","steps":[
+const explained = `{"outcome":"route","summary":"small by default; w0","tier":"small","worker":"w0",
+"reason":"prefix_home","steps":[
 {"stage":"tier","ok":true,"detail":"small by default","tier":{"asked":"auto","signals":[{"rule":"max_tokens","value":32000,"threshold":500,"not_counted":"the request offers tools"}],"moves":[{"tier":"large","rule":"keyword:code","by":"clamped"}],"targets":[{"name":"large","allowed":false,"served":true,"fits":true,"up":true}]}},
 {"stage":"limits","ok":true,"detail":"rpm 3/10","limits":[{"scope":"tenant","limit":"rpm","used":3,"room":10,"rate":60,"would_use":1},{"scope":"key","limit":"month_money","used":0.5,"room":250}]},
 {"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"chwbl","key":"00000000000000ff","key_of":"prefix","rand":"0000000000000001","prompt_tokens":9,"expected_output_tokens":9,"seen":1,
 "candidates":[{"worker":"w0","index":0,"score":0,"weight":1,"inflight":2,"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"prefill_rate":1,"terms":{"step":0,"requests":0.5}}]},
-"others":[{"worker":"w1","why":"down"}],"learned":{"rate":8000,"output_tokens":{"value":256,"count":0},"prompt_scale":{"value":1.1,"count":7},"workers":[{"rate":{"count":0}}]}}}],"notes":["\u001b[31mred"],`
+"others":[{"worker":"w1","why":"down"}],"learned":{"rate":8000,"output_tokens":{"value":256,"count":0},
+"prompt_scale":{"value":1.1,"count":7},"workers":[{"rate":{"count":0}}]}}}],"notes":["\u001b[31mred"],`
 
 // TestExplainCallsTheGateway: the request contains the values of the flags. The output shows
 // the gateway's answer without control characters.
@@ -72,7 +74,8 @@ func TestExplainCallsTheGateway(t *testing.T) {
 			"7 tokens of the prompt cached by the gateway's history  <- chosen",
 		"reason     prefix_home: the beginning of the prompt hashes to it\n", "w1: down: health checks fail",
 		"1.1 prompt tokens per estimated token (7 samples), 256 output tokens (a prior, no samples), " +
-			"prefill of 8000 tokens/s (a prior, no samples)\n", "?[31mred", "with the draft:", "add tiers[small]: x", "the draft changes: outcome"} {
+			"prefill of 8000 tokens/s (a prior, no samples)\n", "?[31mred", "with the draft:", "add tiers[small]: x",
+		"the draft changes: outcome"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, s.out)
 		}
@@ -181,8 +184,9 @@ func TestFlagsThatNeedAGatewayAreRejectedWithoutOne(t *testing.T) {
 
 // TestExplainPrintsSecondsOfKVAware: scores of kv_aware are times.
 func TestExplainPrintsSecondsOfKVAware(t *testing.T) {
-	address, asked := explaining(t, 200, `{"outcome":"route","summary":"w0","worker":"w0","policy":"kv_aware","reason":"kv_events","steps":[
-{"stage":"worker","ok":true,"detail":"w0","worker":{"choice":{"policy":"kv_aware","rand":"0000000000000001","seen":2,"candidates":[
+	address, asked := explaining(t, 200, `{"outcome":"route","summary":"w0","worker":"w0","policy":"kv_aware",
+"reason":"kv_events","steps":[{"stage":"worker","ok":true,"detail":"w0",
+"worker":{"choice":{"policy":"kv_aware","rand":"0000000000000001","seen":2,"candidates":[
 {"worker":"w0","score":0.25,"overlap_tokens":640,"kv_events":true,"terms":{"first_token":0.2,"queue":0.05}},
 {"worker":"w1","score":0.5,"excluded":"full","terms":{"first_token":0.5,"queue":0}}]}}}]}`)
 	s := tierway(t, "explain", "--live", "--api", address, "--decision", "why-1")

@@ -96,6 +96,7 @@ func (e *engine) start() {
 		"--host", loopback.Host(), "--port", portOf(e.url), "--dtype", "bfloat16", "--enforce-eager",
 		"--max-model-len", "4096", "--max-num-seqs", "8", "--block-size", fmt.Sprint(blockTokens),
 		"--num-gpu-blocks-override", fmt.Sprint(cacheBlocks), "--enable-prefix-caching", "--enable-prompt-tokens-details",
+		"--enable-auto-tool-choice", "--tool-call-parser", "hermes",
 		"--kv-events-config", string(events))
 	e.process.Env = append(os.Environ(), "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_SERVER_DEV_MODE=1", "VLLM_NO_USAGE_STATS=1",
 		"HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1",
@@ -159,9 +160,18 @@ type completion struct {
 		Details struct {
 			Cached int64 `json:"cached_tokens"`
 		} `json:"prompt_tokens_details"`
+		OfResponse struct {
+			Cached int64 `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+		OfMessage int64 `json:"cache_read_input_tokens"`
 	} `json:"usage"`
 	worker string // from the gateway
 	id     string // the gateway's id of the request
+}
+
+// cached returns the cached tokens of an answer of any dialect.
+func (c *completion) cached() int64 {
+	return c.Usage.Details.Cached + c.Usage.OfResponse.Cached + c.Usage.OfMessage
 }
 
 // post sends a request and returns its answer.

@@ -101,7 +101,7 @@ func (f *fleet) send(name, path, body string) (outcome, completion) {
 		f.t.Fatalf("%s: %v", name, err)
 	}
 	o := f.outcomeOf(name, c.id)
-	if o.worker != c.worker || o.cached != c.Usage.Details.Cached {
+	if o.worker != c.worker || o.cached != c.cached() {
 		f.t.Errorf("%s: the record has %+v, and the answer %+v of %s", name, o, c.Usage, c.worker)
 	}
 	f.seen = append(f.seen, o)

@@ -12,7 +12,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 CONTEXT = 4096
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if reasoning_effort %}<|im_start|>effort {{ reasoning_effort }} {{ enable_thinking }}<|im_end|>\n{% endif %}"
+    "{% for t in tools or [] %}<|im_start|>tool {{ t | tojson }}<|im_end|>\n{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning %}<think>{{ m.reasoning }}</think>{% endif %}"
+    "{{ m.content }}{% for c in m.tool_calls or [] %}<call>{{ c.function.name }} {{ c.function.arguments | tojson }}"
+    "{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 

@@ -45,6 +45,7 @@ func TestPredictionsHoldBeforeVLLM(t *testing.T) {
 	f := newFleet(t)
 	defer f.logTable()
 	t.Run("chats", func(t *testing.T) { f.in(t).testChats() })
+	t.Run("agents", func(t *testing.T) { f.in(t).testAgents() })
 	t.Run("past the gateway", func(t *testing.T) { f.in(t).testDirectTraffic() })
 	t.Run("eviction", func(t *testing.T) { f.in(t).testEviction() })
 	t.Run("cleared cache", func(t *testing.T) { f.in(t).testClearedCache() })
@@ -107,6 +108,59 @@ func tokens(n int) string {
 		ids[i] = fmt.Sprint(300 + i*37%1500)
 	}
 	return fmt.Sprintf(`{"model":"tiny","prompt":[%s],"max_tokens":4,"temperature":0,"ignore_eos":true}`, strings.Join(ids, ","))
+}
+
+// testAgents sends what agents send: messages, responses, and chats with tools, an effort of reasoning and a format.
+// Their second turns and their repetitions are predicted exactly.
+func (f *fleet) testAgents() {
+	const schema = `{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`
+	rules := rig.Quoted("You are an agent of the library. " + library + words(500, 20))
+	messages := func(more string) string {
+		return `{"model":"tiny","max_tokens":4,"system":[{"type":"text","text":"x-anthropic-billing-header: a"},{"type":"text","text":` +
+			rules + `}],"tools":[{"name":"read","description":"Reads a <file>","input_schema":` + schema +
+			`}],"messages":[{"role":"user","content":[{"type":"text","text":"Read two files."}]}` + more + `]}`
+	}
+	responses := func(more string) string {
+		return `{"model":"tiny","max_output_tokens":4,"store":false,"reasoning":{"effort":"low"},"instructions":` + rules +
+			`,"tools":[{"type":"function","name":"read","parameters":` + schema + `},{"type":"web_search"}],` +
+			`"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Read two files."}]}` + more + `]}`
+	}
+	chats := func(more string) string {
+		return `{"model":"tiny","max_tokens":4,"reasoning_effort":"medium","response_format":{"type":"json_object"},` +
+			`"tool_choice":"auto","tools":[{"type":"function","function":{"name":"read","parameters":` + schema + `}}],` +
+			`"messages":[{"role":"system","content":` + rules + `},{"role":"user","content":"Read two files, reply in JSON."}` + more + `]}`
+	}
+	result := words(510, 20)
+	for _, c := range []struct {
+		path string
+		body func(more string) string
+		more string
+	}{
+		{"/messages", messages, `,{"role":"assistant","content":[{"type":"thinking","thinking":"Two.","signature":"s"},` +
+			`{"type":"tool_use","id":"a","name":"read","input":{"path":"ä"}},{"type":"tool_use","id":"b","name":"read","input":{}}]},` +
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"` + result + `"},` +
+			`{"type":"tool_result","tool_use_id":"b","content":[{"type":"text","text":"none"}]},{"type":"text","text":"Go on."}]}`},
+		{"/responses", responses, `,{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Sure."}]},` +
+			`{"type":"function_call","call_id":"a","name":"read","arguments":"{\"path\": \"x\"}"},` +
+			`{"type":"function_call_output","call_id":"a","output":"` + result + `"}`},
+		{chatPath, chats, `,{"role":"assistant","content":"","reasoning_content":"Two.","tool_calls":[{"id":"a","type":"function",` +
+			`"function":{"name":"read","arguments":"{\"path\": \"x\"}"}}]},{"role":"tool","tool_call_id":"a","content":"` + result + `"}`},
+	} {
+		first, _ := f.wants(c.path+" 1", c.path, c.body(""), false)
+		f.wants(c.path+" 1 again", c.path, c.body(""), true)
+		turn, _ := f.wants(c.path+" 2", c.path, c.body(c.more), true)
+		f.wants(c.path+" 2 again", c.path, c.body(c.more), true)
+		if turn.worker != first.worker {
+			f.t.Errorf("the second turn of %s went to %s, the first to %s", c.path, turn.worker, first.worker)
+		}
+	}
+	m, err := f.Metrics()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if n := m.Sum("tierway_prompt_miscounts_total"); n > 0 {
+		f.t.Errorf("%v prompts have other lengths than the engines count", n)
+	}
 }
 
 // testDirectTraffic sends prompts past the gateway: their next requests go to the engine that has them.

@@ -85,7 +85,8 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 			e.Notes = append(e.Notes,
 				"the record lacks some of the loads that the draft's bounds and saturation need: decided by the recorded loads")
 		}
-		again := &decisions.RedecidedPick{Worker: as.Worker, Reason: string(as.Reason), Agrees: decisions.Names(try.Worker, as.Worker)}
+		again := &decisions.RedecidedPick{Worker: as.Worker, Reason: string(as.Reason),
+			Agrees: decisions.Names(try.Worker, as.Worker)}
 		return again, as.Choice, err
 	}
 	for i := range d.Attempts {

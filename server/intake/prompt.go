@@ -44,7 +44,8 @@ func (it *Intake) DropPrompt(of *Parsed) {
 		p.found.Keys = nil
 	}
 	clear(p.cached) // its references to workers
-	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0], found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0],
+	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0],
+		found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0],
 		user: p.user[:0], system: p.system[:0]}
 	it.prompts.Put(p)
 }

@@ -69,7 +69,8 @@ func TestRanksThatAreNotWorkersAreLogged(t *testing.T) {
 		w.Configure(Config{}, "127.0.0.1", announced(2))
 		rank.Configure(Config{Rank: new(1)}, "127.0.0.1", announced(2))
 	}
-	if n := strings.Count(log.String(), "'ranks' of the worker"); n != 1 || !strings.Contains(log.String(), "worker=w0 ranks=2") {
-		t.Errorf("%d lines: %s", n, log.String())
+	text := log.String()
+	if n := strings.Count(text, "'ranks' of the worker"); n != 1 || !strings.Contains(text, "worker=w0 ranks=2") {
+		t.Errorf("%d lines: %s", n, text)
 	}
 }

@@ -1,6 +1,7 @@
 package prompttokens
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -23,8 +24,23 @@ func FuzzRequestsForTokens(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
+	for _, d := range []openai.Dialect{openai.Chat, openai.Messages, openai.Responses} {
+		body, err := json.Marshal(agentTurns(d, 2))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
+	for _, body := range []string{
+		`{"model":"m","max_tokens":1,"system":[],"tools":[{"name":"a","input_schema":{ }}],"messages":[{"role":"user","content":[]},
+			{"role":"system","content":"s"},{"role":"user","content":[{"type":"tool_result","content":[]}]}]}`,
+		`{"model":"m","input":[{"type":"reasoning","summary":[]},{"type":"custom_tool_call","input":"<"},{"role":"user","content":[]}],
+			"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]},{"type":"custom","name":"c"}]}`,
+	} {
+		f.Add([]byte(body))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, d := range []openai.Dialect{openai.Chat, openai.Completions} {
+		for _, d := range []openai.Dialect{openai.Chat, openai.Completions, openai.Messages, openai.Responses} {
 			r, err := openai.Parse(d, raw)
 			if err != nil {
 				continue
@@ -50,17 +66,37 @@ func FuzzRequestsForTokens(f *testing.F) {
 			if err := json.Unmarshal(raw, &received); err != nil {
 				t.Fatal(err)
 			}
+			if d == openai.Messages || d == openai.Responses || bytes.Contains(raw, []byte("reason")) ||
+				bytes.Contains(raw, []byte("documents")) || bytes.Contains(raw, []byte(`\u`)) {
+				checkParts(t, j)
+				continue // translated
+			}
 			for _, name := range []string{"messages", "prompt", "tools", "chat_template_kwargs"} {
 				if !reflect.DeepEqual(sent[name], received[name]) && fields.raw[messages] != nil {
 					t.Errorf("%s: %v, not %v", name, sent[name], received[name])
 				}
 			}
-			if d == openai.Chat && j.divisible {
-				part := j.part(j.turns(), true, true)
-				if err := json.Unmarshal(part, &sent); err != nil {
-					t.Errorf("%s: %v", part, err)
-				}
-			}
+			checkParts(t, j)
 		}
 	})
+}
+
+// checkParts checks the request for a part of a chat, and that all turns together are the messages.
+func checkParts(t *testing.T, j *job) {
+	t.Helper()
+	if !j.divisible || j.messages == nil {
+		return
+	}
+	var part, whole struct{ Messages []any }
+	all := j.turns()
+	body := j.part(all, true, true)
+	if err := json.Unmarshal(body, &part); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	if err := json.Unmarshal(j.body, &whole); err != nil || !reflect.DeepEqual(part, whole) {
+		t.Errorf("%v: the parts are %v, and the whole %v", err, part, whole)
+	}
+	if j.translated != nil && len(all) != len(j.ends) {
+		t.Errorf("%d turns and %d ends", len(all), len(j.ends))
+	}
 }

@@ -380,8 +380,8 @@ func (j *job) readThinking() bool {
 	return true
 }
 
-// placeInline moves the system messages that follow other messages to where the engine puts them: into the first one, if
-// the chat template rejects them elsewhere.
+// placeInline moves the system messages that follow other messages to where the engine puts them: into the first
+// one, if the chat template rejects them elsewhere.
 func (s *Source) placeInline(ctx context.Context, j *job) bool {
 	k := seamKey{j.seams, "inline system"}
 	m, known := s.seams.get(k)

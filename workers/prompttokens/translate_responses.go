@@ -72,7 +72,8 @@ func appendItem(all []chatTurn, it *responseItem) (out []chatTurn, ok bool) {
 		}
 		return appendCall(all, answer, newCall(it.CallID, name, it.Arguments)), true
 	case "custom_tool_call":
-		return appendCall(all, answer, newCall(it.CallID, it.Name, string(encode(map[string]string{"input": it.Input})))), true
+		arguments := encode(map[string]string{"input": it.Input})
+		return appendCall(all, answer, newCall(it.CallID, it.Name, string(arguments))), true
 	case "function_call_output", "custom_tool_call_output":
 		content, ok := partsOf(it.Output)
 		return append(all, chatTurn{Role: "tool", CallID: new(it.CallID), Content: content}), ok
@@ -152,6 +153,10 @@ func partsOf(raw []byte) (content json.RawMessage, ok bool) {
 	return encode(parts), true
 }
 
+// freeform is the schema by which vLLM shows a custom tool to the model.
+const freeform = `{"type":"object","properties":{"input":{"type":"string","description":` +
+	`"The freeform text payload for this tool."}},"required":["input"],"additionalProperties":false}`
+
 // translateResponseTools makes the tools of a chat from those of Responses. The engine shows functions to the model;
 // tools that it would call itself are left out.
 func (j *job) translateResponseTools() bool {
@@ -182,7 +187,8 @@ func (j *job) translateResponseTools() bool {
 				}
 			}
 		case "custom":
-			return false // the engine describes it in words of its own
+			all = append(all, chatTool{"function", function{Name: t.Name, Description: t.Description,
+				Parameters: json.RawMessage(freeform)}})
 		}
 	}
 	j.source[tools] = nil
