@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tierway/engines"
 	"tierway/routing/kvindex"
@@ -304,6 +305,36 @@ func TestAnEngineThatCountsOtherTokensIsRoutedByHistory(t *testing.T) {
 		}
 		if !strings.Contains(r.logs.String(), "the engine counts other tokens than it returns") {
 			t.Error("the log does not say so")
+		}
+	})
+}
+
+// TestLateLookupsAreShownWithTheWorker: an operator sees them beside the state of the worker's events.
+func TestLateLookupsAreShownWithTheWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := publishing(t)
+		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/tokenize" {
+				time.Sleep(time.Second)
+			}
+			engine.ServeHTTP(w, r)
+		})
+		yaml := strings.NewReplacer(`health: { path: "off" }`, "health: { interval: 100ms, timeout: 100ms }",
+			"    workers:", "    policy: { name: kv_aware }\n    workers:").Replace(adminYAML(memoryDB))
+		r := adminRigOf(newRig(t, yaml, slow))
+		r.runControl()
+		m := r.member("w0")
+		waitUntil(t, "stream", func() bool { return m.Events.View().Live })
+		sendDirectly(t, m.Worker.Spec().URL, chatAbout(0))
+		waitUntil(t, "events", func() bool { return m.Events.View().Blocks > 0 })
+		for i := range 3 {
+			if a := r.post("/v1/chat/completions", chatAbout(10+i), "Authorization", "Bearer filed"); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		shown := r.ops(http.StatusOK, http.MethodGet, "/admin/workers/w0", "").body
+		if !strings.Contains(shown, `"lookups":3,"late_lookups":3`) {
+			t.Error(shown)
 		}
 	})
 }
