@@ -196,7 +196,7 @@ func (p *Pool) Lookups() (all, late int64) {
 // workers.
 func (p *Pool) IgnoresRanks(d openai.Dialect) bool {
 	for _, m := range p.Members {
-		if m.Worker.IgnoresRank(d) {
+		if m.Worker != nil && m.Worker.IgnoresRank(d) { // a draft's new worker has no server
 			return true
 		}
 	}
