@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -335,6 +337,48 @@ func TestLateLookupsAreShownWithTheWorker(t *testing.T) {
 		shown := r.ops(http.StatusOK, http.MethodGet, "/admin/workers/w0", "").body
 		if !strings.Contains(shown, `"lookups":3,"late_lookups":3`) {
 			t.Error(shown)
+		}
+	})
+}
+
+// TestAdaptersOfATierAreRequestedByTheirNames: a request for an adapter keeps its name, one for the tier gets the model.
+func TestAdaptersOfATierAreRequestedByTheirNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var asked []string
+		engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/v1/models":
+				fmt.Fprint(w, `{"object":"list","data":[{"id":"fake-7b"},{"id":"sql-lora","parent":"fake-7b"},`+
+					`{"id":"new-lora","parent":"fake-7b"}]}`)
+			case "/v1/chat/completions":
+				var body struct{ Model string }
+				if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				asked = append(asked, body.Model)
+				mu.Unlock()
+				fmt.Fprint(w, `{"id":"x","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":`+
+					`{"role":"assistant","content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}}`)
+			}
+		})
+		r := newRig(t, strings.Replace(withEvents, "model: fake-7b", "model: fake-7b\n    models: [sql-lora]\n    engine: vllm", 1),
+			engine)
+		r.runControl()
+		waitUntil(t, "list of adapters", func() bool { return r.control.Snapshot().Pools[0].Adapter("sql-lora") != "" })
+		for _, model := range []string{"sql-lora", "small", "fake-7b"} {
+			a := r.post("/v1/chat/completions", strings.Replace(chatAbout(1), `"fake-7b"`, `"`+model+`"`, 1))
+			if a.status != http.StatusOK || a.header.Get("X-Model-Tier") != "small" {
+				t.Errorf("%s: %d %s", model, a.status, a.body)
+			}
+		}
+		if want := []string{"sql-lora", "fake-7b", "fake-7b"}; !slices.Equal(asked, want) {
+			t.Errorf("the engine was asked for %q, not %q", asked, want)
+		}
+		time.Sleep(time.Minute) // many checks
+		if n := strings.Count(r.logs.String(), "adapters=[new-lora]"); n != 1 {
+			t.Errorf("%d lines name the adapter that no tier names: %s", n, r.logs.String())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,10 +87,26 @@ func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 		return
 	}
 	if m := p.Members[w.Name()]; m != nil && m.Worker == w {
+		ps.hintAdapters(p, m, st.Adapters)
 		p.observe(m, st)
 		m.reportCheck(st, time.Now()) // the next poll may be a second away
 	}
 }
+
+// hintAdapters logs, once for each list of a worker's LoRA adapters, those that clients cannot request.
+func (ps *Pools) hintAdapters(p *Pool, m *Member, listed []string) {
+	if was := m.adapters.Load(); was != nil && slices.Equal(*was, listed) {
+		return
+	}
+	unnamed := slices.DeleteFunc(slices.Clone(listed), func(name string) bool { return slices.Contains(p.Models, name) })
+	if len(unnamed) > 0 {
+		ps.log.Info("the engine serves LoRA adapters that no client can request: add them to 'models' of the tier or pool",
+			"worker", m.Name, "pool", p.Name, "adapters", unnamed[:min(len(unnamed), adaptersLogged)])
+	}
+}
+
+// adaptersLogged is the number of adapters in one line of the log.
+const adaptersLogged = 10
 
 // observe applies the status of one of the pool's workers.
 func (p *Pool) observe(m *Member, st workers.Status) {
