@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"mime"
 	"strings"
-	"unicode/utf8"
 )
 
 // Limits on forms. Clients of audio and image endpoints send about a dozen parts with two or
@@ -183,11 +182,8 @@ func (f *form) readPart(headers []byte, content, whole span) error {
 
 func (f *form) readModel(at span) error {
 	value := f.body[at.from:at.to]
-	plainText := utf8.Valid(value) && bytes.IndexFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) < 0
-	if len(value) == 0 || len(value) > maxModelBytes || !plainText {
-		return &RequestError{Reason: CodeInvalidValue, Param: "model",
-			Message: fmt.Sprintf("model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes",
-				maxModelBytes, len(value))}
+	if !isModelName(value) {
+		return badModelName(len(value))
 	}
 	f.req.Model, f.req.place.model = string(value), at
 	return nil

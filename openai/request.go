@@ -2,6 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -93,12 +95,29 @@ func ParseFor(d Dialect, body []byte, model string) (*Request, error) {
 	return parseFor(d, body, model, maxDepth)
 }
 
-// ReplaceModel makes model the request's model in place of the body's. An empty one changes nothing.
-func (r *Request) ReplaceModel(model string) {
-	if model != "" {
-		r.place.replaced = r.place.replaced || model != r.Model
-		r.Model = model
+// ReplaceModel makes model the request's model in place of the body's. An empty one changes nothing. A name that no
+// body may have is a RequestError.
+func (r *Request) ReplaceModel(model string) error {
+	switch {
+	case model == "":
+		return nil
+	case !isModelName(model):
+		return badModelName(len(model))
 	}
+	r.place.replaced = r.place.replaced || model != r.Model
+	r.Model = model
+	return nil
+}
+
+// isModelName reports whether a path or a form may have the name of a model. It is written into a form as it is.
+func isModelName[T string | []byte](name T) bool {
+	return len(name) > 0 && len(name) <= maxModelBytes && utf8.ValidString(string(name)) &&
+		strings.IndexFunc(string(name), func(r rune) bool { return r < 0x20 || r == 0x7f }) < 0
+}
+
+func badModelName(bytes int) error {
+	return &RequestError{Reason: CodeInvalidValue, Param: "model", Message: fmt.Sprintf(
+		"model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes", maxModelBytes, bytes)}
 }
 
 func parse(d Dialect, body []byte, depth int) (*Request, error) { return parseFor(d, body, "", depth) }
@@ -107,7 +126,9 @@ func parseFor(d Dialect, body []byte, model string, depth int) (*Request, error)
 	r := &Request{Dialect: d, Body: body, N: 1}
 	p := parser{Reader: Reader{b: body, limit: depth, strict: true}, req: r}
 	if p.readBody(); !p.bad {
-		r.ReplaceModel(model)
+		if err := r.ReplaceModel(model); err != nil {
+			return nil, err
+		}
 		p.checkRequired()
 	}
 	if p.bad {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -77,6 +78,43 @@ func TestAzuresClientsUseTheSameRoutes(t *testing.T) {
 			got := r.post(path, chat, "Api-Key", "key")
 			if got.status != http.StatusNotFound || !strings.Contains(got.body, want) {
 				t.Errorf("%s: %d %s, want %s", path, got.status, got.body, want)
+			}
+		}
+		long := strings.Repeat("x", 257)
+		for _, name := range []string{"a%0d%0ab", "a%00", "a%7f", "%ff", long} {
+			for kind, body := range map[string]string{"application/json": chat, "multipart/form-data; boundary=b": form} {
+				path := "/openai/deployments/" + name + "/chat/completions"
+				if body == form {
+					path = "/openai/deployments/" + name + "/audio/transcriptions"
+				}
+				got := r.post(path, body, "Api-Key", "key", "Content-Type", kind)
+				if got.status != http.StatusBadRequest || !strings.Contains(got.body, "model must be a name") {
+					t.Errorf("%s: %d %s", path, got.status, got.body)
+				}
+			}
+		}
+	})
+}
+
+// TestDeploymentsOfAPoolPassThrough: a pool of a service with Azure's API keeps the deployments that are no models of
+// the gateway.
+func TestDeploymentsOfAPoolPassThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		azure := chaos.Record(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"from":"azure"}`))
+		}))
+		r := newRig(t, plain+fmt.Sprintf("pools: [ { name: azure, paths: ['/openai/*'], workers: [ { name: a, url: %q } ] } ]\n",
+			startServer(t, azure)), fakeEngine())
+		for path, passed := range map[string]bool{
+			"/openai/deployments/mine/chat/completions?api-version=1": true,
+			"/openai/deployments/small/chat/completions":              false,
+			"/openai/files": true,
+		} {
+			before := len(azure.Requests())
+			got := r.post(path, `{"messages":[{"role":"user","content":"hi"}],"max_tokens":2}`)
+			sent := azure.Requests()[before:]
+			if got.status != http.StatusOK || (len(sent) == 1) != passed || passed && sent[0].URL != path {
+				t.Errorf("%s: %d %s, the pool got %+v", path, got.status, got.body, sent)
 			}
 		}
 	})

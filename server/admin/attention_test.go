@@ -218,7 +218,7 @@ func TestFileIsReadAfterItsStampChanged(t *testing.T) {
 func TestGatewaysOfAnotherFleetNeedAttention(t *testing.T) {
 	own, foreign := control.GatewayView{ID: "a"}, control.GatewayView{ID: "b", Foreign: true}
 	for want, of := range map[string]*control.SharingView{
-		"":                        nil,
+		"":                         nil,
 		"use the same database: 1": {Gateways: []control.GatewayView{own, foreign}},
 		"use the same database: 2": {Gateways: []control.GatewayView{foreign, foreign}},
 	} {

@@ -48,7 +48,7 @@ func parseBody(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
 		r, err := openai.ParseMultipart(contentType, body)
 		if err == nil {
-			r.ReplaceModel(in.Deployment)
+			err = r.ReplaceModel(in.Deployment)
 		}
 		return r, err
 	// a web page can send a body without a Content-Type

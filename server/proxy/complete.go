@@ -26,8 +26,7 @@ func (x *exchange) complete() (err error) {
 	return x.forward()
 }
 
-// completeOptional serves an endpoint that belongs to POST /v1/responses and that few engines have. If
-// no pool serves the dialect, the paths of a pool may cover it.
+// completeOptional serves a request that is routed by its model, or that the paths of a pool cover because it is not.
 func completeOptional(x *exchange) error {
 	if x.routed() {
 		return x.complete()
@@ -39,11 +38,18 @@ func completeOptional(x *exchange) error {
 func (x *exchange) routed() bool {
 	switch x.in.Kind {
 	case intake.Infer:
-		return x.in.Pattern != decisions.RouteOther
+		return x.in.Pattern != decisions.RouteOther && !x.isDeploymentOfPool()
 	case intake.Optional:
 		return x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil
 	}
 	return false
+}
+
+// isDeploymentOfPool reports whether the path names a deployment that is no model of the gateway, and the paths of a
+// pool cover it: a pool of a service with Azure's API.
+func (x *exchange) isDeploymentOfPool() bool {
+	return x.in.Deployment != "" && intake.CheckModel(&x.in, &x.caller, x.in.Deployment) != nil &&
+		intake.PassingPool(&x.in, &x.caller) != nil
 }
 
 // charge reserves the estimated usage, and sets the rate-limit headers.

@@ -68,7 +68,7 @@ func (px *Proxy) serveDeployment(c *gin.Context) {
 		return
 	}
 	x := px.begin(c.Writer, in)
-	x.run(x.complete)
+	x.run(func() error { return completeOptional(x) })
 }
 
 // pass serves a request without a route: through a pool that covers its path, or with an error.

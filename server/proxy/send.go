@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +69,7 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		Fresh:  x.parsed.AtMostOnce(),
 	}
 	telemetry.Inject(req.Header, a.span)
-	if q := workerQuery(x.in.HTTP.URL); q != "" {
+	if q := workerQuery(x); q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
 	edit := openai.Edit{
@@ -122,9 +121,12 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 	return resp, err
 }
 
-// workerQuery returns the query for the worker: without the version of Azure's API, which no engine has.
-func workerQuery(u *url.URL) string {
-	if !strings.HasPrefix(u.Path, "/openai/") || !strings.Contains(u.RawQuery, azureVersion) {
+// workerQuery returns the query for the worker: without the version of Azure's API, which no engine has. On the paths of
+// a pool it is unchanged.
+func workerQuery(x *exchange) string {
+	u := x.in.HTTP.URL
+	if x.in.Dialect == openai.Other || !strings.HasPrefix(u.Path, "/openai/") ||
+		!strings.Contains(u.RawQuery, azureVersion) {
 		return u.RawQuery
 	}
 	parts := slices.DeleteFunc(strings.Split(u.RawQuery, "&"), func(part string) bool {
