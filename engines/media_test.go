@@ -61,6 +61,11 @@ func TestRerankAndScorePreferWhatMatches(t *testing.T) {
 	if at(t, flags, "results", 0, "flagged") != false || at(t, flags, "results", 1, "categories", "violence") != true {
 		t.Errorf("moderations %v", flags["results"])
 	}
+	flags = ask(t, e, "/v1/moderations", `{"input":[{"type":"text","text":"I will kill it"},`+
+		`{"type":"image_url","image_url":{"url":"data:image/png;base64,eA=="}}]}`)
+	if len(flags["results"].([]any)) != 1 || at(t, flags, "results", 0, "flagged") != true {
+		t.Errorf("moderations of parts %v", flags["results"])
+	}
 }
 
 func TestTokenizeCountsWhatUsageCounts(t *testing.T) {

@@ -103,11 +103,23 @@ func (e *Engine) score(w http.ResponseWriter, r *request) error {
 var moderationWords = map[string]string{"violence": "kill", "harassment": "idiot", "self-harm": "hurt myself",
 	"hate": "i hate", "sexual": "nude"}
 
+// moderated is the input of a moderation: one text, a list of them, or one list of parts.
+type moderated struct{ texts }
+
+func (m *moderated) UnmarshalJSON(b []byte) error {
+	var parts content
+	err := json.Unmarshal(b, &m.texts)
+	if err != nil && json.Unmarshal(b, &parts) == nil {
+		m.texts, err = texts{strings.Join(parts.said, "\n")}, nil
+	}
+	return err
+}
+
 // moderations serves POST /v1/moderations with one word per category.
 func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 	var req struct {
-		Model string `json:"model"`
-		Input texts  `json:"input"`
+		Model string    `json:"model"`
+		Input moderated `json:"input"`
 	}
 	if err := decode(r.body, &req); err != nil {
 		return err
@@ -115,12 +127,12 @@ func (e *Engine) moderations(w http.ResponseWriter, r *request) error {
 	if err := e.checkModel(cmp.Or(req.Model, e.c.Model)); err != nil { // OpenAI's default moderation model needs no name
 		return err
 	}
-	if len(req.Input) == 0 {
+	if len(req.Input.texts) == 0 {
 		return badRequest("input", "the field input is missing or empty")
 	}
-	results := make([]map[string]any, len(req.Input))
-	prompts := make([][]uint32, len(req.Input))
-	for i, text := range req.Input {
+	results := make([]map[string]any, len(req.Input.texts))
+	prompts := make([][]uint32, len(req.Input.texts))
+	for i, text := range req.Input.texts {
 		prompts[i] = appendIDs([]uint32{markStart}, text)
 		results[i] = moderate(strings.ToLower(text))
 	}

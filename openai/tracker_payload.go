@@ -14,7 +14,7 @@ type eventPayload struct {
 	kind, object, id, status              []byte
 	response, item, delta, message, block []byte // nested values, unread
 	incomplete                            []byte // incomplete_details, unread
-	count                                 int    // number of choices; -1: no such array
+	count                                 int    // number of choices; -1: no such array, or one without a choice in it
 	next                                  int64  // sequence_number + 1; 0 without one
 	mark                                  Mark   // marks of the choices
 	deltas, text                          int    // choices with content, and the token parts in their text
@@ -114,16 +114,19 @@ func cancelled(status, details []byte) bool {
 	return string(status) == "cancelled" || bytes.Contains(details, []byte(`"abort"`))
 }
 
-// readChoices reads the array of choices.
+// readChoices reads the array of choices. Elements without members are no choices.
 func (p *eventPayload) readChoices(c *Reader) {
 	if c.Next() != '[' {
 		return
 	}
 	p.count = 0
 	for c.Enter('['); c.More(']'); {
-		p.count++
-		if c.Next() == '{' {
+		switch {
+		case c.Next() == '{' && c.Inside() != '}':
+			p.count = max(p.count, 0) + 1
 			p.readChoice(c)
+		case p.count == 0:
+			p.count = -1
 		}
 	}
 }
@@ -196,8 +199,11 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 
 // AppendEvent appends the event as clients can read it, and returns the result. m is its mark: with
 // MarkNullError, the empty `error` member is removed, with MarkNoChoices, the choices are set to [], and
-// with MarkUnnamed, the name is added.
+// with MarkUnnamed, the name is added. With MarkDone, the blanks around [DONE] are removed.
 func AppendEvent(dst []byte, ev Event, m Mark) []byte {
+	if m.Has(MarkDone) && string(ev.Data) != "[DONE]" {
+		return append(dst, "data: [DONE]\n\n"...)
+	}
 	if m&(MarkNullError|MarkNoChoices|MarkUnnamed) == 0 {
 		return append(dst, ev.Raw...)
 	}
@@ -228,25 +234,25 @@ func AppendEvent(dst []byte, ev Event, m Mark) []byte {
 // readableData returns the data of an event with the changes of AppendEvent.
 func readableData(data []byte, m Mark) []byte {
 	if m.Has(MarkNullError) {
-		data = fieldsWithout(nil, data, "error")
+		data = fieldsWithout(nil, data, "error", true)
 	}
 	if m.Has(MarkNoChoices) {
-		rest := fieldsWithout(nil, data, "choices")
+		rest := fieldsWithout(nil, data, "choices", false)
 		data = append([]byte(`{"choices":[],`), rest[1:]...) // usage follows
 	}
 	return data
 }
 
-// fieldsWithout appends the object without empty members of that name. A value that is not an
-// object is appended unchanged.
-func fieldsWithout(dst, object []byte, name string) []byte {
+// fieldsWithout appends the object without members of that name, or without those that are empty. A
+// value that is not an object is appended unchanged.
+func fieldsWithout(dst, object []byte, name string, onlyEmpty bool) []byte {
 	start := len(dst)
 	c := newReader(object)
 	dst = append(dst, '{')
 	for c.Enter('{'); c.More('}'); {
 		from := c.i
 		named := string(c.Name()) == name
-		if hasContent := c.nonEmpty(); named && !hasContent {
+		if hasContent := c.nonEmpty(); named && !(onlyEmpty && hasContent) {
 			continue
 		}
 		if len(dst) > start+1 {

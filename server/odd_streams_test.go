@@ -28,6 +28,10 @@ func TestOddEventsAreMadeReadable(t *testing.T) {
 		for name, c := range map[string]struct{ path, body, stream, want string }{
 			"usage with choices null":         {"/v1/chat/completions", streamedHello, chat + `data: {"choices":null,"usage":{"prompt_tokens":3,"completion_tokens":1}}` + "\n\n" + doneChunk, chat + doneChunk},
 			"usage without choices":           {"/v1/chat/completions", streamedHello, chat + `data: {"usage":{"prompt_tokens":3,"completion_tokens":1}}` + "\n\n" + doneChunk, chat + doneChunk},
+			"usage with a null choice":        {"/v1/chat/completions", streamedHello, chat + strings.Replace(usageChunk, `[]`, "[null]", 1) + doneChunk, chat + doneChunk},
+			"requested usage, empty choice":   {"/v1/chat/completions", strings.Replace(streamedHello, "{", `{"stream_options":{"include_usage":true},`, 1), chat + strings.Replace(usageChunk, `[]`, "[{}]", 1) + doneChunk, chat + usageChunk + doneChunk},
+			"blanks around [DONE]":            {"/v1/chat/completions", streamedHello, chat + "data:   [DONE] \r\n\r\n", chat + doneChunk},
+			"blanks around an unneeded end":   {"/v1/responses", response, createdEvent + completedEvent + "data:  [DONE]\n\n", createdEvent + completedEvent + doneChunk},
 			"usage of nothing":                {"/v1/chat/completions", streamedHello, chat + `data: {"choices":[],"usage":{}}` + "\n\n" + doneChunk, chat + doneChunk},
 			"requested usage without choices": {"/v1/chat/completions", strings.Replace(streamedHello, "{", `{"stream_options":{"include_usage":true},`, 1), chat + strings.Replace(usageChunk, `[]`, "null", 1) + doneChunk, chat + usageChunk + doneChunk},
 			"requested usage":                 {"/v1/chat/completions", strings.Replace(streamedHello, "{", `{"stream_options":{"include_usage":true},`, 1), chat + usageChunk + doneChunk, chat + usageChunk + doneChunk},

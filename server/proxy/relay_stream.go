@@ -211,8 +211,8 @@ func (s *stream) finishProven() bool {
 		}
 		// The usage may arrive late. The client receives only the [DONE] that some engines send
 		// after the end of a stream of the Responses and Messages dialects.
-		if s.tracker.Observe(ev).Has(openai.MarkDone) && !s.endsWithDone() {
-			s.out = append(s.out, ev.Raw...)
+		if mark := s.tracker.Observe(ev); mark.Has(openai.MarkDone) && !s.endsWithDone() {
+			s.out = openai.AppendEvent(s.out, ev, mark)
 			if s.flush() != nil {
 				break
 			}
