@@ -259,10 +259,10 @@ func (d *decoder) checkKey(path, variable string) {
 		"write the variable's name here, never the key itself, and set the variable to the key").hide = true
 }
 
-// leastKey is the least length of a usual key. Shorter ones are placeholders, or cut by a mistake.
+// leastKey is the least length of a usual key in characters. Shorter ones are placeholders or truncated.
 const leastKey = 8
 
-// checkLength warns of a key that is too short for one. what names it.
+// checkLength warns of a key that is too short. what names the key in the warning.
 func (d *decoder) checkLength(path, what, key string) {
 	switch n := utf8.RuneCountInString(key); {
 	case n == 1:

@@ -56,10 +56,11 @@ func (d *decoder) checkCertificates(path string, t *workers.TLS, secure bool) {
 		return
 	}
 	if !secure {
-		d.warn(path, "has no effect: no worker has a URL with https", "write https://… as the worker's url")
+		d.warn(path, "has no effect: no worker has a URL with https",
+			"change the worker's url to https://…, or remove the section")
 	}
 	if (t.Cert == "") != (t.Key == "") {
-		d.report(path, "has only one of cert and key", "set both, to PEM files of the same pair")
+		d.report(path, "has only one of cert and key", "set both to PEM files of the same pair")
 		return
 	}
 	if d.draft { // a draft may not read files
@@ -67,7 +68,8 @@ func (d *decoder) checkCertificates(path string, t *workers.TLS, secure bool) {
 	}
 	if t.CA != "" {
 		if text, ok := d.fileText(path+".ca", t.CA); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
-			d.report(path+".ca", d.shown(path+".ca", t.CA)+" has no certificate in PEM form", "write the authorities' PEM file")
+			d.report(path+".ca", d.shown(path+".ca", t.CA)+" has no certificate in PEM form",
+				"name a PEM file with the certificates of the authorities")
 		}
 	}
 	if t.Cert != "" {

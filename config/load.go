@@ -206,9 +206,9 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 var variableText = regexp.MustCompile(`\$\{[^{}\n]*\}`)
 
 const (
-	// maxVariables bounds the variables of an invalid file that are looked at: each costs one more reading of the file.
+	// maxVariables bounds the variables of an invalid file that are checked: each costs one more reading of the file.
 	maxVariables = 20
-	// maxReadAgain is the longest invalid file that is read for them, in bytes: 41 readings then take half a second.
+	// maxReadAgain is the longest invalid file in bytes whose variables are checked: 41 readings take half a second.
 	maxReadAgain = 256 << 10
 )
 

@@ -28,8 +28,8 @@ func (f *File) RightNames() RightNames {
 	return RightNames{distinct(targets), distinct(models)}
 }
 
-// UnknownRight is a name in rights that nothing in the configuration has. A mistyped name would lock its
-// tenant out, or move its requests to the tiers that are left.
+// UnknownRight is a name in rights that does not exist in the configuration. A mistyped name would lock its
+// tenant out, or move its requests to the remaining tiers.
 type UnknownRight struct {
 	Field   string // tiers or models
 	Index   int    // in the list of that field

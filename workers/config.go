@@ -27,7 +27,7 @@ type Config struct {
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's key. It is sent as a bearer token, or as x-api-key to the engine 'anthropic'."`
 	APIKeyFile        string   `yaml:"api_key_file" doc:"File with the worker's key, in place of 'api_key_env'. It is read again when it changes."`
 	Headers           Headers  `yaml:"headers" json:"-" secret:"true" absent:"the tier's or pool's 'headers'" doc:"Headers of everything that is sent to this worker, by name: of requests, health checks and metrics. They replace the client's. Values may contain ${NAME}; no output shows them. Other headers of the tier or pool apply too."`
-	TLS               *TLS     `yaml:"tls" absent:"the tier's or pool's 'tls'" doc:"Certificates for the connections to the worker, whose URL begins with https."`
+	TLS               *TLS     `yaml:"tls" absent:"the tier's or pool's 'tls'" doc:"Certificates for the connections to the worker. Its URL must begin with https."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
 	// KVEvents inherits from the tier or pool, key by key.
 	KVEvents    *kvcache.Config `yaml:"kv_events" absent:"the tier's or pool's 'kv_events'" doc:"KV-cache events of this worker's engine. Each key replaces the inherited one."`
@@ -37,7 +37,7 @@ type Config struct {
 // TLS names the certificates of connections to a worker. All files are PEM.
 type TLS struct {
 	CA   string `yaml:"ca" absent:"those of the system" doc:"File of the authorities that sign the server's certificate. It is read again every five minutes."`
-	Cert string `yaml:"cert" absent:"none" doc:"File of the gateway's own certificate, for a server that asks for one. It is read for each connection."`
+	Cert string `yaml:"cert" absent:"none" doc:"File of the gateway's own certificate, for a server that requires one. It is read for each connection."`
 	Key  string `yaml:"key" absent:"none" doc:"File of the private key of 'cert'. It is read for each connection."`
 }
 

@@ -45,7 +45,7 @@ type dialer struct {
 	due     time.Time                // time of the next lookup
 	looking bool                     // a lookup is in progress
 	failing bool                     // the last lookup failed
-	last    netip.Addr               // to which the last connection was opened
+	last    netip.Addr               // address of the last connection
 	avoided map[netip.Addr]time.Time // addresses at which a check has failed, and until when they are tried last
 	several bool                     // the warning of several addresses was logged
 	missing time.Time                // since when all lookups report that the name does not exist; zero: the name exists

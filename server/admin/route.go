@@ -124,7 +124,7 @@ func (a *routeAPI) draft(ctx context.Context, text *string, command string) (und
 	return under, review, unfinished(ctx)
 }
 
-// unfinished returns the error of a request that ends before its work: the client is gone, or its time is over.
+// unfinished returns the error of a request that ends before its work: the client is gone, or a time limit has passed.
 func unfinished(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

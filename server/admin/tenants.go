@@ -195,7 +195,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	}
 	ts, _ := a.control.Snapshot().Identity.Tenants()
 	if slices.ContainsFunc(ts, func(t tenants.Tenant) bool { return t.Name == c.Name && t.FromConfig }) {
-		return nil, a.failed("creating a tenant", store.ErrExists) // the database knows of its own tenants only
+		return nil, a.failed("creating a tenant", store.ErrExists) // the database has no tenants of config.yaml
 	}
 	c.Tenant.Name = c.Name
 	made, err := a.control.Stores.SQL.CreateTenant(ctx, actorOf(ctx), c.Tenant)

@@ -89,8 +89,8 @@ func (t *traffic) rates(selected func(tier string) bool) (requests, failed, refu
 // outcomeCounts are the ended requests of a pool.
 type outcomeCounts struct{ answered, failed, refused int64 }
 
-// outcomes returns the requests that ended within ttftWindow by tier; "" has those without a tier. It leaves out
-// requests of which the client left.
+// outcomes returns the requests that ended within ttftWindow by tier; "" has the requests without a tier. It leaves
+// out requests that their clients abandoned.
 func (t *traffic) outcomes() map[string]outcomeCounts {
 	oldest, newest := t.within(ttftWindow)
 	out := map[string]outcomeCounts{}

@@ -26,7 +26,7 @@ type workerState struct {
 	State     string        `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, 503 or 529, or refused the gateway's key."`
 	Since     string        `json:"since,omitempty" doc:"Time when the worker came up or went down."`
 	LastError string        `json:"last_error,omitempty" doc:"Cause of the last failed check. Absent once the worker is healthy."`
-	Failure   *failureState `json:"last_failure,omitempty" doc:"Last failed attempt on the worker since it is known, without failures that its request or client caused."`
+	Failure   *failureState `json:"last_failure,omitempty" doc:"Last failed attempt on the worker. Failures that the request or the client caused are left out."`
 	RoundTrip float64       `json:"round_trip_ms,omitempty" doc:"Time of a health check on a new connection, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
 
 	WorkerLoad
@@ -78,13 +78,13 @@ type EngineLoad struct {
 type failureState struct {
 	At        time.Time `json:"at"`
 	Status    int       `json:"status,omitempty" doc:"Status of the worker's answer. Absent: it sent none."`
-	Message   string    `json:"message" doc:"First words of the engine's error, if they repeat nothing of the request, or what the gateway found."`
+	Message   string    `json:"message" doc:"Beginning of the engine's error, unless it repeats a part of the request; otherwise the failure that the gateway found."`
 	RequestID string    `json:"request_id"`
 }
 
 type breakerState struct {
 	State               string  `json:"state"`
-	Since               string  `json:"since" doc:"Time of the last state change, or since when the gateway knows the worker."`
+	Since               string  `json:"since" doc:"Time of the last state change; before the first one, the time when the gateway added the worker."`
 	Until               string  `json:"until,omitempty" doc:"Time when an open breaker admits a trial request."`
 	Cause               string  `json:"cause,omitempty" doc:"Cause of the last state change."`
 	Failures            int     `json:"failures" doc:"Failed requests within the window."`

@@ -27,8 +27,8 @@ func serversOf(c *config.Pool) map[string]uint64 {
 // same server; 0 for an unknown worker. It is equal in all gateways with the same configuration.
 func (p *Pool) ServerOf(worker string) uint64 { return p.servers[worker] }
 
-// HasServer reports whether a result of ServerOf is of that worker: it is at that server, or was until a reload of this
-// process. 0 is unknown, and passes.
+// HasServer reports whether a result of ServerOf belongs to that worker, now or before a reload of this process. An
+// unknown server (0) is accepted.
 func (p *Pool) HasServer(worker string, server uint64) bool {
 	return server == 0 || p.ServerOf(worker) == server || p.former[server]
 }
@@ -52,8 +52,8 @@ func (p *Pool) withFormer(next *Pool) map[uint64]bool {
 	return former
 }
 
-// sketchOf returns the lowest hashes of the servers of all pools, in order: equal configurations have equal ones, and
-// similar configurations some in common.
+// sketchOf returns the lowest hashes of the servers of all pools, in order: equal configurations have equal hashes, and
+// similar configurations have some in common.
 func sketchOf(all []*Pool) []uint64 {
 	var sketch []uint64
 	for _, p := range all {
@@ -73,8 +73,8 @@ func lowest(servers map[string]uint64) []uint64 {
 	return slices.Clone(all[:min(len(all), sketchSize)])
 }
 
-// findForeign finds the gateways that have no worker in common with this one, and reports them once. Gateways of
-// earlier versions and without workers count as the own fleet's.
+// findForeign finds the gateways that have no worker in common with this one, and reports them once. Gateways without
+// workers, or of versions that publish no servers, count as the own fleet's.
 func (s *sharing) findForeign(all []*Pool, now time.Time) {
 	own := sketchOf(all)
 	s.foreign = map[string]bool{}

@@ -236,7 +236,7 @@ func (ctl *Control) HiddenWeights(f *config.File) []OverrideImpact {
 	return slices.DeleteFunc(all, func(o OverrideImpact) bool { return o.Effect != "shadows" && o.Effect != "begins" })
 }
 
-// overrideImpacts returns what becomes of overrides. was and is are the weights of the workers in the old and in the
+// overrideImpacts returns the effect of a reload on each override. was and is are the workers' weights in the old and
 // new file.
 func overrideImpacts(overrides []store.Override, was, is map[string]int) []OverrideImpact {
 	all, weights := []OverrideImpact{}, weightsOf(overrides)

@@ -51,7 +51,7 @@ type sharing struct {
 	caughtUp bool
 	foreign  map[string]bool // gateways of other fleets, by ID
 	since    time.Time       // since when there are some; zero if there are none
-	reported bool            // the log says so
+	reported bool            // the log has the warning
 	totals   SharingTotals
 	view     atomic.Pointer[SharingView]
 }
@@ -72,7 +72,7 @@ type GatewayView struct {
 	Open  []string `json:"open" nullable:"false" doc:"Workers with a breaker that this gateway opened, as pool/worker."`
 	Pools []string `json:"pools" nullable:"false" doc:"Pools of this gateway."`
 	// Foreign gateways have the same Redis and other workers.
-	Foreign bool `json:"foreign,omitempty" doc:"true: the gateway belongs to another fleet: no worker of it has pool, name and URL of a worker here. Its loads, routing history and breakers are ignored. Give each fleet its own Redis database, because tenants of equal names share their limits."`
+	Foreign bool `json:"foreign,omitempty" doc:"true: the gateway belongs to another fleet: none of its workers has the pool, name and URL of a worker of this gateway. Its loads, routing history and breakers are ignored. Give each fleet its own Redis database, because tenants of equal names share their limits."`
 }
 
 // SharingTotals are counted since the start.

@@ -33,7 +33,7 @@ type AttemptStats struct {
 
 	Prompt, Cached, Output int64 // tokens
 
-	Failure *AttemptFailure // nil: the attempt did not fail, or says nothing about the worker
+	Failure *AttemptFailure // nil: the attempt did not fail, or is no evidence about the worker
 }
 
 // AttemptFailure is how an attempt failed on a worker. It is immutable.

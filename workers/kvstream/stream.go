@@ -176,7 +176,7 @@ func (s *Stream) followOnce(ctx context.Context, address string) (connected bool
 }
 
 // errFaults is the error of a connection that is closed because of its messages.
-var errFaults = fmt.Errorf("kvstream: %d messages within %v are no batches of events; they are read again later",
+var errFaults = fmt.Errorf("kvstream: %d messages within %v are not batches of events; reading resumes later",
 	maxFaults, faultWindow)
 
 // isSuspended reports whether messages are dropped unread because too many were undecodable.
@@ -247,7 +247,7 @@ func (s *Stream) reset() {
 var errFrames = errors.New("kvstream: a message needs the parts topic, sequence number and payload")
 
 // errNumber is the error of a live message with the number that marks the end of a replay.
-var errNumber = errors.New("kvstream: the sequence number 2^64-1 is the end of a replay, and of no message")
+var errNumber = errors.New("kvstream: the sequence number 2^64-1 marks the end of a replay and is invalid in a message")
 
 // applyMessage applies one live message of a connection: topic, sequence number and payload, or topic and
 // payload.

@@ -39,7 +39,7 @@ var (
 	errUnsupported = errors.New("the engine has no such endpoint")
 	errRefused     = errors.New("the engine refuses the request")
 	errNoTokens    = errors.New("the answer has no list of token ids")
-	errTooLong     = errors.New("the answer is longer than the tokens of the prompt can be")
+	errTooLong     = errors.New("the answer is too long for its prompt")
 )
 
 // requestTokens sends a body to an endpoint of a worker and returns the token ids of the answer.
