@@ -75,7 +75,7 @@ func (g *generator) write(schema any) (string, error) {
 	made, _ := g.value(schema, 0)
 	b, err := json.Marshal(made)
 	if err != nil {
-		return "", badRequest("schema", "the JSON schema asks for what JSON cannot hold: %v", err)
+		return "", badRequest("schema", "the JSON schema requires a value that JSON cannot hold: %v", err)
 	}
 	return string(b), nil
 }

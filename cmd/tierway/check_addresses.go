@@ -15,7 +15,7 @@ import (
 const (
 	// lookUpsTime is the longest time that check waits for all names: a name server answers in milliseconds.
 	lookUpsTime = 2 * time.Second
-	// lookUpsAtOnce bounds the look-ups in progress, as a stub resolver can take.
+	// lookUpsAtOnce bounds the look-ups in progress to a number that a stub resolver can serve.
 	lookUpsAtOnce = 16
 )
 
@@ -34,8 +34,8 @@ func warnOfAddresses(ctx context.Context, out io.Writer, f *config.File,
 				places <- struct{}{}
 				defer func() { <-places }()
 				if host, all := workers.SeveralAddresses(ctx, w.URL, lookUp); host != "" {
-					of[i] = fmt.Sprintf("tierway: warning: the host %s of the worker %s has %d addresses, and counts as one server: "+
-						"list each server as a worker of its own\n", host, w.Name, len(all))
+					of[i] = fmt.Sprintf("tierway: warning: host %s of worker %s has %d addresses, but counts as one "+
+						"server: list each server as a worker of its own\n", host, w.Name, len(all))
 				}
 			})
 		}

@@ -32,7 +32,7 @@ func TestCheckWarnsOfHostsWithSeveralServers(t *testing.T) {
 		}
 		return all, err
 	})
-	const want = "the host many of the worker a has 2 addresses"
+	const want = "host many of worker a has 2 addresses"
 	if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}

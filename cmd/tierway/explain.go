@@ -154,7 +154,7 @@ func (f explainFlags) request(body []byte) (*http.Request, error) {
 
 // Limits of what a command reads at once, in bytes.
 const (
-	maxConfig  = 4 << 20  // that of a configuration file
+	maxConfig  = 4 << 20  // limit of a configuration file
 	maxRequest = 64 << 20 // twice the default of max_body_bytes
 )
 

@@ -71,7 +71,7 @@ func TestExplainCallsTheGateway(t *testing.T) {
 		"the tenant's rpm 60 (3 of a burst of 10 used), the request takes 1\n", "the key's month_money 250 (0.5 used)\n",
 		"00000000000000ff of the prefix",
 		"w0, score 0, step 0, requests 0.5; 2 requests in flight, 5 prompt tokens to read, 6 output tokens to generate, " +
-			"7 tokens of the prompt cached by the gateway's history  <- chosen",
+			"7 tokens of the prompt cached according to the gateway's history  <- chosen",
 		"reason     prefix_home: the beginning of the prompt hashes to it\n", "w1: down: health checks fail",
 		"1.1 prompt tokens per estimated token (7 samples), 256 output tokens (a prior, no samples), " +
 			"prefill of 8000 tokens/s (a prior, no samples)\n", "?[31mred", "with the draft:", "add tiers[small]: x",
@@ -192,7 +192,7 @@ func TestExplainPrintsSecondsOfKVAware(t *testing.T) {
 	s := tierway(t, "explain", "--live", "--api", address, "--decision", "why-1")
 	asked()
 	for _, want := range []string{"w0, score 0.25 s, first_token 0.2 s, queue 0.05 s; ",
-		", 640 tokens of the prompt cached by events  <- chosen",
+		", 640 tokens of the prompt cached according to events  <- chosen",
 		"excluded: full until another of its requests ends\n",
 		"kv_events: lowest cost, with a part of the prompt in its cache by the engine's events\n"} {
 		if !strings.Contains(s.out, want) {

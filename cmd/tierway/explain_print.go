@@ -160,7 +160,7 @@ func reasonOf(e *decisions.Explanation, st *decisions.WorkerStep) string {
 	return e.Reason
 }
 
-// candidateText returns one worker with its score, which has a unit.
+// candidateText returns one worker with its score; unit is the unit of the score.
 func candidateText(c *routing.Candidate, chosen, unit string) string {
 	text := fmt.Sprintf("%s, score %.4g%s", c.Worker, c.Score, unit)
 	c.Terms.All(func(name string, value float64) { text += fmt.Sprintf(", %s %.3g%s", name, value, unit) })
@@ -171,7 +171,7 @@ func candidateText(c *routing.Candidate, chosen, unit string) string {
 		if c.Events {
 			source = "events"
 		}
-		text += fmt.Sprintf(", %d tokens of the prompt cached by %s", c.Overlap, source)
+		text += fmt.Sprintf(", %d tokens of the prompt cached according to %s", c.Overlap, source)
 	}
 	if c.Effective > 0 {
 		text += fmt.Sprintf("; weight %.3g of %d, because it fails requests", c.Effective, c.Weight)

@@ -28,7 +28,7 @@ func reasonWords(code string) string {
 	case routing.ReasonCacheMatch:
 		return "the largest part of the prompt in its cache, above cache_threshold"
 	case routing.ReasonCacheMiss:
-		return "no worker has enough of the prompt, and on_miss selected it"
+		return "no worker has enough of the prompt in its cache, and on_miss selected this one"
 	case routing.ReasonKVOverlap:
 		return "highest score of overlap, load and health"
 	case routing.ReasonLeastLatency:
@@ -48,9 +48,9 @@ func homeWords(r routing.Reason) string {
 	case routing.ReasonModelHome:
 		return "the name of the model hashes to it"
 	case routing.ReasonPrefixOverflow, routing.ReasonModelOverflow:
-		return "the home is over its bound or full, and it is the next suitable worker"
+		return "the home is over its bound or full, and this is the next suitable worker"
 	case routing.ReasonPrefixSaturated, routing.ReasonModelSaturated:
-		return "all workers are over their bounds, and it is the home or the next one that is not full"
+		return "all workers are over their bounds; this is the home, or the next worker that is not full"
 	case routing.ReasonSessionHome:
 		return "the session hashes to it"
 	case routing.ReasonSessionPin:
@@ -76,7 +76,7 @@ func exclusionWords(code string) string {
 		routing.ExcludedOtherWorker: "another worker stores the response that the request continues",
 		routing.ExcludedTried:       "the request was tried there",
 		routing.ExcludedOpen:        "ejected after failures, or its server accepts no connection",
-		routing.ExcludedBackoff:     "in backoff after 429 or 503",
+		routing.ExcludedBackoff:     "in backoff after 429, an overload or a refused key",
 		routing.ExcludedOverdue:     "its requests are overdue, and another worker is usable",
 		routing.ExcludedGroup:       "a group with a lower priority number has a usable worker",
 		routing.ExcludedSaturated:   "the engine's metrics show saturation",
