@@ -64,7 +64,7 @@ type Decision struct {
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as requested; 0 if the client sent none
 	Usage        Usage `json:"usage,omitzero"`
 	Estimated    bool  `json:"estimated,omitempty"` // Usage is the gateway's own count, at least in part
-	// what is odd about the engine's report, such as an output above max_tokens
+	// why the engine's report is implausible, such as an output above max_tokens
 	UsageNote string `json:"usage_note,omitempty"`
 
 	QueueMs    float64 `json:"queue_ms"`          // all waits for a worker, also those that ended without one

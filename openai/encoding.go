@@ -26,7 +26,7 @@ const (
 	// unzipBytes is the memory of the gzip reader: its window, tables and read-ahead buffer.
 	unzipBytes = 48 << 10
 
-	// maxWindow is the largest window of a zstd body, which RFC 8878 asks every decoder to support. unpackBytes is the
+	// maxWindow is the largest window of a zstd body, which every decoder must support by RFC 8878. unpackBytes is the
 	// memory of its decoder beside the window.
 	maxWindow   = 8 << 20
 	leastWindow = 128 << 10 // of the decoder

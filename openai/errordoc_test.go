@@ -42,7 +42,7 @@ func errorDoc() string {
 	b.WriteString("```\n\n" +
 		"The official SDKs retry 408, 409, 429 and 5xx at most twice. The header `x-should-retry: false` stops them in these cases:\n\n" +
 		"- the column \"SDKs retry\" has never;\n" +
-		"- the gateway has tried several workers, and none is only overloaded;\n" +
+		"- the gateway has retried the request, and the error has no `Retry-After`;\n" +
 		"- the request alone exceeds its rate limit;\n" +
 		"- Retry-After exceeds one minute, the longest wait that openai-node obeys.\n\n" +
 		"| status | code | type | type on /v1/messages | SDKs retry | what it means | what to do " +

@@ -67,7 +67,7 @@ func plainText(body []byte) string {
 }
 
 // Overloaded reports whether the engine rejected the request because it has no capacity at present.
-// Engines report this with 503, with 529, and with a type, a code or words under other statuses.
+// Engines report this with 503, with 529, and with a type, a code or a message under other statuses.
 // A 429 is a rate limit instead.
 func (e EngineError) Overloaded() bool {
 	switch {
@@ -79,7 +79,7 @@ func (e EngineError) Overloaded() bool {
 	case e.Status < http.StatusInternalServerError:
 		return false
 	}
-	return e.says("overloaded", "engine is currently busy", "token backlog limit", "queue is full", "queue full",
+	return e.mentions("overloaded", "engine is currently busy", "token backlog limit", "queue is full", "queue full",
 		"server busy", "server is busy", "maximum pending requests", "maximum queue size", "due to backpressure",
 		"no slot available", "at capacity")
 }
@@ -88,7 +88,7 @@ func (e EngineError) Overloaded() bool {
 const StatusOverloaded = 529
 
 // RefusesContent reports whether the engine rejected the content of the request: its type or code names
-// a policy, or it is a 403 whose message does so.
+// a policy, or it is a 403 with a message that names one.
 func (e EngineError) RefusesContent() bool {
 	switch {
 	case e.Status == http.StatusUnauthorized, e.Status == http.StatusTooManyRequests:
@@ -96,12 +96,12 @@ func (e EngineError) RefusesContent() bool {
 	case namesPolicy(e.Type), namesPolicy(e.Code):
 		return true
 	}
-	return e.Status == http.StatusForbidden && e.says("content policy", "content filter", "content management",
+	return e.Status == http.StatusForbidden && e.mentions("content policy", "content filter", "content management",
 		"content moderation", "usage polic", "safety", "moderation", "flagged", "guardrail", "inappropriate content",
 		"prohibited content", "harmful content", "sensitive content", "unsafe content", "jailbreak")
 }
 
-// namesPolicy reports whether a type or code is one of a refusal for content.
+// namesPolicy reports whether a type or code means that the content was refused.
 func namesPolicy(word string) bool {
 	word = strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(strings.ToLower(word))
 	for _, part := range [...]string{"contentfilter", "contentpolicy", "policyviolation", "usagepolicy", "cyberpolicy",
@@ -114,8 +114,8 @@ func namesPolicy(word string) bool {
 	return false
 }
 
-// says reports whether the beginning of the message contains one of the phrases, which are in lower case.
-func (e EngineError) says(phrases ...string) bool {
+// mentions reports whether the beginning of the error's message contains one of the phrases, which are in lower case.
+func (e EngineError) mentions(phrases ...string) bool {
 	text := strings.ToLower(e.Message[:min(len(e.Message), overflowWithin)])
 	for _, phrase := range phrases {
 		if strings.Contains(text, phrase) {

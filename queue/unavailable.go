@@ -32,7 +32,7 @@ func (q *Queue) expireWhileDownLocked(now time.Time) {
 }
 
 // expireWaitsLocked evicts the tickets whose wait for a worker is over, and returns when the next one may be. A retry
-// waits less than the tickets before it, so all tickets are looked at.
+// waits less than the tickets before it, so all tickets are checked.
 func (q *Queue) expireWaitsLocked(now time.Time) (next time.Time) {
 	next = now.Add(minWorkerWait) // no later ticket waits less
 	for i := range q.classes {

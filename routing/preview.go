@@ -135,7 +135,7 @@ func (p *Pool) UpUnder(draft *Draft, now time.Time) (up, ready bool) {
 }
 
 // draftPool returns a temporary pool with the draft's configuration, and the copies of the workers in tried.
-// It knows nothing of prompts. It is safe to use without the live pool's lock, which is held only while the
+// It has no facts about prompts. It is safe to use without the live pool's lock, which is held only while the
 // live workers are copied.
 func (p *Pool) draftPool(draft *Draft, now time.Time, tried []*Worker) (draftPool *Pool, copied []*Worker) {
 	draftPool, at := newDraft(draft)

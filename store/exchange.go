@@ -58,7 +58,7 @@ type Received struct {
 // ReceivedJournal is one entry of the log.
 type ReceivedJournal struct {
 	Age     time.Duration
-	Gateway string // that has published it
+	Gateway string // publisher of the entry
 	Pools   []PoolText
 }
 

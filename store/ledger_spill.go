@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The names of files with spilled rows. One is complete once it has its last name.
+// Parts of the names of files with spilled rows. A file is complete once it has no suffix spillPartial.
 const (
 	spillPrefix  = "tierway-ledger-"
 	spillSuffix  = ".jsonl"
@@ -44,11 +44,11 @@ func (l *Ledger) spillRows() {
 // spill writes rows to a new file and returns its name. After a loss of power, the file has all rows or does not exist.
 func (l *Ledger) spill(rows []Row) (name string, err error) {
 	if l.dir == "" {
-		return "", errors.New("there is no directory to keep them in: set store.spill_dir")
+		return "", errors.New("no directory for spilled ledger rows: set store.spill_dir")
 	}
 	f, err := os.CreateTemp(l.dir, spillPrefix+"*"+spillPartial) // for its owner only: rows name tenants and models
 	if err != nil {
-		return "", fmt.Errorf("keeping ledger rows: %w (set store.spill_dir to a writable directory)", err)
+		return "", fmt.Errorf("spilling ledger rows: %w (set store.spill_dir to a writable directory)", err)
 	}
 	w := bufio.NewWriter(f)
 	for i, enc := 0, json.NewEncoder(w); i < len(rows) && err == nil; i++ {
@@ -66,7 +66,7 @@ func (l *Ledger) spill(rows []Row) (name string, err error) {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // it is incomplete
-		return "", fmt.Errorf("keeping ledger rows: %w", err)
+		return "", fmt.Errorf("spilling ledger rows: %w", err)
 	}
 	return name, nil
 }

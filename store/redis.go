@@ -198,7 +198,7 @@ func (r *Redis) Gateways() int { return int(max(1, r.gateways.Load())) }
 // PublishChange makes all subscribed gateways, including this one, call their OnChange function.
 func (r *Redis) PublishChange(ctx context.Context) error {
 	const what = "publishing a change"
-	var denied error // says nothing about the availability of Redis
+	var denied error // no evidence about the availability of Redis
 	err := r.do(ctx, what, func(ctx context.Context) error {
 		err := r.client.Publish(ctx, changes, r.gateway).Err()
 		if isDenied(err) {

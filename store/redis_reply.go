@@ -76,7 +76,7 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 // replyChecker follows the replies of one connection, in any split into reads. The zero value is at the start of a
 // reply.
 type replyChecker struct {
-	err      error // the first one
+	err      error // first error of the connection
 	kind     byte  // of the value in the current line; 0 at its start
 	line     int   // bytes of the current line
 	number   int64 // its length or count
@@ -179,7 +179,7 @@ func (r *replyChecker) endLine() error {
 	return nil
 }
 
-// endValue follows the end of a value, which may end the lists that it is the last one of.
+// endValue follows the end of a value, which also ends each list that has no further elements.
 func (r *replyChecker) endValue() {
 	for last := len(r.open) - 1; last >= 0; last-- {
 		list := &r.open[last]

@@ -31,9 +31,9 @@ type written struct {
 
 func (w *written) empty() bool { return len(w.raw) == 0 && len(w.text) == 0 }
 
-// writtenIn returns what a person wrote of a user's text. Agents and chat programs add to it: blocks in tags, such as
-// reminders and the state of the environment, the results of tools, and rules that the system prompt has too. rules are
-// the raw texts that come before it.
+// writtenIn returns the part of a user's text that a person wrote. Agents and chat programs add other text:
+// blocks in tags, such as reminders and the state of the environment, the results of tools, and rules that the system
+// prompt has too. rules are the raw texts that come before it.
 func writtenIn(raw []byte, rules [][]byte) written {
 	if len(raw) > writtenLimit {
 		return written{raw: raw}

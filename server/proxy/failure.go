@@ -68,9 +68,9 @@ func excluded(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
 }
 
-// statusFailure classifies a worker's status other than 2xx. asked reports whether the answer has a
-// Retry-After. passes means that the client receives the answer unchanged.
-func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure, passes bool) {
+// statusFailure classifies a worker's status other than 2xx. hasRetryAfter reports whether the answer
+// has a Retry-After. passes means that the client receives the answer unchanged.
+func statusFailure(status int, retryAfter time.Duration, hasRetryAfter bool) (f failure, passes bool) {
 	f.sent, f.status = true, status
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
@@ -79,16 +79,17 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 		// On a path that passes through, the client may be the cause.
 		f.backoff, f.backoffIfOthers = backoffMin, true
 		f.err = &openai.Error{Code: openai.CodeWorkerAuthFailed,
-			Message: "The worker rejected the gateway's credentials. The operator must check the worker's api_key_env."}
+			Message: "The worker rejected the gateway's credentials. The operator must check the worker's " +
+				"api_key_env or api_key_file."}
 	case status == http.StatusRequestTimeout:
 		f.fault, f.retry = excluded("the worker answered 408"), true
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout,
 			Message: "The worker timed out while it received the request. Try again."}
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable, status == openai.StatusOverloaded:
-		f.fault, f.retry = excluded("the worker asked for fewer requests with %d", status), true
+		f.fault, f.retry = excluded("the worker reported a rate limit or an overload with %d", status), true
 		f.backoff = backoffMin
-		f.recheck = !asked && status == http.StatusServiceUnavailable // it may be starting or stopping
-		if asked {
+		f.recheck = !hasRetryAfter && status == http.StatusServiceUnavailable // it may be starting or stopping
+		if hasRetryAfter {
 			f.backoff = min(max(retryAfter, backoffMin), backoffMax)
 		}
 		f.err = &openai.Error{Code: openai.CodeOverloaded, RetryAfter: max(f.backoff, retryAfter, time.Second),
@@ -126,10 +127,10 @@ func statusFailure(status int, retryAfter time.Duration, asked bool) (f failure,
 	return f, false
 }
 
-// engineFailure classifies an error by the engine's own words, and otherwise by statusFailure. An
+// engineFailure classifies an error by the text of the engine's error, and otherwise by statusFailure. An
 // overloaded engine counts as 503. A refusal for content and a prompt that exceeds the context pass, as
 // 400 if the engine failed with it.
-func engineFailure(e openai.EngineError, retryAfter time.Duration, asked bool) (f failure, passes bool) {
+func engineFailure(e openai.EngineError, retryAfter time.Duration, hasRetryAfter bool) (f failure, passes bool) {
 	switch {
 	case e.RefusesContent():
 		status := e.Status
@@ -139,13 +140,13 @@ func engineFailure(e openai.EngineError, retryAfter time.Duration, asked bool) (
 		return failure{sent: true, status: status,
 			fault: excluded("the worker refused the content of the request with %d", e.Status)}, true
 	case e.Overloaded():
-		return statusFailure(http.StatusServiceUnavailable, retryAfter, asked)
+		return statusFailure(http.StatusServiceUnavailable, retryAfter, hasRetryAfter)
 	case e.Status >= http.StatusInternalServerError:
 		if _, overflow := e.Overflow(openai.Chat); overflow {
 			return statusFailure(http.StatusBadRequest, 0, false)
 		}
 	}
-	return statusFailure(e.Status, retryAfter, asked)
+	return statusFailure(e.Status, retryAfter, hasRetryAfter)
 }
 
 // sendFailure classifies a broken exchange with the worker.

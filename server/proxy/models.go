@@ -24,7 +24,7 @@ type model struct {
 	MaxModelLen int64  `json:"max_model_len,omitempty"` // vLLM's name of the context length; 0: unknown
 }
 
-// modelList is the answer of GET /v1/models: one page for Anthropic's clients that ask for pages, else everything.
+// modelList is the answer of GET /v1/models: one page for Anthropic's clients that request pages, else everything.
 type modelList struct {
 	Object  string  `json:"object"`
 	Data    []model `json:"data"`
@@ -46,7 +46,7 @@ func modelOf(x *exchange, name string) model {
 	}
 }
 
-// pageOf returns the part of names that the query of Anthropic's clients asks for, and whether more names follow in its
+// pageOf returns the part of names that the query of Anthropic's clients selects, and whether more names follow in its
 // direction. OpenAI's API has no pages.
 func pageOf(x *exchange, names []string) (page []string, more bool, err error) {
 	if x.in.Shape != openai.Messages {

@@ -51,20 +51,20 @@ const (
 
 // relayRefusal handles an answer that is not 2xx.
 func relayRefusal(a *attempt, resp *http1.Response) *failure {
-	after, asked := retryAfter(resp.Header, time.Now())
-	f, passes := statusFailure(resp.Status, after, asked)
+	after, hasRetryAfter := retryAfter(resp.Header, time.Now())
+	f, passes := statusFailure(resp.Status, after, hasRetryAfter)
 	raw := a.x.in.Dialect == openai.Other
 	var body []byte
 	if passes && !raw || !passes && mayExplain(resp) {
 		body = readRefusal(a, resp)
 		a.keepWords(body)
-		f, passes = engineFailure(refusalOf(resp, body), after, asked)
+		f, passes = engineFailure(refusalOf(resp, body), after, hasRetryAfter)
 	}
 	switch {
 	case passes && raw:
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
 		return passRaw(a, resp, f.fault)
-	case raw && (f.backoffIfOthers || !asked && resp.Status >= http.StatusInternalServerError):
+	case raw && (f.backoffIfOthers || !hasRetryAfter && resp.Status >= http.StatusInternalServerError):
 		f.backoff = 0 // on a passed path the client may be the cause
 	}
 	if !passes {

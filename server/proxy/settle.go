@@ -46,7 +46,7 @@ type settlement struct {
 	usage     openai.Usage
 	known     bool          // usage is booked
 	estimated bool          // no engine reported the usage, or only a part of it
-	note      string        // what is odd about the reported usage
+	note      string        // why the reported usage is implausible; "" if it is not
 	sent      bool          // a worker may have received part of the request, so it is not refunded
 	pool      *control.Pool // its prices apply; nil if usage is not booked
 }

@@ -20,13 +20,13 @@ import (
 const (
 	// wordsMost is the number of characters of an engine's error that operators see: a cause, not a trace of calls.
 	wordsMost = 120
-	// wordsRead is the largest part of an error's body that is read for its words, in bytes.
+	// wordsRead is the largest part of an error's body that is searched for words, in bytes.
 	wordsRead = 64 << 10
 	// wordsWait bounds the wait for that body, because another worker may already have the request.
 	wordsWait = 100 * time.Millisecond
-	// comparedMost is the largest request in bytes with which the words are compared: a millisecond or two.
+	// comparedMost is the largest request in bytes with which the words are compared. This takes up to 2 ms.
 	comparedMost = 256 << 10
-	// repeatedLeast is the length in bytes from which on a common part of error and request counts as a repetition.
+	// repeatedLeast is the least length in bytes of a common part of error and request that counts as a repetition.
 	repeatedLeast = 12
 )
 
