@@ -91,7 +91,7 @@ var table = []Row{
 		"Retry. Operator: if the error persists, read the worker's log."},
 	{CodeWorkerAuthFailed, 502, "server_error", "api_error", RetryNever,
 		"The worker rejected the gateway's own credentials.",
-		"Operator: correct the worker's key (`api_key_env`). The client's key is not the cause."},
+		"Operator: correct the worker's key (`api_key_env` or `api_key_file`). The client's key is not the cause."},
 	{CodeWorkerProtocol, 502, "server_error", "api_error", RetryDefault,
 		"The worker's answer does not match the format of the endpoint.",
 		"Operator: check that the worker's URL belongs to an inference engine with this endpoint."},
