@@ -341,7 +341,8 @@ func TestLateLookupsAreShownWithTheWorker(t *testing.T) {
 	})
 }
 
-// TestAdaptersOfATierAreRequestedByTheirNames: a request for an adapter keeps its name, one for the tier gets the model.
+// TestAdaptersOfATierAreRequestedByTheirNames: a request for an adapter keeps its name, one for the tier gets the
+// model.
 func TestAdaptersOfATierAreRequestedByTheirNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -363,8 +364,9 @@ func TestAdaptersOfATierAreRequestedByTheirNames(t *testing.T) {
 					`{"role":"assistant","content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":1,"total_tokens":10}}`)
 			}
 		})
-		r := newRig(t, strings.Replace(withEvents, "model: fake-7b", "model: fake-7b\n    models: [sql-lora]\n    engine: vllm", 1),
-			engine)
+		yaml := strings.Replace(withEvents, "model: fake-7b",
+			"model: fake-7b\n    models: [sql-lora]\n    engine: vllm", 1)
+		r := newRig(t, yaml, engine)
 		r.runControl()
 		waitUntil(t, "list of adapters", func() bool { return r.control.Snapshot().Pools[0].Adapter("sql-lora") != "" })
 		for _, model := range []string{"sql-lora", "small", "fake-7b"} {
