@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -157,5 +158,34 @@ func TestNoOutputShowsHeaders(t *testing.T) {
 	}
 	if changes := Changes(old, draft); len(changes) != 1 || strings.Contains(fmt.Sprint(changes), "Hunter2") {
 		t.Errorf("a draft's value: %+v", changes)
+	}
+}
+
+// TestLinesOfProblemsShowNoHeaders: a line is shown for any of its keys, and with the line before it.
+func TestLinesOfProblemsShowNoHeaders(t *testing.T) {
+	for name, lines := range map[string]string{
+		"one line":   "      - { name: w, url: \"http://h\", headers: { X: Hunter2, token: Hunter2 }, weight: 900 }\n",
+		"quoted":     "      - { name: w, url: \"http://h\", \"headers\" : { X: Hunter2 }, weight: 900 }\n",
+		"reserved":   "      - { name: w, url: \"http://h\", headers: { A: Hunter2, HOST: Hunter2 } }\n",
+		"block":      "      - name: w\n        url: \"http://h\"\n        headers:\n          token: Hunter2\n        weight: 900\n",
+		"bad block":  "      - name: w\n        url: \"http://h\"\n        headers:\n          Host: Hunter2\n          key: Hunter2\n        weight: 900\n",
+		"lines":      "      - { name: w, url: \"http://h\", headers: { X: Hunter2,\n          key: Hunter2 }, weight: 900 }\n",
+		"long value": "      - name: w\n        url: \"http://h\"\n        headers:\n          x: \"a\n            key: Hunter2\"\n        weight: 900\n",
+		"a pool's":   "      - { name: w, url: \"http://h\" }\n    headers:\n      x: Hunter2\n    modle: x\n",
+	} {
+		src := keys + "tiers:\n  - name: a\n    model: m\n    workers:\n" + lines + "policy: { name: nope }\n"
+		_, err := Parse("f", []byte(src), environment(nil))
+		problems, ok := errors.AsType[Problems](err)
+		if !ok {
+			t.Errorf("%s: no problem: %v", name, err)
+			continue
+		}
+		var out strings.Builder
+		if err := problems.Format(&out, []byte(src)); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); strings.Contains(text, "Hunter2") || !strings.Contains(text, "| policy: { name: nope }") {
+			t.Errorf("%s: the lines are\n%s", name, text)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -96,6 +97,7 @@ func writeSnippet(out *bufio.Writer, p Problem, lines []string) {
 
 // maskedLines splits src into printable lines. It masks the values of problems with hide set,
 // and the lines after them up to the next key, because a value may continue over several lines.
+// It masks headers of workers up to the next key that is not indented further.
 func maskedLines(ps Problems, src []byte) []string {
 	if len(src) == 0 {
 		return nil
@@ -107,24 +109,35 @@ func maskedLines(ps Problems, src []byte) []string {
 		}
 	}
 	var lines []string
-	masking := false
+	masking, indent := false, 0
 	for i, raw := range splitLines(string(src)) {
 		line := storeURL.ReplaceAllString(printable(raw), "$1***")
-		at, starts := hidden[i+1]
-		switch {
-		case starts:
-			runes := []rune(line)
-			line = string(runes[:min(max(at-1, 0), len(runes))]) + "***"
-			masking = true
-		case masking && looksLikeKey(line):
+		own := len(line) - len(strings.TrimLeft(line, " "))
+		if masking && looksLikeKey(line) && own <= indent {
 			masking = false
-		case masking:
+		}
+		headers := headersKey.FindStringIndex(line)
+		at, starts := hidden[i+1]
+		if masking {
 			line = "***"
+		} else if starts || headers != nil {
+			runes := []rune(line)
+			if starts {
+				line, indent = string(runes[:min(max(at-1, 0), len(runes))])+"***", math.MaxInt
+			}
+			if headers != nil {
+				line = line[:min(headers[1], len(line))]
+				line, indent = strings.TrimSuffix(line, "***")+" ***", own
+			}
+			masking = true
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
+
+// headersKey matches the key of a worker's headers.
+var headersKey = regexp.MustCompile(`(?:^|[\s{,])["']?headers["']?\s*:`)
 
 // storeURL matches the URL of a database or Redis and everything after it on the line. The
 // password may contain any delimiter, such as a quote or brace.

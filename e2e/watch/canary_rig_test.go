@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"tierway/e2e/rig"
@@ -37,7 +38,8 @@ func newCanary(t *testing.T) *canary {
 		engines.Config{CacheTokens: 1 << 16, AnyModel: true, Script: func(string, []byte) engines.Script {
 			return engines.Script{Text: "Thus spoke " + c.spoken + " and was silent."}
 		}}, echo)
-	c.env = []string{"WORKER_KEY=" + c.secret("worker's key"), "OTEL_BSP_SCHEDULE_DELAY=20",
+	c.env = []string{"WORKER_KEY=" + c.secret("worker's key"), "GATE=Bearer " + c.secret("worker's header"),
+		"OTEL_BSP_SCHEDULE_DELAY=20",
 		"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + c.secret("collector's key")}
 	return c
 }
@@ -67,6 +69,10 @@ func echo(inner http.Handler) http.Handler {
 		case bytes.Contains(body, []byte("as no JSON")):
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, "{%s", body)
+		case bytes.Contains(body, []byte("with its headers")):
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"error":{"message":"bad gate %s or %s"}}`, strings.TrimPrefix(r.Header.Get("X-Gate"), "Bearer "),
+				r.Header.Get("X-Plain"))
 		case bytes.Contains(body, []byte("with its key")):
 			status := http.StatusUnauthorized
 			if bytes.Contains(body, []byte("as a refusal")) {
@@ -94,7 +100,7 @@ func (c *canary) start() {
 			rig.Digest(c.secret("another tenant's key")) + " } ] }",
 		"store": fmt.Sprintf("{ sql: \"sqlite://tierway.db\", redis: %q }",
 			"redis://someone:"+c.secret("password of Redis")+"@127.0.0.1:1"),
-		"tiers":     c.Tiers("api_key_env: WORKER_KEY", ""),
+		"tiers":     c.Tiers(`api_key_env: WORKER_KEY, headers: { X-Gate: "${GATE}", X-Plain: `+c.secret("header in the file")+" }", ""),
 		"models":    `{ auto: classify, "any-*": small }`,
 		"telemetry": "{ otlp: " + c.collector.URL + ", sample: 1 }",
 		"decisions": "{ file: decisions.jsonl }",

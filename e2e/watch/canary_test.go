@@ -88,7 +88,7 @@ func (c *canary) sendFailures() {
 	const path = "/v1/chat/completions"
 	prompt := func() string { return c.text("prompt of a failure") }
 	for _, how := range []string{"", " in a stream", " in a header", " as no JSON", " as a refusal", " with its key",
-		" as a refusal with its key"} {
+		" as a refusal with its key", " with its headers"} {
 		for _, stream := range []string{"false", "true"} {
 			got := c.Post(path, rig.Chat("sim", echoing+how+prompt(), `"stream":`+stream), c.credentials()...)
 			c.search(c.T, "an engine's error"+how, got.Body+fmt.Sprint(got.Header), true)

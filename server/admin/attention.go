@@ -267,8 +267,8 @@ func fleetAttention(of *control.SharingView) []AttentionItem {
 		return nil
 	}
 	return []AttentionItem{{Severity: severityWarning, Subject: "redis", Link: "metrics",
-		Message: fmt.Sprintf("Gateways of another fleet that use the same database: %d. Their loads and breakers are ignored, "+
-			"but tenants of equal names share their limits: give each fleet its own database in store.redis.", foreign)}}
+		Message: fmt.Sprintf("Gateways of another fleet that use the same database: %d. Their loads and breakers are "+
+			"ignored, but tenants of equal names share their limits: give each fleet its own database in store.redis.", foreign)}}
 }
 
 // directoryFacts are the facts about tenants and keys that the overview needs. They are collected again
