@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tierway/routing"
+	"tierway/tenants"
 )
 
 // TestProblemsAreBounded verifies that the problems of a file take memory in proportion to the file, however many
@@ -70,6 +71,21 @@ func TestRuleCoversCompareEachCondition(t *testing.T) {
 		}
 		if rule.covers(&other) || !other.covers(&rule) || !rule.covers(&rule) {
 			t.Errorf("%s: a rule with it covers one without it, or is not covered", field.Name)
+		}
+	}
+}
+
+// TestLongNamesAreComparedInProportion verifies that a right and an alias of any length are compared: the cost of a
+// comparison grows with the product of their lengths, so beyond a bound they count as different.
+func TestLongNamesAreComparedInProportion(t *testing.T) {
+	long := strings.Repeat("a*", 100_000)
+	names := RightNames{Models: []string{long, "gpt-4*"}}
+	for _, c := range []struct {
+		right string
+		want  int
+	}{{long + "b", 1}, {"gpt-4o", 0}, {"gpt-5", 1}, {"*", 0}, {"gp?-4o-*", 0}, {"g", 1}, {"", 1}} {
+		if got := names.Unknown(tenants.Rights{Models: []string{c.right}}); len(got) != c.want {
+			t.Errorf("a right of %d bytes: %d unknown, want %d", len(c.right), len(got), c.want)
 		}
 	}
 }

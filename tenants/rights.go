@@ -56,10 +56,26 @@ func compile(globs []string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\A(?:` + strings.Join(alternatives, "|") + `)\z`)
 }
 
+// maxPattern bounds a pattern in bytes. A request's model has at most 256.
+const maxPattern = 1024
+
+func isWildcard(c byte) bool { return c == '*' || c == '?' }
+
 // Overlap reports whether some text matches both patterns, in which `*` is any run of
 // characters and `?` is one. Aliases are patterns too: a right to gpt-4o is a right to a part
-// of gpt-4*.
+// of gpt-4*. Patterns of more than maxPattern bytes overlap with none.
 func Overlap(a, b string) bool {
+	if len(a) > maxPattern || len(b) > maxPattern {
+		return false
+	}
+	same := 0 // bytes of the common start without wildcards
+	for same < min(len(a), len(b)) && !isWildcard(a[same]) && !isWildcard(b[same]) {
+		if a[same] != b[same] {
+			return false
+		}
+		same++
+	}
+	a, b = a[same:], b[same:]
 	y := []rune(b)
 	// reach[j]: some text matches a up to here and y up to j.
 	reach := make([]bool, len(y)+1)
