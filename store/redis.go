@@ -239,29 +239,43 @@ func (r *Redis) listen(ctx context.Context) {
 	if r.onChange == nil {
 		return
 	}
-	for r.subscribe(ctx) && wait(ctx, deniedPause) {
+	for wait(ctx, r.subscribe(ctx)) {
 	}
 }
 
-// subscribe calls onChange until ctx ends. denied reports that the ACL of Redis does not permit the subscription.
-func (r *Redis) subscribe(ctx context.Context) (denied bool) {
+// subscribe calls onChange until ctx ends or the subscription fails. It returns the pause before the next one.
+func (r *Redis) subscribe(ctx context.Context) (pause time.Duration) {
 	sub := r.client.Subscribe(ctx, changes)
-	defer sub.Close() // there is nothing to lose
-	if _, err := sub.ReceiveTimeout(ctx, probeTimeout); isDenied(err) {
+	defer sub.Close()                                      // there is nothing to lose
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // ends the waiting for a notice
+	if _, err := r.receive(ctx, sub, probeTimeout); isDenied(err) {
 		r.logDenied(err)
-		return true
+		return deniedPause
 	} else if err == nil {
 		r.denied.Store(false)
 	}
-	messages := sub.Channel(redis.WithChannelHealthCheckInterval(renewEvery))
 	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-messages:
+		notice, err := r.receive(ctx, sub, renewEvery)
+		var silence net.Error
+		switch _, isChange := notice.(*redis.Message); {
+		case isChange:
 			r.changed()
+		case errors.As(err, &silence) && silence.Timeout():
+			err = sub.Ping(ctx)
+		}
+		if err != nil {
+			return renewEvery
 		}
 	}
+}
+
+// receive returns the next notice. The client panics at a list that is no notice.
+func (r *Redis) receive(ctx context.Context, sub *redis.PubSub, patience time.Duration) (notice any, err error) {
+	err = r.recover("reading a notice of Redis", func() (err error) {
+		notice, err = sub.ReceiveTimeout(ctx, patience)
+		return err
+	})
+	return notice, err
 }
 
 // changed calls onChange. A panic, which recover has logged, affects nothing else.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"reflect"
 	"runtime"
@@ -143,4 +144,25 @@ func FuzzReplies(f *testing.F) {
 			t.Errorf("%+v is over the bounds", whole)
 		}
 	})
+}
+
+// TestListThatIsNoNoticeEndsTheSubscription, and not the process: the client panics at it.
+func TestListThatIsNoNoticeEndsTheSubscription(t *testing.T) {
+	logging.Disable()
+	for _, answer := range []string{"*2\r\n:1\r\n:1\r\n", "*1\r\n$9\r\nsubscribe\r\n",
+		">3\r\n$7\r\nmessage\r\n:1\r\n:2\r\n"} {
+		client := redis.NewClient(&redis.Options{Dialer: scripted(t, answer), Protocol: 2, MaxRetries: -1})
+		r := &Redis{client: client, log: slog.New(slog.DiscardHandler), recover: func(_ string, f func() error) (err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("panic: %v", p)
+				}
+			}()
+			return f()
+		}}
+		if pause := r.subscribe(t.Context()); pause <= 0 {
+			t.Errorf("%q: the next subscription is due at once", answer)
+		}
+		client.Close()
+	}
 }
