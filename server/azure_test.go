@@ -103,8 +103,8 @@ func TestDeploymentsOfAPoolPassThrough(t *testing.T) {
 		azure := chaos.Record(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"from":"azure"}`))
 		}))
-		r := newRig(t, plain+fmt.Sprintf("pools: [ { name: azure, paths: ['/openai/*'], workers: [ { name: a, url: %q } ] } ]\n",
-			startServer(t, azure)), fakeEngine())
+		pools := "pools: [ { name: azure, paths: ['/openai/*'], workers: [ { name: a, url: %q } ] } ]\n"
+		r := newRig(t, plain+fmt.Sprintf(pools, startServer(t, azure)), fakeEngine())
 		for path, passed := range map[string]bool{
 			"/openai/deployments/mine/chat/completions?api-version=1": true,
 			"/openai/deployments/small/chat/completions":              false,

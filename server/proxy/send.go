@@ -121,8 +121,8 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 	return resp, err
 }
 
-// workerQuery returns the query for the worker: without the version of Azure's API, which no engine has. On the paths of
-// a pool it is unchanged.
+// workerQuery returns the query for the worker: without the version of Azure's API, which no engine has. On the paths
+// of a pool it is unchanged.
 func workerQuery(x *exchange) string {
 	u := x.in.HTTP.URL
 	if x.in.Dialect == openai.Other || !strings.HasPrefix(u.Path, "/openai/") ||
