@@ -256,14 +256,18 @@ func (r *Redis) subscribe(ctx context.Context) (pause time.Duration) {
 	}
 	for {
 		notice, err := r.receive(ctx, sub, renewEvery)
-		var silence net.Error
+		var failed net.Error
 		switch _, isChange := notice.(*redis.Message); {
 		case isChange:
 			r.changed()
-		case errors.As(err, &silence) && silence.Timeout():
+		case errors.As(err, &failed) && failed.Timeout():
 			err = sub.Ping(ctx)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case errors.As(err, &failed) || errors.Is(err, io.EOF):
+			return probeEvery // the connection has ended
+		default:
 			return renewEvery
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // calls itself for each level of it. The largest real replies are the loads of other gateways, 64 bytes for each of
 // their workers, and the slots of a cluster.
 const (
-	maxReplyLine     = 64 << 10 // bytes of a line
+	maxReplyLine     = 64 << 10 // bytes of a line, and of an error, which is logged
 	maxReplyString   = 8 << 20  // bytes of a string
 	maxReplyBytes    = 64 << 20
 	maxReplyElements = 1 << 19 // of all lists and maps
@@ -155,7 +155,7 @@ func (r *replyChecker) endLine() error {
 	r.kind, r.line, r.number, r.negative, r.digits = 0, 0, 0, false, 0
 	switch {
 	case isString && n >= 0:
-		if r.bytes += n; n > maxReplyString || r.bytes > maxReplyBytes {
+		if r.bytes += n; n > maxReplyString || kind == '!' && n > maxReplyLine || r.bytes > maxReplyBytes {
 			return fmt.Errorf("%w: a string of %d bytes, after %d of the same reply", errReply, n, r.bytes-n)
 		}
 		r.rest = n + int64(len("\r\n"))

@@ -50,7 +50,7 @@ func TestReplyOverTheBoundsEndsTheConnection(t *testing.T) {
 		"a string of 2^40":       "$1099511627776\r\n",
 		"a string of 2^63-1":     "$9223372036854775807\r\n",
 		"a string of 2^64":       "$18446744073709551616\r\n",
-		"an error":               "!268435456\r\n",
+		"an error":               "!65537\r\n",
 		"a text":                 "=268435456\r\n",
 		"a list":                 "*16777216\r\n",
 		"a set":                  "~16777216\r\n",
