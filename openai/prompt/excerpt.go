@@ -10,6 +10,7 @@ import (
 // excerpt collects texts of a body, one per line, and keeps their beginning and end.
 type excerpt struct {
 	openai.Reader
+	search
 	dst   []byte
 	limit int  // bytes that are kept at either end
 	end   int  // end of the beginning in dst
@@ -20,7 +21,7 @@ type excerpt struct {
 func newExcerpt(r *openai.Request, dst []byte, limit int) excerpt {
 	// No text is longer than its body, and twice this is still an int.
 	limit = min(max(limit, 0), len(r.Body))
-	return excerpt{Reader: r.Reader(), dst: dst, limit: limit, end: len(dst) + limit}
+	return excerpt{Reader: r.Reader(), search: search{left: searchLimit}, dst: dst, limit: limit, end: len(dst) + limit}
 }
 
 func (t *excerpt) empty() bool { return t.parts == 0 }

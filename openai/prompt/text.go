@@ -9,13 +9,15 @@ import (
 // AppendUserText appends the text that a person wrote to dst, decoded: of the last user message with
 // such a text, the last part that has any. Tool results, images, audio and files are not user text, so an
 // agent's loop keeps its original text. Reminders and other blocks that agents add in tags are not
-// either, nor rules at the end of a text that an earlier message has too. Without messages, the text is the
-// prompt, input or query; of several, it is the last one. Token IDs are not text. A text of more than
-// 2·limit bytes is cut to its first and last limit bytes at character boundaries, with a line break
-// between them. Without text, for a form and for the dialect Other, dst is returned unchanged.
+// either, nor rules at the end of a text that an earlier message has too. The search for them reads at most
+// searchLimit bytes. Without messages, the text is the prompt, input or query; of several, it is the last one.
+// Token IDs are not text. A text of more than 2·limit bytes is cut to its first and last limit bytes at character
+// boundaries, with a line break between them. Without text, for a form and for the dialect Other, dst is returned
+// unchanged.
 func AppendUserText(dst []byte, r *openai.Request, limit int) []byte {
 	t := newExcerpt(r, dst, limit)
 	if r.Dialect == openai.Responses {
+		t.answered = r.PreviousResponseID != "" || r.ConversationID != ""
 		t.addUser(r.At(openai.FieldInput), r.At(openai.FieldInstructions))
 		return t.text()
 	}
@@ -96,27 +98,29 @@ func textOf(c *openai.Reader) (text []byte) {
 // may be a string instead. system is the position of the system prompt.
 func (t *excerpt) addUser(from, system int) {
 	if t.Seek(from); from > 0 && t.Next() == '"' {
-		t.addWritten(writtenIn(t.Text(), nil))
+		t.addWritten(t.lastWritten(userTurn{from, 0, t.answered}, nil))
 		return
 	}
 	if !t.enterArray(from) {
 		return
 	}
 	var texts [8][]byte
-	rules := t.appendTexts(texts[:0], system)
+	rules := t.appendRules(texts[:0], system)
 	var places [32]userTurn
 	turns := places[:0]
+	answered := t.answered
 	for first := true; t.More(']'); first = false {
 		role, content := readTurn(&t.Reader)
+		answered = answered || string(role) == "assistant"
 		if string(role) == "user" && t.hasText(content) {
-			turns = append(turns, userTurn{content, len(rules)})
+			turns = append(turns, userTurn{content, len(rules), answered})
 		}
 		if first || string(role) == "system" || string(role) == "developer" {
-			rules = t.appendTexts(rules, content)
+			rules = t.appendRules(rules, content)
 		}
 	}
 	for _, turn := range slices.Backward(turns) {
-		if w := t.lastWritten(turn.content, rules[:turn.rules]); !w.empty() {
+		if w := t.lastWritten(turn, rules[:turn.rules]); !w.empty() {
 			t.addWritten(w)
 			return
 		}
@@ -125,8 +129,9 @@ func (t *excerpt) addUser(from, system int) {
 
 // userTurn is a user message.
 type userTurn struct {
-	content int // its position
-	rules   int // how many texts of rules come before it
+	content  int  // its position
+	rules    int  // how many texts of rules come before it
+	answered bool // an assistant's message comes before it
 }
 
 // addWritten adds what a person wrote.
@@ -138,8 +143,20 @@ func (t *excerpt) addWritten(w written) {
 	}
 }
 
-// lastWritten returns the last text in the content at from that a person wrote.
-func (t *excerpt) lastWritten(from int, rules [][]byte) (last written) {
+// lastWritten returns the last text of a message that a person wrote. Blocks that a person may have written count if
+// the message has nothing else.
+func (t *excerpt) lastWritten(turn userTurn, rules [][]byte) (last written) {
+	s := &t.search
+	s.answered, s.keepOwn, s.cutOwn = turn.answered, false, false
+	if last = t.lastPart(turn.content, rules); last.empty() && s.cutOwn {
+		s.keepOwn = true
+		last = t.lastPart(turn.content, rules)
+	}
+	return last
+}
+
+// lastPart returns the last text in the content at from that a person wrote.
+func (t *excerpt) lastPart(from int, rules [][]byte) (last written) {
 	results := false
 	var texts [8][]byte
 	for _, raw := range t.appendTexts(texts[:0], from) {
@@ -147,12 +164,21 @@ func (t *excerpt) lastWritten(from int, rules [][]byte) (last written) {
 			results = false
 			continue
 		}
-		w := writtenIn(raw, rules)
+		w := t.writtenIn(raw, rules)
 		if results = w.results; !w.empty() {
 			last = w
 		}
 	}
 	return last
+}
+
+// appendRules appends the raw texts of the content at from, without the blanks at their ends.
+func (t *excerpt) appendRules(rules [][]byte, from int) [][]byte {
+	all := t.appendTexts(rules, from)
+	for i, rule := range all[len(rules):] {
+		all[len(rules)+i] = trimBlankEnd(rule)
+	}
+	return all
 }
 
 // appendTexts appends the raw texts of the content at from.

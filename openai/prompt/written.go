@@ -13,8 +13,11 @@ const (
 	// writtenLimit is the longest text, in bytes of the body, in which the words of applications are searched. A longer
 	// text is used whole.
 	writtenLimit = 1 << 20
-	// blocksLimit is how many blocks of one text are removed, so that the search takes linear time.
-	blocksLimit = 64
+	// searchLimit is how many bytes the search reads in all texts of a request, so that it takes at most tens of
+	// milliseconds. It suffices for the agents' chats, whose user texts have some 100 KB.
+	searchLimit = 8 << 20
+	// tagCost is how many bytes take as long as the name of a tag.
+	tagCost = 64
 	// tagLimit is the longest tag of a block in bytes, with its attributes.
 	tagLimit = 200
 	// repeatedLeast is the shortest end of a text, in bytes of the body, that counts as repeated from an earlier text. A
@@ -31,23 +34,33 @@ type written struct {
 
 func (w *written) empty() bool { return len(w.raw) == 0 && len(w.text) == 0 }
 
-// writtenIn returns the part of a user's text that a person wrote. Agents and chat programs add other text:
-// blocks in tags, such as reminders and the state of the environment, the results of tools, and rules that the system
-// prompt has too. rules are the raw texts that come before it.
-func writtenIn(raw []byte, rules [][]byte) written {
-	if len(raw) > writtenLimit {
+// search finds what a person wrote in the texts of a request. Texts beyond its limit are used whole.
+type search struct {
+	left     int  // bytes that it may still read
+	answered bool // an assistant's message precedes the text, so that the text may be a tool's result
+	keepOwn  bool // blocks that a person may have written are kept
+	cutOwn   bool // such a block was removed
+}
+
+// writtenIn returns what a person wrote of a user's text. Agents and chat programs add to it: blocks in tags, such as
+// reminders and the state of the environment, the results of tools, and rules that the system prompt has too. rules are
+// the raw texts that come before it, without the blanks at their ends.
+func (s *search) writtenIn(raw []byte, rules [][]byte) written {
+	if len(raw) > min(writtenLimit, s.left) {
 		return written{raw: raw}
 	}
-	if result, follows := toolResult(raw); result {
+	s.left -= min(len(raw), tagLimit)
+	if result, follows := toolResult(raw, s.answered); result {
 		return written{results: follows}
 	}
-	raw = cutRepeated(raw, rules)
+	s.left -= len(raw)
+	raw = s.cutRepeated(raw, rules)
 	if bytes.IndexByte(raw, '<') < 0 && !bytes.Contains(raw, []byte(`\u003`)) {
 		return written{raw: raw}
 	}
 	decoded := make([]byte, len(raw)+utf8.UTFMax)
 	n, _ := openai.Unescape(decoded, raw, 0, len(raw))
-	return written{text: withoutBlocks(decoded[:n])}
+	return written{text: s.withoutBlocks(decoded[:n])}
 }
 
 // trimBlankEnd removes blanks and escaped line ends from the end of a raw text.
@@ -74,20 +87,27 @@ func escapes(raw []byte, i int) bool {
 }
 
 // toolResult reports whether a raw text is the result of a tool that an agent sends as a user's text, and whether
-// the output is in the following part.
-func toolResult(raw []byte) (result, follows bool) {
+// the output is in the following part. Only a call of the Read tool can precede the first answer.
+func toolResult(raw []byte, answered bool) (result, follows bool) {
 	var buf [tagLimit + utf8.UTFMax]byte
 	n, rest := openai.Unescape(buf[:], raw, 0, tagLimit)
 	line := bytes.TrimSpace(buf[:n])
-	for _, begin := range []string{
-		"Observation:", "OBSERVATION:", "EXECUTION RESULT of [", "Tool result", "Tool output", "Function result", "<returncode>",
-	} {
+	if bytes.HasPrefix(line, []byte("Called the ")) && bytes.Contains(line, []byte(" tool with the following input")) {
+		return true, true
+	}
+	if !answered {
+		return false, false
+	}
+	for _, begin := range []string{"Observation:", "OBSERVATION:", "EXECUTION RESULT of [", "<returncode>"} {
 		if bytes.HasPrefix(line, []byte(begin)) {
 			return true, false
 		}
 	}
-	if bytes.HasPrefix(line, []byte("Called the ")) && bytes.Contains(line, []byte(" tool with the following input")) {
-		return true, true
+	for _, label := range []string{"Tool result", "Tool output", "Function result"} {
+		after, ok := bytes.CutPrefix(line, []byte(label))
+		if ok && (len(after) == 0 || strings.IndexByte(":\r\n", after[0]) >= 0) {
+			return true, false
+		}
 	}
 	const end = "] Result:"
 	if i := bytes.Index(line, []byte(end)); i > 0 && line[0] == '[' {
@@ -97,10 +117,15 @@ func toolResult(raw []byte) (result, follows bool) {
 }
 
 // cutRepeated removes the lines at the end of a raw text that also end one of rules, unless no text is left.
-func cutRepeated(raw []byte, rules [][]byte) []byte {
+func (s *search) cutRepeated(raw []byte, rules [][]byte) []byte {
 	text, longest := trimBlankEnd(raw), 0
 	for _, rule := range rules {
-		longest = max(longest, commonEnd(text, trimBlankEnd(rule)))
+		if s.left <= 0 {
+			break
+		}
+		n := commonEnd(text, rule)
+		s.left -= n + 1
+		longest = max(longest, n)
 	}
 	if longest < repeatedLeast {
 		return raw
@@ -131,25 +156,29 @@ func commonEnd(a, b []byte) int {
 
 // withoutBlocks removes the blocks of applications from a decoded text, in place. If the text marks the user's request
 // by a tag, only that is left.
-func withoutBlocks(text []byte) []byte {
+func (s *search) withoutBlocks(text []byte) []byte {
 	task := bytes.HasPrefix(bytes.TrimLeft(text, "# \t\r\n"), []byte("Task:")) && bytes.HasPrefix(text, []byte("#"))
 	whole, left := text, text[:0]
 	var request []byte
 	removed := false
-	for searched := 0; len(text) > 0; {
+	for s.left > 0 && len(text) > 0 {
 		i := bytes.IndexByte(text, '<')
 		if i < 0 {
 			break
 		}
 		name := tagName(text[i:])
-		kind := kindOfTag(name, i == 0 || text[i-1] == '\n')
-		if kind == plainTag || searched == blocksLimit {
+		kind := plainTag
+		if name != "" {
+			s.left -= tagCost
+			kind = kindOfTag(name, i == 0 || text[i-1] == '\n')
+		}
+		if kind == plainTag || kind == ownTag && s.keepOwn && !task {
 			left, text = append(left, text[:i+1]...), text[i+1:]
 			continue
 		}
-		searched++
-		inner, rest, closed := cutBlock(text[i:], name)
+		inner, rest, closed := s.cutBlock(text[i:], name)
 		removed = removed || closed
+		s.cutOwn = s.cutOwn || closed && kind == ownTag && !task
 		switch {
 		case !closed:
 			left, text = append(left, text[:i+1]...), text[i+1:]
@@ -196,14 +225,16 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // cutBlock returns the inside of the block at the start of text and the text after its end. closed is false without
 // an end.
-func cutBlock(text []byte, name string) (inner, rest []byte, closed bool) {
+func (s *search) cutBlock(text []byte, name string) (inner, rest []byte, closed bool) {
 	open, end := []byte("<"+name), []byte("</"+name+">")
 	from := len(open)
 	for depth, at := 1, from; ; {
 		i := bytes.Index(text[at:], end)
 		if i < 0 {
+			s.left -= len(text) - at
 			return nil, nil, false
 		}
+		s.left -= i + len(end)
 		depth += bytes.Count(text[at:at+i], open) - 1
 		if at += i + len(end); depth <= 0 {
 			inner = text[from : at-len(end)]
@@ -217,13 +248,15 @@ func cutBlock(text []byte, name string) (inner, rest []byte, closed bool) {
 
 // kinds of tags
 const (
-	plainTag   = iota // a person may have written it
+	plainTag   = iota // a person wrote it
+	ownTag            // an application's block beside other text, a person's if it is all of a message
 	contextTag        // an application's block
 	requestTag        // has the user's request
 )
 
 // kindOfTag returns the kind of a tag. Names of several words are recognized everywhere, single words at the start of
-// a line only, and names in the form of JSX components nowhere.
+// a line only, and names in the form of JSX components nowhere. Persons write <instructions>; applications write it in
+// capitals.
 func kindOfTag(name string, startsLine bool) int {
 	if len(name) > 1 && unicode.IsUpper(rune(name[0])) && name != strings.ToUpper(name) {
 		return plainTag
@@ -232,14 +265,14 @@ func kindOfTag(name string, startsLine bool) int {
 	switch {
 	case len(words) == 2 && words[0] == "user" && isRequestWord(words[1]):
 		return requestTag
-	case len(words) == 1 && startsLine && isContextName(words[0]):
-		return contextTag
-	case len(words) > 1:
+	case len(words) == 1 && startsLine && name != "instructions":
+		return kindOfName(words[0])
+	case len(words) > 1 && !isOwnHead(words[len(words)-1]):
+		kind := plainTag
 		for _, w := range words {
-			if isContextWord(w) {
-				return contextTag
-			}
+			kind = max(kind, kindOfWord(w))
 		}
+		return kind
 	}
 	return plainTag
 }
@@ -272,25 +305,38 @@ func isRequestWord(w string) bool {
 	return false
 }
 
-// isContextName reports whether a block of that single word is an application's.
-func isContextName(w string) bool {
+// isOwnHead reports whether a block whose name of several words ends with w has a person's words.
+func isOwnHead(w string) bool {
 	switch w {
-	case "context", "environment", "instructions", "rules", "skills", "memory", "memories", "attachments", "reminder",
-		"system":
+	case "description", "task", "request", "question", "prompt", "query", "requirements", "spec", "specification",
+		"goal", "story", "problem", "idea", "design", "definition":
 		return true
 	}
 	return false
 }
 
-// isContextWord reports whether a block with that word in its name of several words is an application's.
-func isContextWord(w string) bool {
+// kindOfName returns the kind of a block of that single word.
+func kindOfName(w string) int {
 	switch w {
-	case "reminder", "reminders", "context", "environment", "env", "instructions", "permissions", "skill", "skills",
-		"hook", "submit", "caveat", "rules", "memory", "memories", "metadata", "details", "stdout", "stderr", "attachments", "attached",
-		"workspace", "editor", "ide", "notification", "notifications", "tool", "tools", "function", "agent", "agents", "mcp",
-		"system", "todo", "todos", "repo", "project", "git", "diagnostics", "terminal", "history", "cwd", "info",
-		"information", "summary", "viewed", "opened", "transcripts", "date", "datetime", "additional", "session":
-		return true
+	case "context", "environment", "instructions", "rules", "skills", "memory", "memories", "attachments":
+		return ownTag
+	case "reminder", "system":
+		return contextTag
 	}
-	return false
+	return plainTag
+}
+
+// kindOfWord returns the kind of a block with that word in its name of several words.
+func kindOfWord(w string) int {
+	switch w {
+	case "context", "instructions", "rules", "project", "repo", "details", "info", "information", "additional":
+		return ownTag
+	case "reminder", "reminders", "environment", "env", "permissions", "skill", "skills",
+		"hook", "submit", "caveat", "memory", "memories", "metadata", "stdout", "stderr", "attachments", "attached",
+		"workspace", "editor", "ide", "notification", "notifications", "tool", "tools", "function", "agent", "agents", "mcp",
+		"system", "todo", "todos", "git", "diagnostics", "terminal", "history", "cwd",
+		"summary", "viewed", "opened", "transcripts", "date", "datetime", "session":
+		return contextTag
+	}
+	return plainTag
 }

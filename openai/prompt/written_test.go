@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestUserTextIsWhatAPersonWrote(t *testing.T) {
 		return parts
 	}
 	user := func(content any) m { return m{"role": "user", "content": content} }
+	answer := m{"role": "assistant", "content": "Ok."}
 	rules := strings.Repeat("Answer with a function in Python. ", 5)
 	for _, tt := range []struct {
 		name     string
@@ -65,13 +67,41 @@ func TestUserTextIsWhatAPersonWrote(t *testing.T) {
 			[]any{user(text("hi", "Called the Read tool with the following input: {}", "func main"))},
 			"hi"},
 		{"a tool's result as the user's text",
-			[]any{user("hi"), user(text("[read_file for 'main.go'] Result:", "func main",
+			[]any{user("hi"), answer, user(text("[read_file for 'main.go'] Result:", "func main",
 				"<environment_details>x</environment_details>"))},
 			"hi"},
-		{"a tool's result in one string", []any{user("hi"), user("[read_file for 'main.go'] Result:\nfunc main")}, "hi"},
-		{"an observation", []any{user("hi"), user("Observation: func main")}, "hi"},
+		{"a tool's result in one string",
+			[]any{user("hi"), answer, user("[read_file for 'main.go'] Result:\nfunc main")}, "hi"},
+		{"an observation", []any{user("hi"), answer, user("Observation: func main")}, "hi"},
 		{"a tool's response in tags", []any{user("hi"), user("<tool_response>\n{}\n</tool_response>")}, "hi"},
-		{"an output of a command", []any{user("hi"), user("<returncode>0</returncode>\n<output>\ncode\n</output>")}, "hi"},
+		{"an output of a command",
+			[]any{user("hi"), answer, user("<returncode>0</returncode>\n<output>\ncode\n</output>")}, "hi"},
+		{"a tool's result with a label", []any{user("hi"), answer, user("Tool result: code")}, "hi"},
+		{"a tool's output on its own line", []any{user("hi"), answer, user("Tool output\ncode")}, "hi"},
+		{"a first message that begins like an observation", []any{user("Observation: my code is slow")},
+			"Observation: my code is slow"},
+		{"a first message that begins like a result", []any{user("[1] Result: code")}, "[1] Result: code"},
+		{"a sentence about the results of tools", []any{user("hi"), answer, user("Tool results look wrong")},
+			"Tool results look wrong"},
+		{"a sentence about a function's result", []any{user("hi"), answer, user("Function result is nil, why?")},
+			"Function result is nil, why?"},
+		{"instructions in a tag", []any{user("<instructions>\ncode\n</instructions>")},
+			"<instructions>\ncode\n</instructions>"},
+		{"instructions in a tag after another turn", []any{user("hi"), answer, user("<rules>code</rules>")},
+			"<rules>code</rules>"},
+		{"instructions in a tag beside others", []any{user("<context>x</context>\n<instructions>code</instructions>")},
+			"<instructions>code</instructions>"},
+		{"instructions beside a reminder",
+			[]any{user(text("<rules>code</rules>", "<system-reminder>x</system-reminder>"))}, "<rules>code</rules>"},
+		{"rules of a program in capitals", []any{user("# AGENTS.md\n<INSTRUCTIONS>code</INSTRUCTIONS>"), user("hi")}, "hi"},
+		{"a description in a tag", []any{user("<project_description>code</project_description>")},
+			"<project_description>code</project_description>"},
+		{"a description beside other words", []any{user("<function_description>code</function_description>\nThanks")},
+			"<function_description>code</function_description>\nThanks"},
+		{"a context of several words alone", []any{user("<task_instructions>code</task_instructions>")},
+			"<task_instructions>code</task_instructions>"},
+		{"a task of a program that is a context alone",
+			[]any{user("### Task:\nJSON\n<context>\ncode\n</context>")}, ""},
 		{"rules of the system prompt in the string",
 			[]any{m{"role": "system", "content": "Be brief.\n\n" + rules}, user("hi\n\n" + rules)}, "hi"},
 		{"rules of the first message in the string",
@@ -126,6 +156,40 @@ func TestWrittenTextOfOtherDialects(t *testing.T) {
 	} {
 		if got := string(AppendUserText(nil, mustParse(t, tt.d, tt.body), 1<<20)); got != "hi" {
 			t.Errorf("%s %s: %q, want hi", tt.d, tt.body, got)
+		}
+	}
+}
+
+// TestSearchOfUserTextIsBounded: each case repeats what the search reads more than once.
+func TestSearchOfUserTextIsBounded(t *testing.T) {
+	const n = 2000
+	rules := strings.Repeat("x", 2*repeatedLeast)
+	block := "<a-reminder>" + rules + "</a-reminder>"
+	var tags strings.Builder
+	for i := range n {
+		fmt.Fprintf(&tags, "<a%d-reminder>", i)
+	}
+	turn := func(role, text string) string {
+		body, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"role":"` + role + `","content":` + string(body) + `},`
+	}
+	for name, messages := range map[string]string{
+		"rules in many turns": strings.Repeat(turn("system", block), n) + strings.Repeat(turn("user", block), n),
+		"blanks after rules": strings.Repeat(turn("system", strings.Repeat(" ", n)), n) +
+			strings.Repeat(turn("user", "<a-reminder>x</a-reminder>"), n),
+		"tags without an end":     turn("user", strings.Repeat("<a-reminder>", n)+rules) + turn("user", tags.String()),
+		"tags with too few ends":  strings.Repeat(turn("user", strings.Repeat("<a-reminder>", n)+"</a-reminder>"), 20),
+		"many turns of nothing":   strings.Repeat(turn("user", block), 20*n),
+		"many turns of own words": strings.Repeat(turn("user", "<a-rules><b-reminder>x</b-reminder></a-rules>"), 20*n),
+	} {
+		r := mustParse(t, openai.Chat, `{"model":"m","messages":[`+messages+strings.TrimSuffix(turn("assistant", "x"), ",")+`]}`)
+		e := newExcerpt(r, nil, 1<<20)
+		e.addUser(r.At(openai.FieldMessages), 0)
+		if read := searchLimit - e.left; read > searchLimit+writtenLimit {
+			t.Errorf("%s: %d bytes are read", name, read)
 		}
 	}
 }
