@@ -16,7 +16,7 @@ type Edit struct {
 	SetPriority  bool   // false: no change of the priority
 	CacheControl bool   // mark the prompt of a Messages request for the engine's prefix cache
 
-	MaxTokens int64 // lowers the output limits of the body; 0: no change
+	MaxTokens int64 // lowers the output limits of the body, and thinking.budget_tokens below them; 0: no change
 
 	AllowFields []string // EngineFields to keep; the others are removed
 }
@@ -158,13 +158,18 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	if c, ok := r.priorityChange(e); ok {
 		cuts = append(cuts, c)
 	}
+	lowered := false
 	for _, limit := range r.place.limits {
 		switch {
 		case limit.value == unlimited: // most engines reject it
 			cuts = append(cuts, change{span: limit.span, with: []byte("null")})
 		case e.MaxTokens > 0 && limit.value > e.MaxTokens:
+			lowered = true
 			cuts = append(cuts, change{span: limit.span, with: strconv.AppendInt(nil, e.MaxTokens, 10)})
 		}
+	}
+	if lowered {
+		cuts = append(cuts, r.thinkingChanges(e.MaxTokens)...)
 	}
 	cuts = append(cuts, r.cacheMarkChanges(e)...)
 	removed, empty := r.removals(e)
@@ -182,6 +187,26 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	if len(removed) > 0 {
 		cuts = append(cuts, removed...)
 		slices.SortStableFunc(cuts, func(a, b change) int { return a.from - b.from })
+	}
+	return cuts
+}
+
+// thinkingChanges returns the changes that lower thinking.budget_tokens below the output limit, as Anthropic's API
+// requires. Clients send one less than their own limit.
+func (r *Request) thinkingChanges(limit int64) (cuts []change) {
+	body := newReader(r.Body)
+	for body.Enter('{'); body.More('}'); {
+		if string(body.Name()) != "thinking" || body.Next() != '{' {
+			body.Skip()
+			continue
+		}
+		for body.Enter('{'); body.More('}'); {
+			counted := string(body.Name()) == "budget_tokens"
+			from := body.Pos()
+			if budget, ok := body.readInteger(); ok && counted && budget >= limit {
+				cuts = append(cuts, change{span: span{from, body.Pos()}, with: strconv.AppendInt(nil, limit-1, 10)})
+			}
+		}
 	}
 	return cuts
 }

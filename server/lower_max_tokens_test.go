@@ -59,6 +59,14 @@ func TestMaxTokensIsLoweredToTheContext(t *testing.T) {
 				t.Errorf("%s: 20 tokens fit, and the client gets %v", c.path, got.header)
 			}
 		}
+		got := lowering.post("/v1/messages",
+			"{"+messages+`,"max_tokens":32000,"thinking":{"type":"enabled","budget_tokens":31999}}`)
+		sent := recorder.Requests()
+		numbers := regexp.MustCompile(`"max_tokens":(\d+),.*"budget_tokens":(\d+)`).FindSubmatch(sent[len(sent)-1].Body)
+		limit, _ := strconv.Atoi(string(numbers[1]))
+		if budget, _ := strconv.Atoi(string(numbers[2])); got.status != http.StatusOK || budget != limit-1 {
+			t.Errorf("thinking: %d, the engine gets %d of %d tokens", got.status, budget, limit)
+		}
 		full := `{"model":"small","max_tokens":32000,"messages":[{"role":"user","content":"` + strings.Repeat(long, 4) + `"}]}`
 		if got := lowering.post("/v1/chat/completions", full); got.status != http.StatusBadRequest ||
 			!strings.Contains(got.body, "context_length_exceeded") || strings.Contains(got.body, "32000") {
