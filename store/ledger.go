@@ -42,6 +42,7 @@ type Ledger struct {
 	retention time.Duration
 	recover   Recover
 	dir       string // LedgerConfig.SpillDir
+	database  string // SQL.id; empty without SQL
 }
 
 // target is the database that rows are written to: SQL.
@@ -59,6 +60,9 @@ func NewLedger(c LedgerConfig) *Ledger {
 func newLedger(c LedgerConfig, to target) *Ledger {
 	l := &Ledger{sql: to, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), retention: c.Retention,
 		recover: c.Recover.orNone(), dir: c.SpillDir}
+	if c.SQL != nil {
+		l.database = c.SQL.id
+	}
 	if c.Max <= 0 {
 		c.Max = ledgerMax
 	}

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Parts of the names of files with spilled rows. A file is complete once it has no suffix spillPartial.
+// The names of files with spilled rows: the prefix, the database's id, a dash, random digits and the suffix. A file is
+// complete once it has no suffix spillPartial.
 const (
 	spillPrefix  = "tierway-ledger-"
 	spillSuffix  = ".jsonl"
@@ -46,7 +47,8 @@ func (l *Ledger) spill(rows []Row) (name string, err error) {
 	if l.dir == "" {
 		return "", errors.New("no directory for spilled ledger rows: set store.spill_dir")
 	}
-	f, err := os.CreateTemp(l.dir, spillPrefix+"*"+spillPartial) // for its owner only: rows name tenants and models
+	// The file is for its owner only: rows name tenants and models.
+	f, err := os.CreateTemp(l.dir, spillPrefix+l.database+"-*"+spillPartial)
 	if err != nil {
 		return "", fmt.Errorf("spilling ledger rows: %w (set store.spill_dir to a writable directory)", err)
 	}
@@ -80,8 +82,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeSpilled writes the rows of earlier processes, until ctx ends. Gateways may share the directory: a row that is
-// written twice counts once.
+// writeSpilled writes the rows that earlier processes have spilled for this database, until ctx ends. Gateways may
+// share the directory: a row that is written twice counts once.
 func (l *Ledger) writeSpilled(ctx context.Context) {
 	if l.dir == "" {
 		return
@@ -91,7 +93,13 @@ func (l *Ledger) writeSpilled(ctx context.Context) {
 		l.log.Error("looking for spilled ledger rows", "dir", l.dir, "cause", err)
 		return
 	}
+	own := filepath.Join(l.dir, spillPrefix+l.database+"-")
 	for _, name := range names {
+		if !strings.HasPrefix(name, own) {
+			l.log.Warn("a file in the directory of spilled ledger rows has rows of another database; it stays", "file", name,
+				"way_out", "if its database is this one under an earlier URL, rename the file to "+own+"1"+spillSuffix)
+			continue
+		}
 		err := l.recover("writing spilled ledger rows", func() error { return l.writeFile(ctx, name) })
 		switch {
 		case err == nil, errors.Is(err, fs.ErrNotExist): // another gateway has written it

@@ -60,13 +60,13 @@ func TestRowsOfAnOutageAtShutdownAreWrittenByTheNextStartOnce(t *testing.T) {
 		}
 		down := &shelf{down: context.DeadlineExceeded}
 		at := time.Now()
-		first := newLedger(LedgerConfig{SpillDir: dir}, down)
+		first := newLedger(LedgerConfig{SQL: s, SpillDir: dir}, down)
 		const n = 1234
 		for i := range n {
 			first.Add(Row{ID: fmt.Sprint("a", i), At: at, Tenant: "acme", Model: "m\n\"é", Outcome: "ok", Output: 2, Money: 7})
 		}
 		runFor(t, first, time.Second)
-		second := newLedger(LedgerConfig{SpillDir: dir}, down)
+		second := newLedger(LedgerConfig{SQL: s, SpillDir: dir}, down)
 		second.Add(Row{ID: "b", At: at, Tenant: "acme", Outcome: "ok"})
 		runFor(t, second, time.Minute)
 		files := spilled(t, dir)
@@ -98,11 +98,75 @@ func TestRowsOfAnOutageAtShutdownAreWrittenByTheNextStartOnce(t *testing.T) {
 	})
 }
 
+// TestSpilledRowsAreWrittenToTheirOwnDatabase: gateways with other databases may use the same directory. Their files
+// stay, and the log names them.
+func TestSpilledRowsAreWrittenToTheirOwnDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, at, log := t.TempDir(), time.Now(), &bytes.Buffer{}
+		open := func(file string) *SQL {
+			t.Helper()
+			s, err := OpenSQL(SQLConfig{URL: "sqlite://" + filepath.Join(t.TempDir(), file)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			if _, err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		own, other := open("tierway.db"), open("tierway.db")
+		logger := slog.New(slog.NewTextHandler(log, nil))
+		spills := newLedger(LedgerConfig{SQL: own, SpillDir: dir}, &shelf{down: context.DeadlineExceeded})
+		spills.Add(Row{ID: "1", At: at, Tenant: "acme", Outcome: "ok"})
+		runFor(t, spills, time.Second)
+		for _, c := range []struct {
+			s              *SQL
+			written, files int
+		}{{other, 0, 1}, {own, 1, 0}} {
+			runFor(t, NewLedger(LedgerConfig{SQL: c.s, SpillDir: dir, Log: logger}), time.Second)
+			usage, err := c.s.Usage(t.Context(), UsageQuery{Tenant: "acme"})
+			if err != nil || len(usage) != c.written || len(spilled(t, dir)) != c.files {
+				t.Errorf("%v, %v, files %q, want %d rows and %d files", usage, err, spilled(t, dir), c.written, c.files)
+			}
+		}
+		if n := strings.Count(log.String(), "rows of another database"); n != 1 {
+			t.Errorf("%d warnings of the other database's file: %s", n, log)
+		}
+	})
+}
+
+// TestDatabaseIsIdentifiedByItsPlace, not by its credentials.
+func TestDatabaseIsIdentifiedByItsPlace(t *testing.T) {
+	id := func(url string) string {
+		t.Helper()
+		s, err := OpenSQL(SQLConfig{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.id
+	}
+	const same = "postgres://u:secret@db:5432/tierway"
+	for url, want := range map[string]bool{
+		"postgres://other:pw@db/tierway?sslmode=disable": true, "postgresql://db/tierway?application_name=x&user=u": true,
+		"postgres://u@db2/tierway": false, "postgres://u@db:5433/tierway": false, "postgres://u@db/other": false,
+		"postgres://u@db,db2/tierway": false, "postgres://u@db/tierway?search_path=b": false, "sqlite://:memory:": false,
+	} {
+		if got := id(url); (got == id(same)) != want || len(got) != 12 {
+			t.Errorf("%s: %s, that of %s is %s", url, got, same, id(same))
+		}
+	}
+	if id("postgres://tierway@db") != id(same) {
+		t.Error("without a name, PostgreSQL uses the database of the user's name")
+	}
+}
+
 // TestUnreadableLinesOfSpilledRowsAreReported, and do not keep the others from being written.
 func TestUnreadableLinesOfSpilledRowsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, up, log := t.TempDir(), &shelf{}, &bytes.Buffer{}
-		name := spillPrefix + "1" + spillSuffix
+		name := spillPrefix + "-1" + spillSuffix // of a ledger without a database
 		const text = "{\"ID\":\"1\"}\n{\n\n{}\n{\"ID\":\"2\"}"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -48,6 +48,7 @@ type SQL struct {
 	hide  func(string) string
 	log   *slog.Logger
 	file  *openFile // nil: not a SQLite file
+	id    string    // see databaseID
 	onRow func()
 
 	audited atomic.Int64 // see NewestAudit

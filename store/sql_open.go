@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +13,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,6 +75,7 @@ func (s *SQL) openSQLite(file string) (err error) {
 	// SQLite's own waiting ignores the context, so it is kept short and begin waits again.
 	const settings = "?_pragma=busy_timeout(200)&_pragma=foreign_keys(1)"
 	if file == ":memory:" {
+		s.id = databaseID(kindSQLite, file)
 		// The database lives in its connection: there is exactly one, and it is never closed.
 		if s.write, err = sqlitePool("file::memory:"+settings+"&_txlock=immediate", 1); err == nil {
 			s.read = s.write
@@ -91,6 +97,9 @@ func (s *SQL) openSQLite(file string) (err error) {
 	}
 	if err == nil {
 		s.file, err = identify(file)
+	}
+	if err == nil {
+		s.id = databaseID(kindSQLite, s.file.path)
 	}
 	if err != nil {
 		if s.read == nil {
@@ -209,6 +218,24 @@ func parsePostgres(rawURL string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
+// databaseID returns 12 characters that identify a database by its place. They stay the same over restarts, and contain
+// no secret.
+func databaseID(place ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(place, "\x00")))
+	return hex.EncodeToString(sum[:6])
+}
+
+// postgresID returns the id of a database of a server. Credentials may change; hosts are in any order.
+func postgresID(c *pgx.ConnConfig) string {
+	hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
+	for _, f := range c.Fallbacks {
+		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+	}
+	slices.Sort(hosts)
+	return databaseID(kindPostgres, strings.Join(slices.Compact(hosts), ","), cmp.Or(c.Database, c.User),
+		c.RuntimeParams["search_path"], c.RuntimeParams["options"])
+}
+
 // openPostgres opens a pool for a postgres:// URL.
 func (s *SQL) openPostgres(c SQLConfig) error {
 	config, err := parsePostgres(c.URL)
@@ -216,6 +243,7 @@ func (s *SQL) openPostgres(c SQLConfig) error {
 		return err
 	}
 	s.kind, s.chunk, s.hide = kindPostgres, postgresChunk, hider(c.URL, config.Password)
+	s.id = postgresID(config)
 	// Statements are sent in one round trip and leave nothing prepared on the server, so PgBouncer
 	// may be used. The exceptions are `tierway migrate up` and the first start: they hold a lock of
 	// their session and need a direct connection.
