@@ -31,16 +31,20 @@ func TestFailedCheckTriesTheNextAddress(t *testing.T) {
 				t.Errorf("connected to %s, want %s", to, want)
 			}
 		}
+		avoid := func(address string) {
+			failed := netip.MustParseAddr(address)
+			d.avoid(&failed)
+		}
 		check("10.0.0.1")
-		d.avoidLast()
+		avoid("10.0.0.1")
 		check("10.0.0.2")
 		time.Sleep(freshFor)
 		check("10.0.0.2")
-		d.avoidLast()
+		avoid("10.0.0.2")
 		check("10.0.0.3")
-		d.avoidLast()
+		avoid("10.0.0.3")
 		check("10.0.0.1") // all have failed: the one that failed first
-		d.avoidLast()
+		avoid("10.0.0.1")
 		check("10.0.0.2")
 		time.Sleep(avoidFor + time.Second)
 		check("10.0.0.1")
@@ -107,6 +111,50 @@ func TestWorkerWithSeveralAddressesStaysUp(t *testing.T) {
 		}
 		if served[1].Load() < 50 {
 			t.Errorf("the second address has served %d checks", served[1].Load())
+		}
+		fleet.Close()
+	})
+}
+
+// TestFailedCheckAvoidsItsOwnAddress, although a request has connected to another address meanwhile.
+func TestFailedCheckAvoidsItsOwnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		first, second := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		d := newDialer("engine:8000", slog.New(slog.DiscardHandler))
+		d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{first, second}, nil }
+		healthy := network.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		defer healthy.Close()
+		failing := network.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d.mu.Lock()
+			d.known = []netip.Addr{second, first} // as after a lookup
+			d.mu.Unlock()
+			conn, err := d.DialContext(r.Context(), "tcp", "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			w.WriteHeader(http.StatusInternalServerError)
+		}))
+		defer failing.Close()
+		d.dial = func(ctx context.Context, _, address string) (net.Conn, error) {
+			if address == "10.0.0.1:8000" {
+				return network.Dial(ctx, "tcp", failing.Listener.Addr().String())
+			}
+			return network.Dial(ctx, "tcp", healthy.Listener.Addr().String())
+		}
+		fleet := NewFleet(Options{Rand: noJitter, send: func(Spec) Sender {
+			return addressed{http1.New(http1.Config{Network: "tcp", Host: "engine", Dial: d.DialContext}), d}
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer stop()
+		fleet.Sync([]Spec{{Config: Config{Name: "w", URL: "http://engine:8000", Health: &Health{Path: "/health"}}}})
+		go fleet.Run(ctx)
+		time.Sleep(20 * time.Second)
+		if s := fleet.Get("w").Status(); s.Failed != 1 || s.Passed == 0 {
+			t.Errorf("%d checks failed and %d passed, want one failure: %s", s.Failed, s.Passed, s.LastError)
 		}
 		fleet.Close()
 	})

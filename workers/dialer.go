@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,7 +46,6 @@ type dialer struct {
 	due     time.Time                // time of the next lookup
 	looking bool                     // a lookup is in progress
 	failing bool                     // the last lookup failed
-	last    netip.Addr               // address of the last connection
 	avoided map[netip.Addr]time.Time // addresses at which a check has failed, and until when they are tried last
 	several bool                     // the warning of several addresses was logged
 	missing time.Time                // since when all lookups report that the name does not exist; zero: the name exists
@@ -166,6 +166,9 @@ func (d *dialer) dialAny(ctx context.Context, network string, addresses []netip.
 		conn, err := d.dialOne(ctx, len(addresses)-i, network, net.JoinHostPort(to.String(), d.port))
 		if err == nil {
 			d.preferAddress(to)
+			if reached, ok := ctx.Value(reachedKey{}).(*atomic.Pointer[netip.Addr]); ok {
+				reached.Store(&to)
+			}
 			return conn, nil
 		}
 		if first == nil {
@@ -178,11 +181,15 @@ func (d *dialer) dialAny(ctx context.Context, network string, addresses []netip.
 	return nil, first
 }
 
-// avoidLast makes the address of the last connection the last one to be tried, because a check has failed there.
-func (d *dialer) avoidLast() {
+// reachedKey is the key of a context's *atomic.Pointer[netip.Addr]. A dialer stores there to which address it has
+// opened a connection.
+type reachedKey struct{}
+
+// avoid makes an address the last one to be tried, because a check has failed there. Nil: the check reached none.
+func (d *dialer) avoid(address *netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.known) < 2 || !d.last.IsValid() {
+	if len(d.known) < 2 || address == nil {
 		return
 	}
 	if d.avoided == nil {
@@ -192,7 +199,7 @@ func (d *dialer) avoidLast() {
 	maps.DeleteFunc(d.avoided, func(a netip.Addr, until time.Time) bool {
 		return now.After(until) || !slices.Contains(d.known, a)
 	})
-	d.avoided[d.last] = now.Add(avoidFor)
+	d.avoided[*address] = now.Add(avoidFor)
 }
 
 // inOrder returns the addresses with those that a check has found failing at the end, the latest one last.
@@ -239,7 +246,6 @@ func (d *dialer) dialOne(ctx context.Context, n int, network, address string) (n
 func (d *dialer) preferAddress(to netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.last = to
 	if i := slices.Index(d.known, to); i > 0 {
 		d.known = slices.Concat(d.known[i:], d.known[:i])
 	}

@@ -167,7 +167,8 @@ func TestExchangeOfARemovedWorkerCompletes(t *testing.T) {
 			engine.StartTLS()
 			fleet.options.send = func(s Spec) Sender {
 				send := newSender(s, loopback.Dial, slog.New(slog.DiscardHandler)).(addressed).Sender.(*standard)
-				send.kept.TLSClientConfig.RootCAs = engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+				kept := send.current.Load().kept
+				kept.TLSClientConfig.RootCAs = engine.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 				return send
 			}
 		} else {

@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"tierway/http1"
@@ -157,7 +159,10 @@ func jittered(d time.Duration, random uint64) time.Duration {
 // checkHealth runs one health check and, if it passed, one load check. A check that panics has
 // failed: its answer could not be read.
 func (c *checker) checkHealth(ctx context.Context) {
-	err := c.options.Recover("reading the health of the worker "+c.w.Name(), func() error { return c.check(ctx) })
+	var reached atomic.Pointer[netip.Addr]
+	err := c.options.Recover("reading the health of the worker "+c.w.Name(), func() error {
+		return c.check(context.WithValue(ctx, reachedKey{}, &reached))
+	})
 	if ctx.Err() != nil || OutOfResources(err) {
 		return // the gateway ended the check or could not send it, which is no fault of the worker
 	}
@@ -177,7 +182,7 @@ func (c *checker) checkHealth(ctx context.Context) {
 	} else {
 		c.askedForSources = false
 		if s, ok := c.w.link.Load().sender.(addressed); ok {
-			s.avoidLast()
+			s.avoid(reached.Load())
 		}
 	}
 	c.publish()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -20,35 +21,52 @@ const (
 )
 
 // keyFile is the key of a worker in a file. The file is read again when it changes; while it cannot be read, the last
-// key applies. It is safe for concurrent use.
+// key applies. It is safe for concurrent use: one request reads the file, and the others use the last key meanwhile.
 type keyFile struct {
-	path string
-	log  *slog.Logger
+	path    string
+	log     *slog.Logger
+	current atomic.Pointer[fileKey] // nil before the first reading
 
-	mu          sync.Mutex // guards the rest
-	next        time.Time  // of the next comparison
-	state       os.FileInfo
+	mu      sync.Mutex // held while the file is read; guards the rest
+	state   os.FileInfo
+	failing bool
+}
+
+// fileKey is the key of a file. It is immutable.
+type fileKey struct {
 	key, former string
-	failing     bool
+	due         time.Time // of the next comparison
 }
 
 // keys returns the present key and the one before it.
 func (f *keyFile) keys() (key, former string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now := time.Now(); !now.Before(f.next) {
-		f.next = now.Add(keyFileEvery)
-		f.refreshLocked()
+	k := f.current.Load()
+	switch {
+	case k == nil:
+		f.mu.Lock()
+	case time.Now().Before(k.due) || !f.mu.TryLock():
+		return k.key, k.former
 	}
-	return f.key, f.former
+	defer f.mu.Unlock()
+	k = f.current.Load()
+	if k == nil || !time.Now().Before(k.due) {
+		k = f.refreshLocked(k)
+		f.current.Store(k)
+	}
+	return k.key, k.former
 }
 
-// refreshLocked reads the file if it has changed.
-func (f *keyFile) refreshLocked() {
+// refreshLocked reads the file if it has changed since last, which may be nil.
+func (f *keyFile) refreshLocked(last *fileKey) *fileKey {
+	var now fileKey
+	if last != nil {
+		now = *last
+	}
+	defer func() { now.due = time.Now().Add(keyFileEvery) }()
 	state, err := os.Stat(f.path)
 	if err == nil && f.state != nil && os.SameFile(state, f.state) && state.ModTime().Equal(f.state.ModTime()) &&
 		state.Size() == f.state.Size() {
-		return
+		return &now
 	}
 	var key string
 	if err == nil {
@@ -57,12 +75,13 @@ func (f *keyFile) refreshLocked() {
 	switch {
 	case err != nil && !f.failing:
 		f.log.Warn("the file of a worker's key cannot be read; the last key applies", "file", f.path, "cause", err.Error())
-	case err == nil && key != f.key:
-		f.key, f.former = key, f.key
+	case err == nil && key != now.key:
+		now.key, now.former = key, now.key
 	}
 	if f.failing = err != nil; !f.failing {
 		f.state = state
 	}
+	return &now
 }
 
 // ReadKeyFile returns the key in a file: its text without line breaks at the end. An error does not contain the text.

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -74,10 +75,26 @@ func newSender(spec Spec, dial dialFunc, log *slog.Logger) Sender {
 	}
 	c := standardConfig{address: to, connectTimeout: spec.ConnectTimeout, dial: dialer.DialContext, tls: spec.tls(),
 		log: log}
-	if dial == nil {
+	if dial == nil && !internal(dialer.host) {
 		c.proxy, c.proxyDial = httpproxy.FromEnvironment().ProxyFunc(), new(net.Dialer).DialContext
+		if through, err := c.proxy(&url.URL{Scheme: to.scheme, Host: to.host}); err == nil && through != nil {
+			log.Info("a worker is reached through the proxy of HTTPS_PROXY", "worker", spec.Name, "proxy", through.Host,
+				"way_out", "for a direct connection, list the worker's host in NO_PROXY")
+		}
 	}
 	return addressed{newStandard(c), dialer}
+}
+
+// internal reports whether a host is in the gateway's own network, where a proxy of the environment is not for: an
+// address of a private, link-local or loopback network, a name without a dot, or a name of an internal domain.
+func internal(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap()
+		return ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast()
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	at := strings.LastIndexByte(host, '.')
+	return at < 0 || slices.Contains([]string{"internal", "local", "svc"}, host[at+1:])
 }
 
 // addressed is a Sender to a host that may have several addresses.
@@ -104,11 +121,17 @@ type standard struct {
 	scheme, host string
 	closed       atomic.Bool
 
-	mu     sync.Mutex // guards the rest
+	current atomic.Pointer[transportPair]
+
+	mu     sync.Mutex // held while current is replaced; guards config
 	config standardConfig
-	kept   *http.Transport // keeps connections
-	fresh  *http.Transport // one connection per exchange, HTTP/1.1 only
-	since  time.Time       // of both
+}
+
+// transportPair has the transports of a standard Sender.
+type transportPair struct {
+	kept  *http.Transport // keeps connections
+	fresh *http.Transport // one connection per exchange, HTTP/1.1 only
+	since time.Time
 }
 
 func newStandard(c standardConfig) *standard {
@@ -118,15 +141,19 @@ func newStandard(c standardConfig) *standard {
 }
 
 // transports returns the transport that keeps connections, and the one that does not. Both are replaced after
-// connectionMaxAge: exchanges in flight end on the old ones, which close their connections once they are idle.
+// connectionMaxAge: exchanges in flight end on the old ones, which close their connections once they are idle. One
+// exchange replaces them and reads the files for it; the others use the old ones meanwhile.
 func (s *standard) transports() (kept, fresh *http.Transport) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); now.Sub(s.since) >= connectionMaxAge {
-		s.kept.CloseIdleConnections()
-		s.renewLocked(now)
+	p := s.current.Load()
+	if now := time.Now(); now.Sub(p.since) >= connectionMaxAge && s.mu.TryLock() {
+		defer s.mu.Unlock()
+		if s.current.Load() == p {
+			s.renewLocked(now)
+			p.kept.CloseIdleConnections()
+		}
+		p = s.current.Load()
 	}
-	return s.kept, s.fresh
+	return p.kept, p.fresh
 }
 
 func (s *standard) renewLocked(now time.Time) {
@@ -141,13 +168,14 @@ func (s *standard) renewLocked(now time.Time) {
 				"cause", err.Error())
 		}
 	}
-	s.kept, s.fresh, s.since = newTransport(s.config), newTransport(s.config), now
-	s.kept.ForceAttemptHTTP2 = s.scheme == "https"
+	p := &transportPair{kept: newTransport(s.config), fresh: newTransport(s.config), since: now}
+	p.kept.ForceAttemptHTTP2 = s.scheme == "https"
 	// An HTTP/2 connection carries many exchanges and repeats some by itself; an exchange that must
 	// not be sent twice has its own connection.
-	s.fresh.DisableKeepAlives = true
-	s.fresh.Protocols = new(http.Protocols)
-	s.fresh.Protocols.SetHTTP1(true)
+	p.fresh.DisableKeepAlives = true
+	p.fresh.Protocols = new(http.Protocols)
+	p.fresh.Protocols.SetHTTP1(true)
+	s.current.Store(p)
 }
 
 // readAuthorities returns the certificates in a PEM file.

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -206,25 +207,44 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestProxyOfTheEnvironmentIsForHTTPS: workers on the own network use http, and NO_PROXY names the others.
+// TestProxyOfTheEnvironmentIsForHTTPS to servers of other networks: internal addresses and names are reached directly,
+// as are those in NO_PROXY. The log names each worker that uses the proxy, without credentials.
 func TestProxyOfTheEnvironmentIsForHTTPS(t *testing.T) {
+	const proxy = "http://user:secret@proxy:3128"
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-		t.Setenv(name, "http://proxy:3128")
+		t.Setenv(name, proxy)
 	}
-	t.Setenv("NO_PROXY", "10.0.0.0/8,.internal")
-	t.Setenv("no_proxy", "10.0.0.0/8,.internal")
-	for raw, want := range map[string]string{"https://api.example.com": "http://proxy:3128", "https://10.1.2.3:8443": "",
-		"https://a.internal": "", "https://localhost:8443": ""} {
-		send := newSender(Spec{Config: Config{URL: raw}}, nil, slog.New(slog.DiscardHandler)).(addressed).Sender.(*standard)
-		for _, transport := range []*http.Transport{send.kept, send.fresh} {
+	t.Setenv("NO_PROXY", "203.0.113.0/24,.example.net")
+	t.Setenv("no_proxy", "203.0.113.0/24,.example.net")
+	for raw, want := range map[string]string{
+		"https://api.example.com": proxy, "https://8.8.8.8:8443": proxy, "https://[2001:4860::1]": proxy,
+		"https://internal.example.com": proxy, "https://notlocal.example": proxy, "https://172.32.0.1": proxy,
+		"https://203.0.113.7": "", "https://a.example.net": "",
+		"https://10.1.2.3:8443": "", "https://172.16.0.1": "", "https://192.168.1.1": "", "https://169.254.1.1": "",
+		"https://127.0.0.2": "", "https://[fd00::1]:8443": "", "https://[fe80::1]": "", "https://[::1]": "",
+		"https://[::ffff:10.0.0.1]": "", "https://localhost:8443": "", "https://vllm": "", "https://vllm.internal": "",
+		"https://VLLM.Internal.": "", "https://vllm.ns.svc": "", "https://vllm.ns.svc.cluster.local:8000": "",
+		"https://gpu1.local": "",
+	} {
+		log := &bytes.Buffer{}
+		send := newSender(Spec{Config: Config{Name: "w", URL: raw}}, nil, slog.New(slog.NewTextHandler(log, nil)))
+		current := send.(addressed).Sender.(*standard).current.Load()
+		for _, transport := range []*http.Transport{current.kept, current.fresh} {
 			request, err := http.NewRequest(http.MethodGet, raw, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			through, err := transport.Proxy(request)
+			var through *url.URL
+			if transport.Proxy != nil {
+				through, err = transport.Proxy(request)
+			}
 			if err != nil || through == nil && want != "" || through != nil && through.String() != want {
 				t.Errorf("%s goes through %v, %v, want %q", raw, through, err, want)
 			}
+		}
+		named := strings.Contains(log.String(), "worker=w proxy=proxy:3128")
+		if text := log.String(); named != (want != "") || strings.Contains(text, "secret") {
+			t.Errorf("%s: the log is %q", raw, text)
 		}
 	}
 	plain := newSender(Spec{Config: Config{URL: "http://api.example.com"}}, nil, slog.New(slog.DiscardHandler))
@@ -489,7 +509,7 @@ func TestOutOfResourcesDiffersFromARefusedConnection(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", cause)}
 		}
 		tls := senderTo(t, "https://engine", nil)
-		tls.kept.DialContext, tls.fresh.DialContext = dial, dial
+		tls.current.Load().kept.DialContext, tls.current.Load().fresh.DialContext = dial, dial
 		for name, s := range map[string]Sender{"http1": http1.New(http1.Config{Host: "engine", Dial: dial}),
 			"standard": tls} {
 			for _, fresh := range []bool{false, true} {

@@ -341,22 +341,27 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender, log *slog.Logger) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.link.Load()
-	rekeyed := spec.APIKeyFile != w.spec.APIKeyFile || spec.APIKeyFile == "" && spec.Key != old.key() ||
-		!maps.Equal(spec.Headers, old.headers())
+	keyKept := spec.APIKeyFile == w.spec.APIKeyFile && (spec.APIKeyFile != "" || spec.Key == old.key())
+	headersKept := maps.Equal(spec.Headers, old.headers())
 	reconnects := spec.ConnectTimeout != w.spec.ConnectTimeout || spec.tls() != w.spec.tls()
 	w.spec = spec.clone()
 	w.spec.Key, w.spec.Headers = "", nil
+	if keyKept && headersKept && !reconnects {
+		return
+	}
 	sender := old.sender
 	if reconnects {
 		sender = send(spec)
 		defer old.sender.Close()
 	}
-	switch {
-	case rekeyed:
-		w.link.Store(newLink(sender, spec, old.key, old.headers, log))
-	case reconnects:
-		w.link.Store(newLink(sender, spec, old.previousKey, old.previousHeaders, log))
+	l := newLink(sender, spec, old.key, old.headers, log)
+	if keyKept { // a key file has its last key, which applies while the file cannot be read
+		l.key, l.previousKey, l.authorize = old.key, old.previousKey, old.authorize
 	}
+	if headersKept {
+		l.previousHeaders = old.previousHeaders
+	}
+	w.link.Store(l)
 }
 
 // retire ends the worker's reports and closes its idle connections. Exchanges in flight continue to
