@@ -98,7 +98,7 @@ func textOf(c *openai.Reader) (text []byte) {
 // may be a string instead. system is the position of the system prompt.
 func (t *excerpt) addUser(from, system int) {
 	if t.Seek(from); from > 0 && t.Next() == '"' {
-		t.addWritten(t.lastWritten(userTurn{from, 0, t.answered}, nil))
+		t.addWritten(t.lastWritten([]userTurn{{from, 0, t.answered}}, nil))
 		return
 	}
 	if !t.enterArray(from) {
@@ -119,12 +119,7 @@ func (t *excerpt) addUser(from, system int) {
 			rules = t.appendRules(rules, content)
 		}
 	}
-	for _, turn := range slices.Backward(turns) {
-		if w := t.lastWritten(turn, rules[:turn.rules]); !w.empty() {
-			t.addWritten(w)
-			return
-		}
-	}
+	t.addWritten(t.lastWritten(turns, rules))
 }
 
 // userTurn is a user message.
@@ -143,28 +138,35 @@ func (t *excerpt) addWritten(w written) {
 	}
 }
 
-// lastWritten returns the last text of a message that a person wrote. Blocks that a person may have written count if
-// the message has nothing else.
-func (t *excerpt) lastWritten(turn userTurn, rules [][]byte) (last written) {
-	s := &t.search
-	s.answered, s.keepOwn, s.cutOwn = turn.answered, false, false
-	if last = t.lastPart(turn.content, rules); last.empty() && s.cutOwn {
-		s.keepOwn = true
-		last = t.lastPart(turn.content, rules)
+// lastWritten returns the last text of the messages that a person wrote. Blocks that a person may have written count if
+// their message has nothing else, or if no message has.
+func (t *excerpt) lastWritten(turns []userTurn, rules [][]byte) (last written) {
+	for _, turn := range slices.Backward(turns) {
+		t.cutOwn = false
+		if last = t.lastPart(turn, rules, plainTag); last.empty() && t.cutOwn {
+			last = t.lastPart(turn, rules, ownTag)
+		}
+		if !last.empty() {
+			return last
+		}
+	}
+	if len(turns) > 0 {
+		last = t.lastPart(turns[len(turns)-1], rules, sharedTag)
 	}
 	return last
 }
 
-// lastPart returns the last text in the content at from that a person wrote.
-func (t *excerpt) lastPart(from int, rules [][]byte) (last written) {
+// lastPart returns the last text of a message that a person wrote. Blocks up to the kind keep count.
+func (t *excerpt) lastPart(turn userTurn, rules [][]byte, keep int) (last written) {
+	t.answered, t.keep = turn.answered, keep
 	results := false
 	var texts [8][]byte
-	for _, raw := range t.appendTexts(texts[:0], from) {
+	for _, raw := range t.appendTexts(texts[:0], turn.content) {
 		if results {
 			results = false
 			continue
 		}
-		w := t.writtenIn(raw, rules)
+		w := t.writtenIn(raw, rules[:turn.rules])
 		if results = w.results; !w.empty() {
 			last = w
 		}

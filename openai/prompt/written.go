@@ -38,7 +38,7 @@ func (w *written) empty() bool { return len(w.raw) == 0 && len(w.text) == 0 }
 type search struct {
 	left     int  // bytes that it may still read
 	answered bool // an assistant's message precedes the text, so that the text may be a tool's result
-	keepOwn  bool // blocks that a person may have written are kept
+	keep     int  // the last kind of blocks that is kept
 	cutOwn   bool // such a block was removed
 }
 
@@ -172,7 +172,7 @@ func (s *search) withoutBlocks(text []byte) []byte {
 			s.left -= tagCost
 			kind = kindOfTag(name, i == 0 || text[i-1] == '\n')
 		}
-		if kind == plainTag || kind == ownTag && s.keepOwn && !task {
+		if kind == plainTag || kind <= s.keep && !task {
 			left, text = append(left, text[:i+1]...), text[i+1:]
 			continue
 		}
@@ -250,6 +250,7 @@ func (s *search) cutBlock(text []byte, name string) (inner, rest []byte, closed 
 const (
 	plainTag   = iota // a person wrote it
 	ownTag            // an application's block beside other text, a person's if it is all of a message
+	sharedTag         // an application's block, a person's if the whole chat has no other text
 	contextTag        // an application's block
 	requestTag        // has the user's request
 )
@@ -320,7 +321,9 @@ func kindOfName(w string) int {
 	switch w {
 	case "context", "environment", "instructions", "rules", "skills", "memory", "memories", "attachments":
 		return ownTag
-	case "reminder", "system":
+	case "system":
+		return sharedTag
+	case "reminder":
 		return contextTag
 	}
 	return plainTag
@@ -331,11 +334,12 @@ func kindOfWord(w string) int {
 	switch w {
 	case "context", "instructions", "rules", "project", "repo", "details", "info", "information", "additional":
 		return ownTag
-	case "reminder", "reminders", "environment", "env", "permissions", "skill", "skills",
-		"hook", "submit", "caveat", "memory", "memories", "metadata", "stdout", "stderr", "attachments", "attached",
-		"workspace", "editor", "ide", "notification", "notifications", "tool", "tools", "function", "agent", "agents", "mcp",
-		"system", "todo", "todos", "git", "diagnostics", "terminal", "history", "cwd",
-		"summary", "viewed", "opened", "transcripts", "date", "datetime", "session":
+	case "system", "function", "tool", "agent", "git", "terminal", "editor", "workspace", "session", "metadata",
+		"memory", "diagnostics", "date", "datetime":
+		return sharedTag
+	case "reminder", "reminders", "environment", "env", "permissions", "skill", "skills", "hook", "submit", "caveat",
+		"memories", "stdout", "stderr", "attachments", "attached", "ide", "notification", "notifications", "tools", "agents",
+		"mcp", "todo", "todos", "history", "summary", "cwd", "viewed", "opened", "transcripts":
 		return contextTag
 	}
 	return plainTag
