@@ -2,10 +2,33 @@ package server
 
 import (
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"tierway/memnet"
 )
+
+// TestPlaneThatWaitsForASlowReadingNamesNoRestore: the database responds, so there is nothing to restore.
+func TestPlaneThatWaitsForASlowReadingNamesNoRestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "auth: { required: false }\ntiers: [{ name: small, model: m, workers: [%s] }]", http.NotFoundHandler())
+		socket, err := r.net.Listen("tcp", "127.0.0.1:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		r.listeners.all = []listener{{plane: "data", Listener: socket, reserved: new(reservedListener)}}
+		r.proxy.Drain() // so that the plane stays closed
+		r.openDataPlane(t.Context())
+		if text := r.logs.String(); !strings.Contains(text, "refuses connections until the database is read") ||
+			strings.Contains(text, "restore") {
+			t.Errorf("the log is %s", text)
+		}
+		r.listeners.all = nil
+	})
+}
 
 // TestWhatWaitsForOpenAddressesRunsWithoutTheLock, so that it may read the addresses and wait for a slow terminal.
 func TestWhatWaitsForOpenAddressesRunsWithoutTheLock(t *testing.T) {

@@ -271,8 +271,12 @@ func (s *Server) openDataPlane(ctx context.Context) {
 	if !s.listeners.hasReserved() {
 		return
 	}
+	wayOut := "wait until tenants and keys are read, or add auth.keys to the configuration file and reload"
+	if s.control.Database.State() == control.DatabaseAway {
+		wayOut = "restore the database, or add auth.keys to the configuration file and reload"
+	}
 	s.log.Warn("the data plane refuses connections until the database is read: no key is known", "address",
-		s.Addr("data"), "way_out", "restore the database, or add auth.keys to the configuration file and reload")
+		s.Addr("data"), "way_out", wayOut)
 	tick := time.NewTicker(callersEvery)
 	defer tick.Stop()
 	for !s.control.Database.HasCallers() {

@@ -97,7 +97,7 @@ func (db *Database) open(ctx context.Context) error {
 	switch err := db.Read(ctx); {
 	case err != nil && db.migrated.Load() && errors.Is(err, context.DeadlineExceeded):
 		db.log.Warn("reading tenants and keys takes longer than a start waits; the gateway is ready once they are read",
-			"waited", startTimeout)
+			"waited", startTimeout.String())
 	case err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded):
 		return err
 	default:

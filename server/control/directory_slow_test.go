@@ -56,7 +56,7 @@ func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	text := &bytes.Buffer{}
-	log, metrics := slog.New(slog.NewTextHandler(text, nil)), telemetry.New("test")
+	log, metrics := slog.New(slog.NewJSONHandler(text, nil)), telemetry.New("test")
 	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: func() uint64 { return 1 },
 		Recover: NewRecoverer(log, metrics), Applied: func(*config.File) {}, Dial: memnet.New().Dial})
 	if err != nil {
@@ -96,7 +96,8 @@ func TestDirectoryThatTakesLongToReadIsReadAtTheStart(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if text := log.String(); strings.Contains(text, "unavailable") || strings.Count(text, "takes longer") != 1 {
+		if text := log.String(); strings.Contains(text, "unavailable") || strings.Count(text, "takes longer") != 1 ||
+			!strings.Contains(text, `"waited":"3s"`) {
 			t.Errorf("the log is %s", text)
 		}
 	})
