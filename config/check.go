@@ -45,27 +45,37 @@ func (d *decoder) check(f *File) {
 	d.checkDecisions(f)
 }
 
-// report adds a problem of the value at path, or of its section if the value is missing. Only
-// the first problem of a path is kept. It returns the problem, so that the caller can set more
-// fields.
+// report adds an error of the value at path, or of its section if the value is missing. Only the first error of a path
+// is kept. It returns the problem, so that the caller can set more fields.
 func (d *decoder) report(path, message, hint string) *Problem {
 	return d.reportAt(path, d.position(path), message, hint)
 }
 
 // reportAt is report for a problem at another position.
 func (d *decoder) reportAt(path string, at position, message, hint string) *Problem {
-	if d.reported[path] {
+	if d.reported[path] && !d.warned[path] {
 		return new(Problem)
 	}
 	d.reported[path] = true
+	delete(d.warned, path)
 	d.problems = append(d.problems, Problem{File: d.file, Line: at.line, Column: at.column,
 		Path: path, Message: d.scrub(message), Hint: d.scrub(hint)})
 	return &d.problems[len(d.problems)-1]
 }
 
-// warn adds a warning about the value at path. Only the first problem of a path is kept.
+// warn adds a warning about the value at path, unless the path has an error.
 func (d *decoder) warn(path, message, hint string) {
-	d.report(path, message, hint).Warning = true
+	d.warnAt(path, d.position(path), message, hint)
+}
+
+// warnAt is warn for a problem at another position.
+func (d *decoder) warnAt(path string, at position, message, hint string) {
+	warning := path + ": " + message
+	if d.reported[path] && !d.warned[path] || d.reported[warning] {
+		return
+	}
+	d.reportAt(path, at, message, hint).Warning = true
+	d.reported[warning], d.warned[path] = true, true
 }
 
 // position returns the position of the value at path, or of the section that lacks it.
@@ -224,7 +234,8 @@ func (d *decoder) checkBuffered(f *File) {
 // roleAdmin is the default role of an admin key.
 const roleAdmin = "admin"
 
-// checkPasswordFiles reports password files that cannot be read, and warns of those without an effect.
+// checkPasswordFiles reports password files that cannot be read, and warns of those without an effect and of those that
+// every user can read.
 func (d *decoder) checkPasswordFiles(f *File) {
 	for _, c := range []struct{ key, file, of, url, scheme string }{
 		{"store.sql_password_file", f.Store.SQLPasswordFile, "store.sql", f.Store.SQL, "postgres"},
@@ -240,6 +251,7 @@ func (d *decoder) checkPasswordFiles(f *File) {
 			if err := store.CheckPasswordFile(beside(d.file, c.file)); err != nil {
 				d.report(c.key, err.Error(), "write the password into that file, readable by the gateway's user only")
 			}
+			d.checkSecrecy(c.key, beside(d.file, c.file))
 		}
 	}
 }
@@ -261,9 +273,9 @@ func (d *decoder) checkStore(f *File) {
 	if d.written("store.sql") {
 		where = d.position("store.sql")
 	}
-	d.reportAt("store.sql", where, "a SQLite file serves one gateway, "+why+
+	d.warnAt("store.sql", where, "a SQLite file serves one gateway, "+why+
 		": each would have its own tenants, keys and ledger",
-		"use postgres:// to share tenants, keys and the ledger").Warning = true
+		"use postgres:// to share tenants, keys and the ledger")
 }
 
 // TrustedProxies returns the networks of trusted X-Forwarded-For headers. A single address

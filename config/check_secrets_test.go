@@ -7,6 +7,34 @@ import (
 	"testing"
 )
 
+// TestFilesWithPasswordsAndKeysThatEveryUserCanReadAreNamed, also beside another warning.
+func TestFilesWithPasswordsAndKeysThatEveryUserCanReadAreNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for src, warnings := range map[string][]string{
+		keys + small + "store: {sql: 'postgres://u@h/db', sql_password_file: '${KEY}'}": {
+			"store.sql_password_file: every user"},
+		keys + small + "store: {redis: 'redis://h', redis_password_file: '${KEY}'}": {
+			"store.redis_password_file: every user"},
+		keys + "tiers: [{name: a, model: m, workers: [{name: w, url: 'http://h:1', api_key_file: '${KEY}'}]}]": {
+			"api_key_file: the key in \"${KEY}\" has 5 characters", "api_key_file: every user"},
+	} {
+		for mode, named := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true} {
+			if err := os.Chmod(file, mode); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(problemsOf(t, src, map[string]string{"KEY": file}), "\n")
+			for _, want := range warnings {
+				if strings.Contains(got, want) != (named || !strings.Contains(want, "every user")) {
+					t.Errorf("mode %o: %q in %s", mode, want, got)
+				}
+			}
+		}
+	}
+}
+
 // TestDoubtfulSecretsAreNamed: placeholders in place of digests, keys that are too short for one, and key files that
 // every user of the machine can read.
 func TestDoubtfulSecretsAreNamed(t *testing.T) {

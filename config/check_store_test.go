@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,5 +231,39 @@ func TestProblemsDoNotShowAStorePassword(t *testing.T) {
 		if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), "er2@") {
 			t.Errorf("%s:\n%s", name, out.String())
 		}
+	}
+}
+
+// TestPasswordsOfVariablesAreTakenLiterally in the URL of a store, also if they look percent-encoded.
+func TestPasswordsOfVariablesAreTakenLiterally(t *testing.T) {
+	for _, password := range []string{"plain", "p%20w", "100%25", "a@b", "a/b#c?d", "a%2F#", "u:%41", "p+w", "%"} {
+		env := func(name string) (string, bool) {
+			value, set := map[string]string{"PW": password, "HOST": "db,db2:5433", "ALL": "redis://:p%20w@h"}[name]
+			return value, set
+		}
+		f, err := Parse("t.yaml", []byte(keys+small+
+			`store: {sql: "postgres://${USER:-app}:${PW}@${HOST}/t?application_name=a@b", redis: "redis://:${PW}${PW}@h"}`), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]string{f.Store.SQL: password, f.Store.Redis: password + password} {
+			credentials, _, _ := strings.Cut(text, "@")
+			parsed, err := url.Parse(credentials + "@h")
+			if err != nil {
+				t.Errorf("%q: %v", password, err)
+				continue
+			}
+			if got, _ := parsed.User.Password(); got != want {
+				t.Errorf("%q is read as %q", want, got)
+			}
+		}
+		if !strings.HasSuffix(f.Store.SQL, "@db,db2:5433/t?application_name=a@b") {
+			t.Errorf("the target is changed: %s", f.Store.SQL)
+		}
+	}
+	f, err := Parse("t.yaml", []byte(keys+small+`store: {sql: "sqlite://${ALL}@x", redis: "${ALL}"}`),
+		func(string) (string, bool) { return "redis://:p%20w@h", true })
+	if err != nil || f.Store.Redis != "redis://:p%20w@h" || f.Store.SQL != "sqlite://redis://:p%20w@h@x" {
+		t.Errorf("%v: a whole URL or a file name is changed: %s, %s", err, f.Store.Redis, f.Store.SQL)
 	}
 }

@@ -41,7 +41,8 @@ type decoder struct {
 	env               lookup
 	places            map[string]place
 	problems          Problems
-	reported          map[string]bool                 // paths that have a problem; each is reported once
+	reported          map[string]bool                 // paths that have a problem, and warnings; each is reported once
+	warned            map[string]bool                 // paths of which all problems are warnings
 	nodes, text       int                             // values so far, and their bytes
 	draft             bool                            // the source is a draft and may read nothing else
 	allowedExpansions map[string]string               // values with ${…} that a draft may contain, by expansionKey

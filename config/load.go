@@ -153,6 +153,7 @@ func newDecoder(name string, env lookup) *decoder {
 		env = func(string) (string, bool) { return "", false }
 	}
 	return &decoder{file: name, env: env, places: map[string]place{}, reported: map[string]bool{},
+		warned:   map[string]bool{},
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{},
 		tokens: map[string]*tokenizer.Tokenizer{}}
 }

@@ -49,9 +49,9 @@ func (d *decoder) checkRegions(f *File) {
 func (d *decoder) checkRegionOrder(f *File, from string, known []string) {
 	path, seen := join("regions.order", from), map[string]string{}
 	if f.Regions.Header == "" && from != f.Region {
-		d.reportAt(path, d.places[path].key,
+		d.warnAt(path, d.places[path].key,
 			"has no effect: it is not the region of the gateway, and regions.header is not set",
-			"set region: "+quote(from)+" or regions.header, or remove the key").Warning = true
+			"set region: "+quote(from)+" or regions.header, or remove the key")
 	}
 	for i, to := range f.Regions.Order[from] {
 		at := fmt.Sprintf("%s[%d]", path, i)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -280,7 +281,7 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 		}
 		switch {
 		case set && value != "":
-			b.WriteString(value)
+			b.WriteString(inStoreURL(path, b.String(), value, after))
 		case hasFallback:
 			b.WriteString(fallback)
 		case set:
@@ -291,4 +292,15 @@ func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok b
 		}
 		expanded, rest = true, after
 	}
+}
+
+// inStoreURL returns a variable's value between two parts of the URL at path. In the credentials of a store's URL it is
+// percent-encoded, so that a password that looks encoded is taken literally. before is expanded, after is not.
+func inStoreURL(path, before, value, after string) string {
+	scheme, begun, inside := strings.Cut(before, "://")
+	if path != "store.sql" && path != "store.redis" || !inside || scheme == "sqlite" || strings.Contains(begun, "@") ||
+		!strings.Contains(after, "@") {
+		return value
+	}
+	return strings.ReplaceAll(url.PathEscape(value), "@", "%40")
 }
