@@ -9,6 +9,9 @@ import (
 // hiddenAddress replaces an internal address in an engine's error. It needs no escapes in JSON.
 const hiddenAddress = "(internal address)"
 
+// addressMost is the longest IPv6 address of a URL in bytes, with its zone and its brackets.
+const addressMost = 64
+
 // HideAddresses returns an engine's error without addresses of the operator's network: URLs whose host
 // is an IP address, has no dot or belongs to a private domain, and private IP addresses with their
 // port. The text may be JSON; it is returned unchanged if there is nothing to hide.
@@ -58,8 +61,8 @@ func hideURLs(text []byte) []byte {
 		}
 		from += n + len("://")
 		end := from
-		if closing := bytes.IndexByte(text[from:], ']'); closing > 0 && text[from] == '[' {
-			end += closing + 1 // an IPv6 address
+		if bytes.HasPrefix(text[from:], []byte("[")) { // an IPv6 address
+			end += bytes.IndexByte(text[from:min(from+addressMost, len(text))], ']') + 1
 		}
 		for end < len(text) && text[end] > ' ' && !strings.ContainsRune("\"'`<>\\)]},", rune(text[end])) {
 			end++

@@ -281,6 +281,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 	if resp.ContentLength > 0 {
 		buf.Grow(int(min(resp.ContentLength, unreservedMax)) + bytes.MinRead)
 	}
+	var begin openai.Beginning
 	for {
 		if buf.Available() < bytes.MinRead {
 			more := max(bytes.MinRead, buf.Len()) // doubles
@@ -303,7 +304,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 			return nil
 		case err != nil:
 			return a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
-		case int64(buf.Len()) == resp.ContentLength, openai.BeginsNoJSON(buf.Bytes()):
+		case int64(buf.Len()) == resp.ContentLength, begin.IsNoJSON(buf.Bytes()):
 			return nil
 		}
 		a.watch.startSilence(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
