@@ -88,17 +88,32 @@ func (e EngineError) Overloaded() bool {
 const StatusOverloaded = 529
 
 // RefusesContent reports whether the engine rejected the content of the request: its type or code names
-// a policy, or it is a 403 with a message that names one.
+// a policy, or it is a 403 whose message does so. An error about permissions, scopes or keys is none.
 func (e EngineError) RefusesContent() bool {
 	switch {
-	case e.Status == http.StatusUnauthorized, e.Status == http.StatusTooManyRequests:
+	case e.Status == http.StatusUnauthorized, e.Status == http.StatusTooManyRequests,
+		namesAccess(e.Code), statusOf(e.Type) != http.StatusForbidden && namesAccess(e.Type):
 		return false
 	case namesPolicy(e.Type), namesPolicy(e.Code):
 		return true
 	}
-	return e.Status == http.StatusForbidden && e.mentions("content policy", "content filter", "content management",
-		"content moderation", "usage polic", "safety", "moderation", "flagged", "guardrail", "inappropriate content",
-		"prohibited content", "harmful content", "sensitive content", "unsafe content", "jailbreak")
+	return e.Status == http.StatusForbidden && !namesAccess(e.Message[:min(len(e.Message), overflowWithin)]) &&
+		e.mentions("content policy", "content filter", "content management", "content moderation", "moderation system",
+			"by moderation", "usage polic", "safety system", "safety filter", "safety polic", "safety setting",
+			"safety guideline", "safety reason", "safety check", "for safety", "flagged", "guardrail", "inappropriate content",
+			"prohibited content", "harmful content", "sensitive content", "unsafe content", "jailbreak")
+}
+
+// namesAccess reports whether a type, a code or a message is about what a key may do.
+func namesAccess(text string) bool {
+	text = strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(strings.ToLower(text))
+	for _, part := range [...]string{"permission", "scope", "apikey", "accesskey", "credential", "notauthorized",
+		"accessdenied"} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // namesPolicy reports whether a type or code means that the content was refused.

@@ -15,6 +15,11 @@ func TestRefusalsAreReadInEveryForm(t *testing.T) {
 		`{"error":{"type":"error","error":{"message":"m"}}}`: "m", `{"error":{"message":"m","error":"Bad Request"}}`: "m",
 		`{"error":"Bad Request","reason":"m"}`: "Bad Request: m", `{"error":{"type":"x","reason":"m"},"status":400}`: "m",
 		`{"reason":"r","message":"m"}`: "m", `{"errors":{"top_p":["m"]},"title":"t"}`: `{"top_p":["m"]}`,
+		`{"fault":{"faultstring":"m","detail":{"errorcode":"c"}}}`: "m", `{"error":{"error":{"message":"m"}}}`: "m",
+		`{"error":{"error":{"error":{"message":"m"}}}}`: "m", `{"error":{"error":{"reason":"m"}}}`: "m", `{"reason":"m"}`: "m",
+		`{"error":{"code":400,"error":"m"}}`: "m", `{"error":{"error":{"error":"m"}}}`: "m", `{"faultstring":"m"}`: "m",
+		`{"detail":{"detail":"m"}}`: "m", `{"detail":{"error":{"message":"m"}}}`: "m",
+		`{"detail":{"detail":{"message":"m"}}}`:    `{"message":"m"}`, // each level is read twice
 		`{"errors":{"top_p":["m"]},"message":"t"}`: "t", `{"errors":{}}`: "",
 		"über": "über", `{"message":""}`: "", `{}`: "", `[]`: "", `[1]`: "1", "": "", "<html>": "", " <!DOCTYPE html>": "",
 		"a\x00b": "", "\xff": "", `{"message":"cut`: "", "[cut": "", "{\"error\":\"m\"}\n\ndata: x\n\n": "m", strings.Repeat("x", textMax+1): "",
@@ -57,20 +62,29 @@ func TestOverloadIsRecognizedInEverySpelling(t *testing.T) {
 
 func TestRefusalsForContentAreRecognized(t *testing.T) {
 	for body, want := range map[string]bool{
-		`{"error":{"message":"m","code":"content_filter"}}`:                               true,
-		`{"error":{"message":"m","type":"content_policy_violation"}}`:                     true,
-		`{"error":{"message":"m","code":"ResponsibleAIPolicyViolation"}}`:                 true,
-		`{"error":{"message":"m","code":"moderation_blocked","status":500}}`:              true,
-		`{"code":"DataInspectionFailed","message":"m","status":400}`:                      true,
-		`{"error":{"message":"Your input was flagged","code":403}}`:                       true,
-		`{"error":{"message":"m violates our usage policies","type":"permission_error"}}`: true,
-		`{"error":{"message":"Your input was flagged","code":400}}`:                       false,
-		`{"error":{"message":"m","code":"content_filter","status":429}}`:                  false,
-		`{"error":{"message":"m","code":"content_filter","status":401}}`:                  false,
-		`{"error":{"message":"no permission","code":403}}`:                                false,
-		`{"error":{"message":"network policy","code":403}}`:                               false,
-		`{"error":{"message":"m","code":"invalid_content_type"}}`:                         false,
-		`{"error":{"message":"m","type":"server_error"}}`:                                 false,
+		`{"error":{"message":"m","code":"content_filter"}}`:                                                           true,
+		`{"error":{"message":"m","type":"content_policy_violation"}}`:                                                 true,
+		`{"error":{"message":"m","code":"ResponsibleAIPolicyViolation"}}`:                                             true,
+		`{"error":{"message":"m","code":"moderation_blocked","status":500}}`:                                          true,
+		`{"code":"DataInspectionFailed","message":"m","status":400}`:                                                  true,
+		`{"error":{"message":"Your input was flagged","code":403}}`:                                                   true,
+		`{"error":{"message":"m violates our usage policies","type":"permission_error"}}`:                             true,
+		`{"error":{"message":"Your input was flagged","code":400}}`:                                                   false,
+		`{"error":{"message":"m","code":"content_filter","status":429}}`:                                              false,
+		`{"error":{"message":"m","code":"content_filter","status":401}}`:                                              false,
+		`{"error":{"message":"no permission","code":403}}`:                                                            false,
+		`{"error":{"message":"network policy","code":403}}`:                                                           false,
+		`{"error":{"message":"You have insufficient permissions. Missing scopes: api.moderations.write","code":403}}`: false,
+		`{"error":{"message":"Missing scopes for the guardrail","code":"missing_scope","status":403}}`:                false,
+		`{"error":{"message":"m","code":"moderation_permission_missing","status":403}}`:                               false,
+		`{"error":{"message":"Your API key may not use the content filter","code":403}}`:                              false,
+		`{"message":"User is not authorized to perform bedrock:ApplyGuardrail","status":403}`:                         false,
+		`{"__type":"AccessDeniedException","message":"no access to guardrails","status":403}`:                         false,
+		`{"error":{"message":"The safety model is not yours","code":403}}`:                                            false,
+		`{"error":{"message":"Rejected by our safety system","code":403}}`:                                            true,
+		`{"error":{"message":"Blocked by moderation","code":403}}`:                                                    true,
+		`{"error":{"message":"m","code":"invalid_content_type"}}`:                                                     false,
+		`{"error":{"message":"m","type":"server_error"}}`:                                                             false,
 	} {
 		e, ok := ErrorOf([]byte(body))
 		if got := e.RefusesContent(); !ok || got != want {
@@ -88,7 +102,8 @@ func TestInternalAddressesAreHidden(t *testing.T) {
 		"connect 192.168.7.9:8000 failed": "connect " + h + " failed", "127.0.0.1": h, "10.0.0.1.": h + ".",
 		"tcp:169.254.1.1": "tcp:" + h, "https://platform.openai.com/docs": "https://platform.openai.com/docs",
 		"8.8.8.8": "8.8.8.8", "v1.2.3.4": "v1.2.3.4", "1.2.3": "1.2.3", "": "", "a://": h, "temperature 10.5": "temperature 10.5",
-		"10.0.0.1.5": "10.0.0.1.5", `{"m":"http:\/\/10.0.0.1\/x"}`: `{"m":"http:\/\/` + h + `\/x"}`,
+		"http://[" + strings.Repeat(" ", addressMost) + "] x": h + strings.Repeat(" ", addressMost) + "] x", // examines few bytes
+		"http://[fe80::1%25eth0]:1/x":                         h, "10.0.0.1.5": "10.0.0.1.5", `{"m":"http:\/\/10.0.0.1\/x"}`: `{"m":"http:\/\/` + h + `\/x"}`,
 	} {
 		if got := string(HideAddresses([]byte(text))); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -54,6 +54,7 @@ type errorWalk struct {
 	found  bool
 	bare   bool       // the error member is a text
 	inner  *errorWalk // the value of the error member
+	nested bool       // it is the value of a detail member
 	title  string     // a summary, for an error without a message
 	state  string     // the name of a status, such as UNAVAILABLE
 }
@@ -104,10 +105,14 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 		switch key := string(c.Name()); key {
 		case "error":
 			// A gateway's error may contain the whole error of the engine behind it.
-			if level < 2 || level == 2 && c.Next() == '{' {
+			if level < 2 || c.Next() == '{' {
 				w.readNested(c, max(level+1, 2))
 			} else {
 				setText(&w.title, c)
+			}
+		case "fault": // Apigee's, as in SOAP
+			if level == 0 && c.Next() == '{' {
+				w.readNested(c, 2)
 			}
 		case "errors":
 			switch {
@@ -137,7 +142,7 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 			setText(&w.e.Type, c)
 		case "message", "Message", "msg":
 			w.readMessage(c)
-		case "error_msg", "error_message", "errorMessage", "error_description":
+		case "error_msg", "error_message", "errorMessage", "error_description", "faultstring":
 			w.readMessage(c)
 			w.found = w.found || w.e.Message != ""
 		case "reason":
@@ -211,9 +216,12 @@ func (w *errorWalk) readDetail(c *Reader) {
 		return
 	}
 	w.found = true
-	if in, ok := walkError(v); ok && v[0] == '{' && in.merged().Message != "" {
-		w.inner = &in
-		return
+	if v[0] == '{' && !w.nested { // each level is read again, so there are two at most
+		in, c := errorWalk{nested: true}, newReader(v)
+		if in.readObject(&c, 0); c.atEnd() && in.merged().Message != "" {
+			w.inner = &in
+			return
+		}
 	}
 	w.e.Message = cmp.Or(w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
 	w.e.Type = cmp.Or(w.e.Type, "unprocessable_entity")
