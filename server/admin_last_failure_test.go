@@ -23,6 +23,7 @@ func TestWorkerShowsItsLastFailedAttempt(t *testing.T) {
 		{404, `{"error":{"message":"The model x does not exist."}}`, 404, "The model x does not exist."},
 		{429, `{"error":{"message":"slow down"}}`, 429, "slow down"},
 		{500, `{"error":{"message":"cannot read: About topic number 0"}}`, 500, "the worker answered 500"},
+		{500, `{"error":{"message":"cannot read: ABOUT\ntopic \\u006eumber"}}`, 500, "the worker answered 500"},
 		{500, "", 500, "the worker answered 500"},
 		{200, `{"error":{"message":"engine is dead","code":500}}`, 500, "engine is dead"},
 		{200, "no JSON", 200, `a 2xx answer of the type "application/json" and 7 bytes that is not a JSON object`},

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -8,11 +9,11 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/server/control"
 )
@@ -24,10 +25,14 @@ const (
 	wordsRead = 64 << 10
 	// wordsWait bounds the wait for that body, because another worker may already have the request.
 	wordsWait = 100 * time.Millisecond
-	// comparedMost is the largest request in bytes with which the words are compared. This takes up to 2 ms.
+	// comparedMost is the largest request in bytes with which the words are compared. This takes up to 6 ms.
 	comparedMost = 256 << 10
+	// comparedWords is the number of characters that are compared: a repetition that begins in the shown ones ends here.
+	comparedWords = wordsMost + 40
 	// repeatedLeast is the least length in bytes of a common part of error and request that counts as a repetition.
-	repeatedLeast = 12
+	repeatedLeast = 8
+	// wholeLeast is the least length in bytes of a whole user text that counts as a repetition within a word too.
+	wholeLeast = 4
 )
 
 // readWords keeps the words of a failed answer that has not been read yet.
@@ -52,55 +57,90 @@ func (a *attempt) keepWords(body []byte) {
 	if e, ok := openai.RefusalOf(body); ok {
 		text = e.Message
 	}
-	if words := firstWords(text); !repeats(request.Body, words) {
-		a.words = words
+	a.words = wordsApart(request, text)
+}
+
+// wordsApart returns the first words of an engine's error, or "" if they repeat a part of the request.
+func wordsApart(request *openai.Request, text string) string {
+	text = text[:min(len(text), 16*wordsMost)]
+	line := firstWords(text, comparedWords)
+	if repeats(request, line) || markup.MatchString(text) && repeats(request, text) { // the request may have tags
+		return ""
 	}
+	return shorten(line, wordsMost)
 }
 
 // markup matches the tags of an error page of a proxy.
 var markup = regexp.MustCompile(`<[^>]*>`)
 
-// firstWords returns the beginning of a text on one line, without markup.
-func firstWords(text string) string {
-	text = strings.ToValidUTF8(markup.ReplaceAllString(text[:min(len(text), 16*wordsMost)], " "), "")
+// firstWords returns at most that number of characters of the beginning of a text, on one line and without markup.
+func firstWords(text string, most int) string {
+	text = strings.ToValidUTF8(markup.ReplaceAllString(text, " "), "")
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
 	}, text)
-	words := []rune(strings.Join(strings.Fields(text), " "))
-	if len(words) > wordsMost {
-		return string(words[:wordsMost]) + "…"
-	}
-	return string(words)
+	return shorten(strings.Join(strings.Fields(text), " "), most)
 }
 
-// repeats reports whether words have a part in common with the JSON of a request, as it is written there or decoded.
-func repeats(request []byte, words string) bool {
+// shorten cuts a text to that number of characters.
+func shorten(text string, most int) string {
+	if words := []rune(text); len(words) > most {
+		return string(words[:most]) + "…"
+	}
+	return text
+}
+
+// causes are words of usual failures. A part of an error that consists of them shows no repetition of a request.
+const causes = " a an and answer api at available backend bad be block busy cannot connection content context could cuda device does " +
+	"engine enginecore error exception exist failed failure for found from gateway gpu in initialized internal invalid is key " +
+	"kv length limit loaded loading many maximum memory message model name no not of on out overloaded please process proxy " +
+	"queue ready refused request requests response retry runtimeerror server service slow starting status system temporarily " +
+	"the this timed timeout to token tokens too try unavailable unexpected unknown upstream valueerror was while with worker " +
+	"yet "
+
+// repeats reports whether words have a part in common with a request: the letters and digits of repeatedLeast bytes in
+// a row, in any notation and with any characters between them, or the whole text of the user.
+func repeats(request *openai.Request, words string) bool {
+	seen := fold(words)
 	parts, pairs := map[[repeatedLeast]byte]bool{}, [1 << 16]bool{}
 	pair := func(b []byte) int { return int(b[0])<<8 | int(b[1]) }
-	for i := 0; i+repeatedLeast <= len(words); i++ {
-		part := []byte(words[i : i+repeatedLeast])
-		parts[[repeatedLeast]byte(part)], pairs[pair(part)] = true, true
-	}
-	has := func(text []byte) bool {
-		for ; len(text) >= repeatedLeast; text = text[1:] {
-			if pairs[pair(text)] && parts[[repeatedLeast]byte(text)] {
-				return true
+	var run []byte
+	telling := 0 // end of the last byte of run that is not in a cause
+	for word := range bytes.FieldsSeq(seen) {
+		cause := strings.Contains(causes, " "+string(word)+" ")
+		for _, b := range word {
+			if run = append(run, b); !cause {
+				telling = len(run)
+			}
+			if from := len(run) - repeatedLeast; from >= 0 && telling > from {
+				part := run[from:]
+				parts[[repeatedLeast]byte(part)], pairs[pair(part)] = true, true
 			}
 		}
+	}
+	written := bytes.TrimSpace(prompt.AppendUserText(nil, request, wordsRead))
+	// A short text counts as a whole word only: "hi" is in many words.
+	user := fold(string(written))
+	switch n := len(user) - len("  "); {
+	case n < 0 && len(written) > 0 && strings.Contains(words, string(written)): // symbols only
+		return true
+	case n > 0 && n < wholeLeast && bytes.Contains(seen, user):
+		return true
+	case n >= wholeLeast && bytes.Contains(seen, bytes.TrimSpace(user)):
+		return true
+	case len(parts) == 0:
 		return false
 	}
-	if len(parts) == 0 || has(request) {
-		return len(parts) > 0
+	text := bytes.ReplaceAll(fold(string(request.Body)), []byte(" "), nil)
+	for ; len(text) >= repeatedLeast; text = text[1:] {
+		if pairs[pair(text)] && parts[[repeatedLeast]byte(text)] {
+			return true
+		}
 	}
-	if !openai.Escaped(request) {
-		return false
-	}
-	decoded := make([]byte, len(request)+utf8.UTFMax)
-	n, _ := openai.Unescape(decoded, request, 0, len(request))
-	return has(decoded[:n])
+	return false
 }
 
 // lastFailure returns the failure of an ended attempt for the page of its worker, or nil if the attempt did not fail
