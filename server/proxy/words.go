@@ -94,12 +94,12 @@ func shorten(text string, most int) string {
 }
 
 // causes are words of usual failures. A part of an error that consists of them shows no repetition of a request.
-const causes = " a an and answer api at available backend bad be block busy cannot connection content context could cuda device does " +
-	"engine enginecore error exception exist failed failure for found from gateway gpu in initialized internal invalid is key " +
-	"kv length limit loaded loading many maximum memory message model name no not of on out overloaded please process proxy " +
-	"queue ready refused request requests response retry runtimeerror server service slow starting status system temporarily " +
-	"the this timed timeout to token tokens too try unavailable unexpected unknown upstream valueerror was while with worker " +
-	"yet "
+const causes = " a an and answer api at available backend bad be block busy cannot connection content context could " +
+	"cuda device does engine enginecore error exception exist failed failure for found from gateway gpu in " +
+	"initialized internal invalid is key kv length limit loaded loading many maximum memory message model name " +
+	"no not of on out overloaded please process proxy queue ready refused request requests response retry " +
+	"runtimeerror server service slow starting status system temporarily the this timed timeout to token tokens " +
+	"too try unavailable unexpected unknown upstream valueerror was while with worker yet "
 
 // repeats reports whether words have a part in common with a request: the letters and digits of repeatedLeast bytes in
 // a row, in any notation and with any characters between them, or the whole text of the user.
