@@ -47,23 +47,6 @@ func (e *OpenError) Error() string {
 func (p *Pool) SetBackoff(w *Worker, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.setBackoffLocked(w, until)
-}
-
-// GrowBackoff keeps new requests from a worker that reported an overload without a time: for least, and for twice as
-// long, up to most, after each further overload without a success of the worker in between. An overload
-// during a backoff changes nothing, because its request was sent before.
-func (p *Pool) GrowBackoff(w *Worker, now time.Time, least, most time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now.Before(w.backoffUntil) {
-		return
-	}
-	w.backoffStep = min(max(2*w.backoffStep, least), most)
-	p.setBackoffLocked(w, now.Add(w.backoffStep))
-}
-
-func (p *Pool) setBackoffLocked(w *Worker, until time.Time) {
 	if until.After(w.backoffUntil) {
 		w.backoffUntil = until
 		p.extendPauseLocked(until)

@@ -205,9 +205,6 @@ func (l *Lease) Release(o Result) {
 		l.pool.advanceTrafficLocked(o.At)
 	}
 	l.endSilenceLocked(o.At, o.Err)
-	if o.Err == nil {
-		l.worker.backoffStep = 0
-	}
 	// The prefix of a stream is recorded at its first event.
 	if l.booking != nil && o.Err == nil && (first || !l.stream && outcome == nil) {
 		l.pool.recordPrefixLocked(l.booking, l.timeOr(o.At))

@@ -83,8 +83,7 @@ type Worker struct {
 
 	gate                    Gate
 	backoffUntil, openUntil time.Time
-	backoffStep             time.Duration // the last one of GrowBackoff; 0 after a success
-	ejected                 bool          // its breaker is not closed
+	ejected                 bool // its breaker is not closed
 	ejection                Ejection
 	ejectedAt, restoredAt   time.Time // start and end of the last ejection
 	pace                    pace

@@ -3,10 +3,8 @@ package server
 import (
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"tierway/breaker"
 )
@@ -103,62 +101,6 @@ func TestOverloadIs503InEverySpelling(t *testing.T) {
 					t.Errorf("the breaker is %v", st)
 				}
 			})
-		})
-	}
-}
-
-// TestAWorkerThatOnlyRejectsIsTriedRarely while another one is usable, although its breaker stays closed. A time that
-// it names itself holds.
-func TestAWorkerThatOnlyRejectsIsTriedRarely(t *testing.T) {
-	for _, c := range []struct {
-		status     int
-		retryAfter string
-		least      int
-		most       int
-	}{{503, "", 6, 9}, {529, "", 6, 9}, {503, "1", 60, 120}} {
-		synctest.Test(t, func(t *testing.T) {
-			var tried atomic.Int64
-			var rejecting atomic.Bool
-			rejecting.Store(true)
-			answers := chatEngine(t)
-			r := newRig(t, strings.Replace(retryYAML, "least_load", "round_robin", 1),
-				http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-					if q.Method == http.MethodPost {
-						tried.Add(1)
-						if rejecting.Load() {
-							if c.retryAfter != "" {
-								w.Header().Set("Retry-After", c.retryAfter)
-							}
-							w.WriteHeader(c.status)
-							return
-						}
-					}
-					answers.ServeHTTP(w, q)
-				}), answers)
-			each := func(seconds int) int {
-				before := tried.Load()
-				for range seconds {
-					if a := r.post("/v1/chat/completions", streamedHello); a.status != http.StatusOK {
-						t.Errorf("with another worker: %d %s", a.status, a.body)
-					}
-					time.Sleep(time.Second + time.Millisecond)
-				}
-				return int(tried.Load() - before)
-			}
-			if n := each(120); n < c.least || n > c.most {
-				t.Errorf("%d with Retry-After %q: tried %d times in 120 s", c.status, c.retryAfter, n)
-			}
-			rejecting.Store(false)
-			if n := each(60); n < 14 {
-				t.Errorf("%d: tried %d times in 60 s after it recovered", c.status, n)
-			}
-			rejecting.Store(true)
-			if n := each(8); n < 3 { // after 1, 2 and 4 s
-				t.Errorf("%d: tried %d times in 8 s after a success", c.status, n)
-			}
-			if st := r.stateOf("w0"); st != breaker.Closed {
-				t.Errorf("the breaker is %v", st)
-			}
 		})
 	}
 }

@@ -256,19 +256,11 @@ func (a *attempt) releaseLoad(f *failure) {
 
 // backOff starts the backoff of the attempt's worker that the failure demands, and reports whether it did.
 func (a *attempt) backOff(f *failure) bool {
-	w, pool, now := a.lease.Worker(), a.x.resolution.Pool.Routing, time.Now()
-	if w == nil || f.backoff <= 0 {
+	w := a.lease.Worker()
+	if w == nil || f.backoff <= 0 || f.backoffIfOthers && !a.lease.HasOtherWorker(time.Now()) {
 		return false
 	}
-	others := (f.backoffIfOthers || f.backoffGrows) && a.lease.HasOtherWorker(now)
-	switch {
-	case others && f.backoffGrows:
-		pool.GrowBackoff(w, now, f.backoff, backoffMax)
-	case f.backoffIfOthers && !others:
-		return false
-	default:
-		pool.SetBackoff(w, now.Add(f.backoff))
-	}
+	a.x.resolution.Pool.Routing.SetBackoff(w, time.Now().Add(f.backoff))
 	return true
 }
 

@@ -22,7 +22,6 @@ type failure struct {
 	sent            bool          // the worker may have received part of the request
 	backoff         time.Duration // how long the worker receives no further requests
 	backoffIfOthers bool          // backoff applies only if another worker is available
-	backoffGrows    bool          // backoff doubles with each such failure while another worker is available
 	unreachable     bool          // no connection was established
 	recheck         bool          // the worker's health is checked at once
 	status          int           // of the worker's answer; 0 without one
@@ -52,7 +51,7 @@ func abortFailure() *failure {
 }
 
 const (
-	// backoffMax bounds a backoff, whether a Retry-After or repeated overloads cause it.
+	// backoffMax bounds the backoff that a Retry-After causes.
 	backoffMax = 30 * time.Second
 	// backoffMin is the minimum backoff, and the backoff after a 429 without a Retry-After.
 	// Without one, a rejecting worker would answer fastest and receive the most requests.
@@ -90,7 +89,6 @@ func statusFailure(status int, retryAfter time.Duration, hasRetryAfter bool) (f 
 		f.fault, f.retry = excluded("the worker reported a rate limit or an overload with %d", status), true
 		f.backoff = backoffMin
 		f.recheck = !hasRetryAfter && status == http.StatusServiceUnavailable // it may be starting or stopping
-		f.backoffGrows = !hasRetryAfter && status != http.StatusTooManyRequests
 		if hasRetryAfter {
 			f.backoff = min(max(retryAfter, backoffMin), backoffMax)
 		}
