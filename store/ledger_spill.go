@@ -97,7 +97,7 @@ func (l *Ledger) writeSpilled(ctx context.Context) {
 	for _, name := range names {
 		if !strings.HasPrefix(name, own) {
 			l.log.Warn("a file in the directory of spilled ledger rows has rows of another database; it stays", "file", name,
-				"way_out", "if its database is this one under an earlier URL, put the id "+l.database+" into the file's name")
+				"way_out", "if this is its database under another URL, rename it to "+own+"adopted"+spillSuffix+" and restart")
 			continue
 		}
 		err := l.recover("writing spilled ledger rows", func() error { return l.writeFile(ctx, name) })
