@@ -11,7 +11,7 @@ import (
 )
 
 // TestProblemsAreBounded verifies that the problems of a file take memory in proportion to the file, however many
-// names it has and however long they are. Its author may be a viewer of a gateway, who sends a draft.
+// names it has and however long they are. The file may be the draft of a viewer.
 func TestProblemsAreBounded(t *testing.T) {
 	long := strings.Repeat("n", 60)
 	var manyTiers strings.Builder
