@@ -79,6 +79,18 @@ func (e EngineError) Overloaded() bool {
 	case e.Status < http.StatusInternalServerError:
 		return false
 	}
+	return e.NamesOverload()
+}
+
+// NamesOverload reports whether the error's own words say that the engine has no capacity at present. A 503
+// without such words may also come from a proxy whose engine is gone.
+func (e EngineError) NamesOverload() bool {
+	for _, word := range [...]string{e.Type, e.Code} {
+		word = strings.ToLower(word)
+		if strings.Contains(word, "overload") || strings.Contains(word, "busy") || strings.Contains(word, "capacity") {
+			return true
+		}
+	}
 	return e.mentions("overloaded", "engine is currently busy", "token backlog limit", "queue is full", "queue full",
 		"server busy", "server is busy", "maximum pending requests", "maximum queue size", "due to backpressure",
 		"no slot available", "at capacity")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tierway/breaker"
 )
@@ -137,6 +138,38 @@ func TestAWorkerThatFailsAloneIsBlamed(t *testing.T) {
 			}
 			if st := r.stateOf("w0"); st != breaker.Open {
 				t.Errorf("%s: w0 is %v", name, st)
+			}
+		}
+	})
+}
+
+// TestAPlain503IsAFaultBesideAWorkerThatAnswers: it may come from a proxy whose engine is gone. An overload by name is
+// none, and neither is a 503 of all workers or of the only one, whatever the number of tenants.
+func TestAPlain503IsAFaultBesideAWorkerThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain503 := answerWith(503, "<html><h1>503 Service Unavailable</h1></html>", "Content-Type", "text/html")
+		for name, c := range map[string]struct {
+			engines []http.Handler
+			want    breaker.State
+		}{
+			"beside another":   {[]http.Handler{plain503, fakeEngine()}, breaker.Open},
+			"without a body":   {[]http.Handler{answerWith(503, ""), fakeEngine()}, breaker.Open},
+			"with a date":      {[]http.Handler{answerWith(503, "", "Retry-After", "1"), fakeEngine()}, breaker.Closed},
+			"of a busy engine": {[]http.Handler{answerWith(503, "server busy, please try again"), fakeEngine()}, breaker.Closed},
+			"of a busy type": {[]http.Handler{answerWith(503, `{"error":{"message":"m","type":"engine_overloaded"}}`),
+				fakeEngine()}, breaker.Closed},
+			"of all":   {[]http.Handler{plain503, plain503}, breaker.Closed},
+			"of one":   {[]http.Handler{plain503}, breaker.Closed},
+			"of three": {[]http.Handler{plain503, plain503, plain503}, breaker.Closed},
+		} {
+			r := newRig(t, strings.Replace(twoTenantsYAML, "least_load", "round_robin", 1), c.engines...)
+			for i := range 40 {
+				r.post("/v1/chat/completions", chatBody("fake-7b", fmt.Sprint("Hi ", i), ""), "Authorization",
+					[]string{allKey, fewKey}[i/2%2])
+				time.Sleep(1100 * time.Millisecond) // the backoff after an overload
+			}
+			if st := r.stateOf("w0"); st != c.want {
+				t.Errorf("%s: w0 is %v, want %v", name, st, c.want)
 			}
 		}
 	})

@@ -95,7 +95,7 @@ func beforeContent() (cases []faultCase) {
 	add("429 with Retry-After", status(429, "7"), spared, limited)
 	busy := want{status: 503, code: "overloaded", attempts: 2, results: "0/0/2", outcome: "failed", after: true}
 	add("503 with Retry-After", status(503, "7"), spared, busy)
-	add("503", status(503, ""), spared, busy)
+	add("503", status(503, ""), elsewhere, busy) // by contrast with the worker that answers
 	add("529", status(529, ""), spared, busy)
 	for _, code := range []int{500, 502, 504} {
 		add(fmt.Sprint(code), status(code, ""), elsewhere, atFault)

@@ -22,6 +22,7 @@ type failure struct {
 	sent            bool          // the worker may have received part of the request
 	backoff         time.Duration // how long the worker receives no further requests
 	backoffIfOthers bool          // backoff applies only if another worker is available
+	byContrast      bool          // the worker is at fault only if another worker answers the request
 	unreachable     bool          // no connection was established
 	recheck         bool          // the worker's health is checked at once
 	status          int           // of the worker's answer; 0 without one

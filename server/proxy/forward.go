@@ -126,7 +126,7 @@ var errNoAnswer = errors.New("no worker has answered")
 // breakers of all workers.
 func (d *dispatch) addFailed(a *attempt) {
 	d.failed = append(d.failed, a)
-	if !a.failure.requestMayBeCause() || a.recordFailure() {
+	if !a.failure.requestMayBeCause() || !a.failure.byContrast && a.recordFailure() {
 		a.reportOutcome()
 	}
 }

@@ -68,7 +68,10 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 		f.backoff = 0 // on a passed path the client may be the cause
 	}
 	if !passes {
-		a.readWords(resp)
+		said := a.readWords(resp)
+		if resp.Status == http.StatusServiceUnavailable && !hasRetryAfter && !raw && !said.NamesOverload() {
+			f.fault, f.byContrast = errors.New("the worker answered 503 without the words of an overload"), true
+		}
 		return &f
 	}
 	resp.Status = f.status

@@ -35,14 +35,19 @@ const (
 	wholeLeast = 4
 )
 
-// readWords keeps the words of a failed answer that has not been read yet.
-func (a *attempt) readWords(resp *http1.Response) {
+// readWords keeps the words of a failed answer, and returns its error unless it was read before.
+func (a *attempt) readWords(resp *http1.Response) (e openai.EngineError) {
 	if a.words != "" {
-		return
+		return e
 	}
 	a.watch.startSilence(wordsWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, wordsRead)) // a part is sufficient
 	a.keepWords(body)
+	e, _ = openai.RefusalOf(body)
+	if e.Message == "" {
+		e.Message = string(body) // a page may have words too
+	}
+	return e
 }
 
 // keepWords keeps the first words of an engine's error for the worker's page. It keeps none that repeat a part of the
