@@ -26,12 +26,11 @@ func (q *Queue) Claim(t *Ticket, now time.Time) (lease routing.Lease, err error)
 		case stateNew:
 			return lease, errNotDispatched
 		}
-		worker := t.lease.Worker()
 		if t.lease.Admit() == nil {
 			lease, t.lease = t.lease, routing.Lease{}
 			return lease, nil
 		}
-		if !q.requeue(t, worker, now) {
+		if !q.requeue(t, t.lease.Refused(), now) {
 			return lease, ErrWaiting
 		}
 	}

@@ -20,7 +20,7 @@ func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 		if err = p.book(&l, r, tried); err != nil || l.Admit() == nil {
 			return l, err
 		}
-		tried = append(tried, l.worker)
+		tried = append(tried, l.Refused())
 		l = Lease{}
 	}
 }
@@ -29,9 +29,20 @@ func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
 // it, outside the round and before the request is sent, or a Release with ErrExcluded. If the
 // gate returns an error, the booking is undone and nothing more is owed. A worker that the
 // ejection cap keeps in rotation takes the request in spite of its gate, which then gets no
-// outcome. Leases from Acquire are already admitted.
+// outcome. The prefill lease of a hand-over is admitted first; if its gate refuses, both bookings are undone.
+// Leases from Acquire are already admitted.
 func (l *Lease) Admit() error {
-	if l.admitted || l.gate == nil {
+	if l.admitted {
+		return nil
+	}
+	if l.prefiller != nil {
+		if err := l.prefiller.Admit(); err != nil {
+			l.refused = l.prefiller.worker
+			l.undo()
+			return err
+		}
+	}
+	if l.gate == nil {
 		return nil
 	}
 	ticket, err := l.gate.Allow(l.expected)
@@ -46,12 +57,28 @@ func (l *Lease) Admit() error {
 		l.admitted = true
 		return nil
 	}
+	p.mu.Unlock()
+	if l.prefiller != nil {
+		l.prefiller.reportOutcome(ErrExcluded)
+		l.prefiller.undo()
+	}
+	l.refused = l.worker
+	l.undo()
+	return err
+}
+
+// undo gives back a booking that was not sent, as if it had not been made.
+func (l *Lease) undo() {
+	p := l.pool
+	p.mu.Lock()
 	l.reported, l.released = true, true
 	p.uncountLocked(l)
 	l.unbookLocked()
 	p.unlockChanged()
-	return err
 }
+
+// Refused returns the worker whose gate refused the lease in Admit, nil if none did.
+func (l *Lease) Refused() *Worker { return l.refused }
 
 // expectedLocked predicts the time from the booking to the request's outcome.
 func (l *Lease) expectedLocked(output int64) time.Duration {
@@ -80,6 +107,14 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 		return err
 	}
 	i, reason := p.pickLocked(r, ws)
+	if p.handover != nil && !ws[i].Full {
+		return p.bookStagesLocked(l, r, tried, ws, i, reason)
+	}
+	return p.bookPickLocked(l, r, ws, i, reason)
+}
+
+// bookPickLocked books the request on the picked worker, or counts it as waiting for a full one.
+func (p *Pool) bookPickLocked(l *Lease, r *Request, ws []View, i int, reason Reason) error {
 	w := p.workers[ws[i].Index]
 	if ws[i].Full {
 		r.learned = true
@@ -91,11 +126,13 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted
 	l.exact, l.byEvents, l.published, l.computing = ws[i].exact, ws[i].byEvents, ws[i].published, ws[i].computing
-	l.unplaced = r.Unplaced
-	if p.facts&usesCosts != 0 {
+	l.unplaced, l.stages, l.handedOver, l.isPrefill = r.Unplaced, r.stages(), r.decode, r.prefill
+	if !r.decode && p.facts&usesCosts != 0 {
 		l.elsewhere = soonestElsewhere(r, ws, i)
 	}
-	p.countSourceLocked(&ws[i])
+	if !r.decode {
+		p.countSourceLocked(&ws[i])
+	}
 	p.keepPinLocked(r, w, ws)
 	if p.reuse >= 0 {
 		p.traffic.reuse.learn(p.reuse.Seconds())
@@ -103,7 +140,7 @@ func (p *Pool) bookLocked(l *Lease, r *Request, tried []*Worker) error {
 	l.booking = p.bookRequestLocked(r, w, &ws[i])
 	l.prefill, l.ahead, l.assumedCached, l.level = l.booking.prefill, w.pending, w.assumedCached, w.inflight
 	l.expected, l.queueTime = l.expectedLocked(l.booking.output), p.queueTimeLocked(w)
-	if r.Timed {
+	if r.Timed && !r.decode {
 		w.addSilentLocked(l.booking, p.silenceOf(r, w, l.firstTokenLocked()))
 	}
 	return nil

@@ -63,12 +63,16 @@ func (p *Pool) bookRequestLocked(r *Request, w *Worker, v *View) *booking {
 	*b = booking{worker: w, rows: b.rows[:0], blocks: b.blocks[:0], output: booked(r.OutputTokens), stream: r.Stream,
 		published: v.exact}
 	b.tokens = prompt + b.output
-	if prompt > 0 {
-		b.prefill, b.assumedCached = uncached(prompt, v), v.Overlap-v.computing
+	if r.decode {
+		p.advanceTrafficLocked(r.Now)
+	} else {
+		if prompt > 0 {
+			b.prefill, b.assumedCached = uncached(prompt, v), v.Overlap-v.computing
+		}
+		p.countArrivalLocked(r.Now)
+		p.enqueuePrefillLocked(b, r.Now)
 	}
-	p.countArrivalLocked(r.Now)
 	w.countTokensLocked(b.tokens, r.Now)
-	p.enqueuePrefillLocked(b, r.Now)
 	w.countInflightLocked(r.Now)
 	w.inflight++
 	if b.stream {

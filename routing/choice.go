@@ -23,20 +23,22 @@ type Choice struct {
 	KeyOf  string  `json:"key_of,omitempty"` // what Key identifies, such as KeySession; empty without a key
 	Memory float64 `json:"memory,omitempty"` // the policy's memory before this request
 	// how often a hashing policy halved the points of each worker to fit its ring
-	Halved       int         `json:"halved,omitempty"`
-	Rule         int         `json:"rule,omitempty"`         // Request.Rule
-	Pinned       string      `json:"pinned,omitempty"`       // the session's worker by an earlier request
-	Rand         Hash        `json:"rand"`                   // Request.Rand
-	PromptTokens int64       `json:"prompt_tokens"`          // as booked
-	OutputTokens int64       `json:"expected_output_tokens"` // as booked
-	WaitedMs     float64     `json:"waited_ms,omitempty"`
-	Waits        bool        `json:"waits,omitempty"` // Request.Wait
-	Stream       bool        `json:"stream,omitempty"`
-	WorkerFull   bool        `json:"worker_full,omitempty"` // the chosen worker was full: the request waits for it
-	RunnerUp     string      `json:"runner_up,omitempty"`   // the next best worker; empty with one candidate
-	Traffic      Traffic     `json:"traffic,omitzero"`
-	Seen         int         `json:"seen"` // candidates, of which at most MaxCandidates are kept
-	Candidates   []Candidate `json:"candidates"`
+	Halved       int     `json:"halved,omitempty"`
+	Rule         int     `json:"rule,omitempty"`         // Request.Rule
+	Pinned       string  `json:"pinned,omitempty"`       // the session's worker by an earlier request
+	Rand         Hash    `json:"rand"`                   // Request.Rand
+	PromptTokens int64   `json:"prompt_tokens"`          // as booked
+	OutputTokens int64   `json:"expected_output_tokens"` // as booked
+	WaitedMs     float64 `json:"waited_ms,omitempty"`
+	Waits        bool    `json:"waits,omitempty"` // Request.Wait
+	Stream       bool    `json:"stream,omitempty"`
+	WorkerFull   bool    `json:"worker_full,omitempty"` // the chosen worker was full: the request waits for it
+	RunnerUp     string  `json:"runner_up,omitempty"`   // the next best worker; empty with one candidate
+	Traffic      Traffic `json:"traffic,omitzero"`
+	// the decision in a pool whose workers compute prompts for each other; nil without one
+	Handover   *HandoverChoice `json:"handover,omitempty"`
+	Seen       int             `json:"seen"` // candidates, of which at most MaxCandidates are kept
+	Candidates []Candidate     `json:"candidates"`
 }
 
 // Candidate is one worker of a pick: the fields of its View, its score and the score's terms.
@@ -62,6 +64,7 @@ type Candidate struct {
 	Success        float64      `json:"success,omitempty"`
 	Latency        LatencyFacts `json:"latency,omitzero"`
 	Events         bool         `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
+	Stages         Stages       `json:"stages,omitempty"`    // only in a pool with a hand-over
 	Cost           CostFacts    `json:"cost,omitzero"`
 	Terms          Terms        `json:"terms,omitzero"`
 }
@@ -294,6 +297,7 @@ func candidate(v *View, m *assessment) Candidate {
 		Success:        v.Success,
 		Latency:        v.Latency,
 		Events:         v.exact,
+		Stages:         v.stages,
 		Cost:           v.Cost,
 		Terms:          m.terms,
 	}

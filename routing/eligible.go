@@ -103,6 +103,8 @@ func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 		return ExcludedDown
 	case w.weight <= 0:
 		return ExcludedNoWeight
+	case !w.servesAny(r.stages()):
+		return ExcludedRole
 	case !serves(w.models, r.Model):
 		return ExcludedModel
 	case r.Only != nil && w.ref != r.Only:

@@ -97,6 +97,10 @@ func (p *Pool) typicalLocked(q int, l limits) float64 {
 
 // learnLocked learns from the answer of a lease.
 func (p *Pool) learnLocked(l *Lease, o Result) {
+	if l.isPrefill {
+		p.learnPrefillStageLocked(l, o)
+		return
+	}
 	p.learnResidenceTimeLocked(l, o)
 	if whole := o.Err == nil; whole && o.OutputTokens > 0 {
 		p.learned.output.learn(float64(o.OutputTokens))
@@ -105,6 +109,10 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	}
 	if o.Err == nil && !l.stream && o.At.After(l.bookedAt) {
 		p.learned.longest.learnTime(o.At.Sub(l.bookedAt))
+	}
+	if l.handedOver {
+		p.learnDecodeStageLocked(l, o)
+		return
 	}
 	p.learnCreditLocked(l, o)
 	if o.Text && o.PromptTokens > 0 && l.estimate >= minEstimate {
@@ -118,11 +126,21 @@ func (p *Pool) learnLocked(l *Lease, o Result) {
 	if l.firstAt.IsZero() {
 		return
 	}
+	p.learnRateLocked(l, o)
+	p.learnTimesLocked(l, o)
+	p.learnTokenTimeLocked(l, o)
+}
+
+// learnRateLocked learns the prefill rate from a stream's time to first token.
+func (p *Pool) learnRateLocked(l *Lease, o Result) {
 	ahead, sure := l.prefilledTokens(o)
 	if took := l.firstAt.Sub(l.bookedAt); took > 0 && sure && ahead >= minPrefill {
 		p.learnQuantityLocked(l.worker, prefillRate, float64(ahead)/max(took-firstStep, took/2).Seconds())
 	}
-	p.learnTimesLocked(l, o)
+}
+
+// learnTokenTimeLocked learns the time per output token from a complete stream.
+func (p *Pool) learnTokenTimeLocked(l *Lease, o Result) {
 	if took := o.At.Sub(l.firstAt); o.Err == nil && took > 0 && o.OutputTokens >= minOutput {
 		p.learnQuantityLocked(l.worker, tokenTime, took.Seconds()/float64(o.OutputTokens-1))
 	}

@@ -97,7 +97,7 @@ type upTimes struct{ rotation, ready time.Time }
 func (p *Pool) publishUpLocked() {
 	var from *upTimes
 	for _, w := range p.workers {
-		if !w.status.Up || w.weight <= 0 {
+		if !w.status.Up || w.weight <= 0 || !w.answers() {
 			continue
 		}
 		open, paused := w.openUntilLocked(), w.pausedUntilLocked()

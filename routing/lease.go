@@ -41,6 +41,15 @@ type Lease struct {
 	unplaced  bool    // Request.Unplaced
 	elsewhere float64 // predicted seconds to first token on the best other worker; 0 if unknown
 
+	stages     Stages  // of which the worker must serve one
+	prefiller  *Lease  // of the worker that computes the prompt for this one; nil without a hand-over
+	refused    *Worker // whose gate refused the lease
+	isPrefill  bool    // it is such a lease of another one
+	handedOver bool    // the prompt is computed elsewhere
+	maxTokens  int64   // Request.MaxTokens of a request that is handed over
+	silent     silence // of such a request, from Begin on
+	timed      bool    // silent counts
+
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once everything is given back
 	reported bool      // the gate has its outcome, or none is due
@@ -123,6 +132,7 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 		if l.stream && err == nil && !at.IsZero() {
 			l.sample = p.endOfPrefillLocked(l.booking, at)
 			p.judgeLocked(l, at)
+			p.learnTransferLocked(l, at)
 		}
 		if !l.stream && err == nil {
 			p.endUnstreamedPrefillLocked(l.booking)
@@ -130,7 +140,9 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 		p.endPrefillLocked(l.booking)
 		if l.stream && err == nil {
 			p.recordPrefixLocked(l.booking, l.timeOr(at))
-			l.worker.beginStreamLocked(l.booking)
+			if !l.isPrefill {
+				l.worker.beginStreamLocked(l.booking)
+			}
 			l.learnConcurrencyLimitLocked(at)
 			if !at.IsZero() {
 				l.worker.latency.learn(at.Sub(l.bookedAt), at)
@@ -140,7 +152,7 @@ func (l *Lease) recordFirstEvent(at time.Time, err error) (outcome error, first 
 	l.countOutcomeLocked(err)
 	if err == nil {
 		l.firstAt = at
-		if l.stream && !at.IsZero() && !l.worker.mayHaveQueuedLocked(l.bookedAt, at) &&
+		if l.stream && !l.handedOver && !at.IsZero() && !l.worker.mayHaveQueuedLocked(l.bookedAt, at) &&
 			p.slowLocked(l.worker, l.sampleLocked(at)) {
 			err = ErrSlow
 		}
@@ -174,6 +186,9 @@ func (l *Lease) Unbook() {
 	if l.pool == nil {
 		return
 	}
+	if l.prefiller != nil {
+		l.prefiller.Unbook()
+	}
 	l.pool.mu.Lock()
 	if l.booking == nil {
 		l.pool.mu.Unlock()
@@ -197,6 +212,9 @@ func (l *Lease) unbookLocked() {
 func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
+	}
+	if l.prefiller != nil {
+		l.prefiller.Release(Result{At: o.At, Err: ErrExcluded}) // without effect after its own Release
 	}
 	l.pool.mu.Lock()
 	last, first, outcome := !l.released, !l.reported, l.outcome

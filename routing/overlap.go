@@ -183,6 +183,10 @@ func (p *Pool) countSourceLocked(v *View) {
 
 // uncountLocked reverts the counts of bookLocked for a lease that its worker's gate refuses.
 func (p *Pool) uncountLocked(l *Lease) {
+	l.worker.costs.recent = max(0, l.worker.costs.recent-float64(l.booking.tokens))
+	if l.handedOver {
+		return
+	}
 	switch {
 	case l.exact:
 		p.predictions.Events--
@@ -192,7 +196,6 @@ func (p *Pool) uncountLocked(l *Lease) {
 		p.predictions.None--
 	}
 	p.traffic.arrivals = max(0, p.traffic.arrivals-1/trafficMemory.Seconds())
-	l.worker.costs.recent = max(0, l.worker.costs.recent-float64(l.booking.tokens))
 }
 
 // learnCreditLocked compares the predicted prefixes of both sources with the report of the engine. It

@@ -137,7 +137,7 @@ func (p *pin) followLog() {
 
 // isPinned reports whether the request has a key by which it can be pinned.
 func (p *Pool) isPinned(r *Request) bool {
-	return p.facts&usesPins != 0 && r.Key != 0 && (r.KeyOf == KeySession || r.KeyOf == KeyHeader)
+	return p.facts&usesPins != 0 && r.Key != 0 && !r.prefill && (r.KeyOf == KeySession || r.KeyOf == KeyHeader)
 }
 
 // setPinLocked sets the request's pinned worker, if that is among ws.
@@ -183,7 +183,8 @@ func (p *Pool) someAbsentLocked(r *Request, ws []View) bool {
 	}
 	candidates := 0
 	for _, w := range p.workers {
-		if w.weight > 0 && w.group <= group && serves(w.models, r.Model) && r.distance(w) <= farthest {
+		if w.weight > 0 && w.group <= group && w.servesAny(r.stages()) && serves(w.models, r.Model) &&
+			r.distance(w) <= farthest {
 			candidates++
 		}
 	}

@@ -33,10 +33,13 @@ type Request struct {
 	Only         any            // the Ref of the only member that may take the request; nil is any
 	Cached       []CachedPrefix // by workers that publish the events of their caches
 	CachedAt     time.Time      // when Cached was looked up; zero: now
+	Whole        bool           // one worker must serve both stages; only in a pool with a hand-over
 	Unplaced     bool           // the engine chooses its cache: cached tokens say nothing about predictions for the worker
 	Regions      []uint64       // hashes of regions, the nearest first; empty: distances do not matter
 	Record       *Choice        // filled by each pick; nil records nothing
 
+	prefill     bool         // it is the prefill stage of a request that is handed over
+	decode      bool         // it is the decode stage: its prompt is computed elsewhere
 	learned     bool         // a policy has already learned from it, at an earlier offer
 	preview     bool         // the request is not sent: no counter changes
 	traffic     Traffic      // of the pool, for policies that use costs
@@ -82,6 +85,8 @@ type View struct {
 	Latency        LatencyFacts
 
 	Cost CostFacts // only for policies that use costs, and in records
+
+	stages Stages
 
 	computing     int64   // the part of Overlap that is in flight
 	othersBacklog float64 // seconds until the prefills end that other gateways have booked

@@ -19,6 +19,7 @@ type Member struct {
 	Models            []uint64 // hashes of the models that it serves, as in Request.Model; empty serves all
 	Gate              Gate     // called before each request; nil admits all
 	Region            uint64   // hash of the name of its region, as in Request.Regions; 0 is none
+	Stages            Stages   // parts of requests that it serves; 0 is StageWhole
 	Ref               any      // the caller's handle of the worker; comparable, and opaque to the pool
 }
 
@@ -62,6 +63,7 @@ type Worker struct {
 	// The pool's lock guards the remaining fields. Fields that every pick reads come first, so
 	// that they share few cache lines.
 	index, weight, group, maxInflight int
+	stages                            Stages
 	models                            []uint64
 	region                            uint64
 	status                            Status
@@ -123,7 +125,7 @@ func (w *Worker) viewLocked(v *View, full bool, weight float64) {
 		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.concurrencyLimitLocked(), Full: full,
 		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
-		Rate: w.value[prefillRate],
+		Rate: w.value[prefillRate], stages: w.stages,
 	}
 }
 
@@ -147,6 +149,7 @@ type Pool struct {
 
 	// mu guards the remaining fields.
 	policy           Policy
+	handover         *handover    // nil without one
 	workers          []*Worker    // in the order of the members
 	views            []View       // buffer of one decision
 	assessments      []assessment // buffer of one recorded decision
@@ -204,6 +207,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 		}
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
 		w.maxTokens, w.models, w.region = m.MaxTokensInflight, slices.Clone(m.Models), m.Region
+		w.stages = m.Stages
 		if w.maxInflight > 0 || w.maxTokens > 0 {
 			w.concurrencyLimit = concurrencyLimit{}
 		}
@@ -215,8 +219,8 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 			p.releaseColumnLocked(w)
 		}
 	}
-	p.policy, p.workers, p.facts = policy, workers, factsOf(policy)
-	p.caches.limitTrees(treeLimit(policy))
+	p.policy, p.workers = policy, workers
+	p.usePoliciesLocked()
 	p.views, p.assessments = make([]View, 0, len(members)), make([]assessment, len(members))
 	p.inflightPrefixes.reserveRoom(len(members))
 	p.learned.sorted = make([]float64, 0, len(members))

@@ -27,6 +27,7 @@ type Excluded struct {
 const (
 	ExcludedDown        = "down"
 	ExcludedNoWeight    = "no_weight"
+	ExcludedRole        = "role"         // it does not serve that stage of requests
 	ExcludedModel       = "model"        // it does not serve the model
 	ExcludedOtherWorker = "other_worker" // the request is for another worker only
 	ExcludedTried       = "tried"
@@ -43,10 +44,11 @@ const (
 // Ref of an existing worker is that worker, with its load and learned values. Any other member
 // is a new worker that is up and idle.
 type Draft struct {
-	Policy  Policy // the pool's own, or one that is not used meanwhile
-	Members []Member
-	Limit   Saturation
-	Health  HealthWeight
+	Policy   Policy // the pool's own, or one that is not used meanwhile
+	Handover *Handover
+	Members  []Member
+	Limit    Saturation
+	Health   HealthWeight
 }
 
 // Preview returns where Acquire would book the request now, or under a draft if draft is not
@@ -68,7 +70,21 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 	if o.WorkerFull {
 		return o, waitError(captured.views)
 	}
-	return o, nil
+	if captured.handover == nil {
+		return o, nil
+	}
+	d, at := captured.handover.decide(&q, captured.views, i, func(Request) prefillPick { return captured.pickPrefill(i) })
+	d.Prefill = at.request.Record
+	o.Choice.Handover = &d
+	if at.err == nil || d.Decision == HandoverLocal {
+		return o, nil
+	}
+	whole := *r // as in bookStagesLocked
+	whole.Whole = true
+	if w, err := p.Preview(&whole, draft, tried...); err == nil {
+		return w, nil
+	}
+	return o, at.err
 }
 
 // poolView is what a preview reads from a pool. It is safe to use after the pool is unlocked.
@@ -77,6 +93,10 @@ type poolView struct {
 	workers  []*Worker // only their immutable fields may be read
 	views    []View
 	excluded []Excluded
+
+	// the prefill stage; handover is nil without one
+	handover *handover
+	prefill  prefillPick
 }
 
 // cloner is a Policy with memory.
@@ -106,6 +126,7 @@ func (p *Pool) capture(r *Request, draft *Draft, tried []*Worker) (v poolView, e
 	v.workers, v.views, v.excluded = p.workers, slices.Clone(ws), p.allExcludedLocked(r, ws, tried)
 	if err == nil {
 		v.policy = policyCopy(p.policy, r)
+		v.captureHandoverLocked(p, r, tried)
 	}
 	return v, err
 }
@@ -125,6 +146,7 @@ func (p *Pool) captureDraft(r *Request, draft *Draft, tried []*Worker) (v poolVi
 	draftPool.inflightPrefixes.reserveRoom(len(ws))
 	draftPool.setPromptFactsLocked(r, ws)
 	v.policy = policyCopy(draft.Policy, r) // it may be the live pool's own
+	v.captureHandoverLocked(draftPool, r, tried)
 	return v, nil
 }
 
@@ -157,6 +179,11 @@ func newDraft(d *Draft) (p *Pool, at map[string]int) {
 		workers:      make([]*Worker, len(d.Members)),
 		views:        make([]View, 0, len(d.Members)),
 	}
+	if d.Handover != nil {
+		p.handover = &handover{Handover: *d.Handover, views: make([]View, 0, len(d.Members)),
+			assessments: make([]assessment, len(d.Members))}
+		p.facts |= d.Handover.facts()
+	}
 	workers := make([]Worker, len(d.Members))
 	at = make(map[string]int, len(d.Members))
 	for i := range d.Members {
@@ -172,6 +199,9 @@ func (p *Pool) copyLocked(live *Pool, at map[string]int, now time.Time, tried []
 	p.slowness, p.pausedUntil, p.learned = live.slowness, live.pausedUntil, live.learned
 	p.times, p.traffic, p.others = live.times, live.traffic, live.others
 	p.learned.sorted = nil // the live pool's buffer
+	if p.handover != nil && live.handover != nil {
+		p.handover.transfer = live.handover.transfer
+	}
 	for _, w := range live.workers {
 		live.endDuePrefillsLocked(w, now)
 		i, ok := at[w.id]
@@ -220,6 +250,7 @@ func (p *Pool) configureDraft(d *Draft) {
 		}
 		w.index, w.weight, w.group, w.maxInflight = i, m.Weight, m.Group, m.MaxInflight
 		w.maxTokens, w.models, w.region = m.MaxTokensInflight, m.Models, m.Region
+		w.stages = m.Stages
 	}
 	p.capEjectionsLocked()
 	for q := range quantities {

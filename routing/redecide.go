@@ -134,5 +134,6 @@ func (c *Candidate) view() View {
 		Latency:        c.Latency,
 		Cost:           c.Cost,
 		exact:          c.Events,
+		stages:         c.Stages,
 	}
 }

@@ -54,7 +54,7 @@ func (p *Pool) Throughput(now time.Time) (perSecond float64, sure bool) {
 	defer p.mu.Unlock()
 	inflight := 0
 	for _, w := range p.workers {
-		if w.status.Up && w.weight > 0 && !w.pausedLocked(now) {
+		if w.status.Up && w.weight > 0 && w.answers() && !w.pausedLocked(now) {
 			inflight += w.inflight
 		}
 	}

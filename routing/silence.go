@@ -228,17 +228,23 @@ func (p *Pool) anyLateLocked(now time.Time) bool {
 // silenceOf returns the silence of a request that is booked on the worker now. first is its predicted time to
 // the first token, without a wait for a slot: the answers that have the slots are not silent.
 func (p *Pool) silenceOf(r *Request, w *Worker, first time.Duration) silence {
-	s := silence{tenant: r.Tenant, stream: r.Stream, began: r.Now, firstToken: first, expected: first,
-		overdueAfter: firstTokenOverdueAfter(first)}
+	s := silence{tenant: r.Tenant, stream: r.Stream, began: r.Now}
 	if n := len(r.Blocks); n > 0 {
 		s.prompt = r.Blocks[n-1].Hash
 	}
-	if !r.Stream {
-		longest := p.learned.longest.longestTime(r.MaxTokens, w.value[tokenTime])
+	p.predictSilenceLocked(&s, w, first, r.MaxTokens)
+	return s
+}
+
+// predictSilenceLocked sets the predicted times of a request without a byte. maxTokens is the longest answer that the
+// client accepts; 0 is no bound.
+func (p *Pool) predictSilenceLocked(s *silence, w *Worker, first time.Duration, maxTokens int64) {
+	s.firstToken, s.expected, s.overdueAfter = first, first, firstTokenOverdueAfter(first)
+	if !s.stream {
+		longest := p.learned.longest.longestTime(maxTokens, w.value[tokenTime])
 		s.expected += longest
 		s.overdueAfter += wholeFactor * longest
 	}
-	return s
 }
 
 // endSilenceLocked ends the silence of the lease's request, which the worker answered with err.
@@ -280,7 +286,7 @@ func (l *Lease) HasOtherWorker(now time.Time) bool {
 	if l.pool == nil {
 		return false
 	}
-	r := Request{Now: now, Model: l.model, Only: l.only}
+	r := Request{Now: now, Model: l.model, Only: l.only, Whole: l.stages == StageWhole, prefill: l.isPrefill}
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	return slices.ContainsFunc(l.pool.workers, func(w *Worker) bool {

@@ -1,0 +1,121 @@
+package routing
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// handOverLocked prepares a lease for Begin. Until then its worker owes nothing.
+func (l *Lease) handOverLocked(r *Request) {
+	p := l.pool
+	first := firstStep + seconds(p.handover.transfer.seconds(l.prompt))
+	l.silent, l.timed, l.maxTokens = p.silenceOf(r, l.worker, first), r.Timed, r.MaxTokens
+	l.expected = first + l.queueTime
+	if !l.stream {
+		l.expected = min(l.expected+seconds(float64(l.booking.output)*l.worker.value[tokenTime]), maxPrefill)
+	}
+}
+
+// Prefill returns the lease of the worker that computes the prompt, or nil if the lease's worker does. Its owner
+// owes Answered when the prompt is computed, and Release when its blocks are no longer needed. The Release of l
+// releases it too.
+func (l *Lease) Prefill() *Lease { return l.prefiller }
+
+// HandedOver reports whether another worker computes the prompt.
+func (l *Lease) HandedOver() bool { return l.handedOver }
+
+// Begin records that the request with the computed prompt is sent to the lease's worker now. Its time to first
+// token counts from here. Without a hand-over Begin does nothing.
+func (l *Lease) Begin(now time.Time) {
+	if l.pool == nil || !l.handedOver {
+		return
+	}
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.bookedAt = now
+	if b := l.booking; b != nil && b.silentAt == 0 && l.timed && !l.reported {
+		l.silent.began = now
+		l.worker.addSilentLocked(b, l.silent)
+	}
+}
+
+// ErrNotWhole means that a worker cannot compute prompts itself.
+var ErrNotWhole = errors.New("the worker serves only requests whose prompt another worker has computed")
+
+// PrefillLocally lets the lease's worker compute the prompt after all, and releases the prefill lease. The error
+// is ErrNotWhole.
+func (l *Lease) PrefillLocally(now time.Time) error {
+	if l.pool == nil || !l.handedOver {
+		return nil
+	}
+	if prefiller := l.prefiller; prefiller != nil {
+		prefiller.Release(Result{At: now, Err: ErrExcluded})
+	}
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !l.worker.servesAny(StageWhole) {
+		return ErrNotWhole
+	}
+	l.prefiller, l.handedOver, l.bookedAt = nil, false, now
+	w, b := l.worker, l.booking
+	if b == nil {
+		return nil
+	}
+	p.countArrivalLocked(now)
+	if l.prompt > 0 {
+		b.prefill, b.assumedCached = max(1, l.prompt-l.overlap), l.overlap-l.computing
+	}
+	p.enqueuePrefillLocked(b, now)
+	w.pending += b.prefill
+	w.assumedCached += b.assumedCached
+	if !l.stream && b.prefill > 0 {
+		w.schedulePrefillEndLocked(b, now)
+	}
+	l.prefill, l.ahead, l.assumedCached = b.prefill, w.pending, w.assumedCached
+	l.expected = l.expectedLocked(b.output)
+	if l.timed && b.silentAt == 0 {
+		l.silent.began = now
+		p.predictSilenceLocked(&l.silent, w, l.firstTokenLocked(), l.maxTokens)
+		w.addSilentLocked(b, l.silent)
+	}
+	return nil
+}
+
+// RetryPrefill books another worker than tried for the prefill stage of a lease whose prefill worker failed. The
+// errors are those of Acquire.
+func (p *Pool) RetryPrefill(r *Request, l *Lease, tried ...*Worker) error {
+	tried = append(slices.Clone(tried), l.worker)
+	if l.prefiller != nil {
+		l.prefiller.Release(Result{At: r.Now, Err: ErrExcluded})
+		tried = append(tried, l.prefiller.worker)
+	}
+	for {
+		next := &Lease{}
+		if err := p.bookPrefill(next, r, tried); err != nil {
+			return err
+		}
+		if next.Admit() == nil {
+			l.prefiller = next
+			return nil
+		}
+		tried = append(tried, next.worker)
+	}
+}
+
+// bookPrefill books a worker for the prefill stage of a request.
+func (p *Pool) bookPrefill(l *Lease, r *Request, tried []*Worker) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.handover == nil {
+		return ErrNoWorker // a reload has ended the hand-over
+	}
+	p.handover.swap(p)
+	at := p.pickPrefillLocked(r.prefillRequest(nil), tried)
+	p.handover.swap(p)
+	if at.err != nil {
+		return at.err
+	}
+	return p.bookPrefillPickLocked(l, &at)
+}
