@@ -103,8 +103,10 @@ func (s comparison) show(l setting) string {
 // inherits reports whether a value is inherited or a default. A policy is inherited as a whole.
 func (s comparison) inherits(l setting) bool {
 	path := l.path
-	if at := strings.LastIndex(path, ".policy."); at >= 0 {
-		path = path[:at] + ".policy.name"
+	for _, section := range [...]string{".policy.", ".prefill_policy."} {
+		if at := strings.LastIndex(path, section); at >= 0 {
+			path = path[:at] + section + "name"
+		}
 	}
 	_, own := s.written[path]
 	return !l.item && !own

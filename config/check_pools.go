@@ -56,6 +56,7 @@ func (d *decoder) checkPools(f *File) {
 				"set "+s.path+".context, or remove the key")
 		}
 		d.checkPolicy(s.path+".policy", s.Policy)
+		d.checkPolicy(s.path+".prefill_policy", s.PrefillPolicy)
 		d.checkRules(s.path+".policy_rules", s.PolicyRules)
 		d.checkModels(s)
 		d.checkTenant(f, s)

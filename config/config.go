@@ -153,6 +153,11 @@ type PoolConfig struct {
 	CacheControl    bool         `yaml:"inject_cache_control" doc:"Mark prompts of Anthropic messages for the prompt cache. The last block of the system prompt gets 'cache_control'; without a system prompt, the last block of the first user message. Requests that already have a mark are not changed."`
 	HealthWeight    HealthWeight `yaml:"health_weight" absent:"'health_weight'" doc:"Weights that follow the success ratios of the pool's workers; absent keys inherit the file's values."`
 	ResponseHeaders []string     `yaml:"response_headers" form:"header" absent:"none" doc:"More response headers of the pool's workers that are passed to clients, such as x-inference-pod. Headers for content, caching, rate limits, OpenAI and Anthropic are always passed; see docs/operations.md."`
+
+	Handover          string         `yaml:"handover" enum:"nixl,p2p_nccl,shared,sglang" absent:"none: one worker serves a whole request" doc:"How the pool's workers hand a computed prompt over: one worker computes it (prefill), another one generates the answer (decode). 'nixl': vLLM with NixlConnector. 'p2p_nccl': vLLM with P2pNcclConnector. 'shared': vLLM with a shared store of the cache, such as LMCache. 'sglang': SGLang. The workers' 'role' names their stage. See docs/disaggregation.md."`
+	PrefillPolicy     routing.Config `yaml:"prefill_policy" absent:"'policy'" doc:"Routing policy that selects the worker of the prefill stage, with 'handover'; 'policy' then selects that of the decode stage. It replaces the policy as a whole."`
+	UncachedThreshold *int64         `yaml:"uncached_threshold" absent:"by the expected times of both ways" doc:"With 'handover': a request with at least this number of prompt tokens that its decode worker has not cached is computed by a prefill worker. The decode worker computes shorter ones itself. 0: always the decode worker."`
+	HandoverLease     time.Duration  `yaml:"handover_lease" absent:"'30s' with 'handover'" doc:"With 'handover': time for which a prefill engine keeps a prompt that no decode engine has read, such as 'kv_lease_duration' of vLLM."`
 }
 
 // Tier is one model tier with its workers: a pool without the keys that apply only to pools.

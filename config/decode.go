@@ -188,7 +188,8 @@ func (d *decoder) eachPair(n *yaml.Node, path string, f func(kn, vn *yaml.Node, 
 	if n.Kind != yaml.MappingNode {
 		if !d.isNull(n) {
 			hint := ""
-			if n.Kind == yaml.ScalarNode && (path == "policy" || strings.HasSuffix(path, ".policy")) {
+			if n.Kind == yaml.ScalarNode && (path == "policy" || strings.HasSuffix(path, ".policy") ||
+				strings.HasSuffix(path, ".prefill_policy")) {
 				hint = fmt.Sprintf("write { name: %s }", n.Value)
 			}
 			d.reportNode(n, path, "want a section of keys, got "+kindOf(n), hint)

@@ -2,12 +2,14 @@ package config
 
 import (
 	"cmp"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tierway/openai"
@@ -51,8 +53,10 @@ var forms = map[string]form{
 	"file": {check: unless(func(text string) bool {
 		return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
 	}, "is not a file name", "")},
-	"proxy":     {check: checkProxy},
-	"path":      {check: checkPath},
+	"proxy": {check: checkProxy},
+	"path":  {check: checkPath},
+	"kvaddress": {check: unless(isKVAddress, "is not host:port", "write the address of the engine's kv_port, "+
+		"such as 10.0.0.1:14579")},
 	"tokenizer": {}, // checkTokenizer reads it
 	"web":       {check: checkWebURL, hide: true},
 	"sql":       {check: store.CheckSQLURL, hide: true},
@@ -137,6 +141,16 @@ func isHost(text string) bool {
 	_, err := netip.ParseAddr(text)
 	return err != nil && text != "" && len(text) <= longest && !strings.ContainsAny(text[:1], ".-") &&
 		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
+}
+
+// isKVAddress reports whether text is host:port, with characters that a request ID may contain. Three
+// underscores separate the parts of such an ID.
+func isKVAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	n, noPort := strconv.ParseUint(port, 10, 16)
+	_, noIP := netip.ParseAddr(host)
+	return err == nil && noPort == nil && n > 0 && strconv.FormatUint(n, 10) == port &&
+		(noIP == nil && !strings.Contains(host, "%") || isHost(strings.ToLower(host)) && !strings.Contains(host, "___"))
 }
 
 // isOrigin reports whether text is an origin as browsers send it, or *.

@@ -142,7 +142,7 @@ func (d *decoder) checkEventPort(seen map[string]eventPort, path string, port, f
 	}
 }
 
-// policiesOf returns the policy of a tier or pool, then those of its rules.
+// policiesOf returns the policy of a tier or pool, then those of its rules and of its prefill stage.
 func (f *File) policiesOf(s section) []routing.Config {
 	policies, rules := []routing.Config{s.Policy}, s.PolicyRules
 	if s.Policy.Name == "" {
@@ -153,6 +153,9 @@ func (f *File) policiesOf(s section) []routing.Config {
 	}
 	for i := range rules {
 		policies = append(policies, rules[i].Policy)
+	}
+	if s.PrefillPolicy.Name != "" {
+		policies = append(policies, s.PrefillPolicy)
 	}
 	return policies
 }

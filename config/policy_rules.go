@@ -180,6 +180,9 @@ func (f *File) WithPolicy(name string) (*File, error) {
 		if c.PolicyRules = nil; c.Policy.Name != "" {
 			c.Policy = replaced(itemPath(list, at)+".policy", c.Policy)
 		}
+		if c.PrefillPolicy.Name != "" {
+			c.PrefillPolicy = replaced(itemPath(list, at)+".prefill_policy", c.PrefillPolicy)
+		}
 	}
 	for i := range out.Tiers {
 		each("tiers", i, (*PoolConfig)(&out.Tiers[i]))

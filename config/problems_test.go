@@ -92,7 +92,7 @@ health: {interval: 2s, timeout: 5}
 			`8:5: tiers[0].modle: unknown key (did you mean model?)`,
 			`9:20: tiers[0].price.input: want a number from 0 to 1000000, got "-1"`,
 			`11:50: tiers[0].workers[0].weight: want an integer from 0 to 100, got "900"`,
-			`11:55: tiers[0].workers[0].zone: unknown key (known: name, url, ranks, weight, max_inflight, max_tokens_inflight, priority, models, region, api_key_env, api_key_file, headers, tls, health, kv_events, cache_tokens)`,
+			`11:55: tiers[0].workers[0].zone: unknown key (known: name, url, ranks, weight, max_inflight, max_tokens_inflight, priority, models, region, api_key_env, api_key_file, headers, tls, health, kv_events, cache_tokens, role, bootstrap_port, kv_address)`,
 			`12:16: tiers[0].workers[1].name: "w0" is already the name at tiers[0].workers[0].name (choose a unique name)`,
 			`12:25: tiers[0].workers[1].url: "HTTP://H:8000/" is already the URL of tiers[0].workers[0].url (remove one of them: a server appears once per tier or pool)`,
 			`12:51: tiers[0].workers[1].weight: want an integer from 0 to 100, got "heavy"`,

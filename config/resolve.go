@@ -41,6 +41,11 @@ type Pool struct {
 	AllowFields     []string // those of openai.EngineFields that reach its workers
 	CacheControl    bool     // mark the prompts of messages for the prompt cache
 	ResponseHeaders []string // more response headers that reach clients; canonical
+
+	Handover          string         // how workers hand a computed prompt over, such as HandoverNIXL; "": not at all
+	PrefillPolicy     routing.Config // of the prefill stage
+	UncachedThreshold int64          // routing.Handover.Threshold
+	HandoverLease     time.Duration  // time for which a prefill engine keeps a prompt that no engine has read
 }
 
 // ResolvedPools returns the tiers, then the pools, both in the order of the file. The caller
@@ -89,6 +94,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 		w.TLS, w.Headers = copyOf(w.TLS), w.Headers.Over(c.Headers)
 	}
 	c.TLS, c.Headers = copyOf(c.TLS), maps.Clone(c.Headers)
+	c.resolveHandover()
 	return c
 }
 
@@ -99,7 +105,11 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		Price: valueOf(c.Price), Policy: c.Policy, Rules: c.PolicyRules, Queue: c.Queue.config(),
 		HeartbeatAfter: c.Queue.HeartbeatAfter, Saturation: c.Saturation.config(), HealthWeight: c.HealthWeight.config(),
 		AllowFields: slices.Clone(c.AllowFields), CacheControl: c.CacheControl,
-		LowerMaxTokens: c.LowerMaxTokens}
+		LowerMaxTokens: c.LowerMaxTokens, Handover: c.Handover, PrefillPolicy: c.PrefillPolicy,
+		HandoverLease: c.HandoverLease}
+	if c.Handover != "" {
+		p.UncachedThreshold = *cmp.Or(c.UncachedThreshold, new(int64(routing.AutoThreshold)))
+	}
 	if c.PolicyRules == nil {
 		p.Rules = rulesCopy(f.PolicyRules)
 	}

@@ -12,6 +12,13 @@ import (
 	"tierway/workers/kvcache"
 )
 
+// Roles of a worker in a pool with a hand-over.
+const (
+	RolePrefill = "prefill"
+	RoleDecode  = "decode"
+	RoleBoth    = "both"
+)
+
 // Config is one worker in config.yaml. If Weight is nil, the weight is 1. If Models, Health or
 // KVEvents is nil, the value of the pool applies.
 type Config struct {
@@ -32,6 +39,10 @@ type Config struct {
 	// KVEvents inherits from the tier or pool, key by key.
 	KVEvents    *kvcache.Config `yaml:"kv_events" absent:"the tier's or pool's 'kv_events'" doc:"KV-cache events of this worker's engine. Each key replaces the inherited one."`
 	CacheTokens int64           `yaml:"cache_tokens" absent:"the size that the engine reports" doc:"Size of the engine's KV cache in tokens, of all its data-parallel ranks together. For a worker that is one rank: of that rank. Needed only for engines without a metric for it: vLLM and SGLang have one."`
+
+	Role          string `yaml:"role" enum:"prefill,decode,both" absent:"'both', with 'handover' of the tier or pool" doc:"Stages that the worker serves, with 'handover' of its tier or pool. 'prefill': it computes prompts for other workers. 'decode': it generates answers. 'both': an engine that can do both ('nixl', 'shared'), or one that serves whole requests only ('p2p_nccl', 'sglang')."`
+	BootstrapPort int    `yaml:"bootstrap_port" min:"1" max:"65535" absent:"'8998' for prefill workers of 'sglang'" doc:"Port of the engine's '--disaggregation-bootstrap-port', for prefill workers of 'handover: sglang'."`
+	KVAddress     string `yaml:"kv_address" form:"kvaddress" absent:"none" doc:"host:port of the engine's 'kv_port', by which other engines reach it, for 'handover: p2p_nccl'. Required for its prefill and decode workers."`
 }
 
 // TLS names the certificates of connections to a worker. All files are PEM.

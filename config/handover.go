@@ -1,0 +1,64 @@
+package config
+
+import (
+	"cmp"
+	"time"
+
+	"tierway/routing"
+	"tierway/workers"
+)
+
+// Hand-overs of a tier or pool.
+const (
+	HandoverNIXL    = "nixl"     // vLLM's NixlConnector
+	HandoverP2PNCCL = "p2p_nccl" // vLLM's P2pNcclConnector
+	HandoverShared  = "shared"   // a store of the cache that the engines share
+	HandoverSGLang  = "sglang"   // SGLang's transfer, with all of its backends
+)
+
+// Defaults with a hand-over.
+const (
+	defaultHandoverLease = 30 * time.Second // vLLM's kv_lease_duration
+	defaultBootstrapPort = 8998             // SGLang's --disaggregation-bootstrap-port
+)
+
+// resolveHandover sets the defaults of a section with a hand-over. Its policy and workers are resolved.
+func (c *PoolConfig) resolveHandover() {
+	c.PrefillPolicy, c.UncachedThreshold = policyCopy(c.PrefillPolicy), copyOf(c.UncachedThreshold)
+	if c.Handover == "" {
+		return
+	}
+	if c.PrefillPolicy.Name == "" {
+		c.PrefillPolicy = policyCopy(c.Policy)
+	}
+	c.HandoverLease = cmp.Or(c.HandoverLease, defaultHandoverLease)
+	for i := range c.Workers {
+		w := &c.Workers[i]
+		w.Role = cmp.Or(w.Role, workers.RoleBoth)
+		if c.Handover == HandoverSGLang && w.Role == workers.RolePrefill {
+			w.BootstrapPort = cmp.Or(w.BootstrapPort, defaultBootstrapPort)
+		}
+	}
+}
+
+// Stages returns the parts of a request that a worker of the pool can serve; 0 without a hand-over.
+func (p *Pool) Stages(w *workers.Spec) routing.Stages { return stagesOf(p.Handover, w.Role) }
+
+// stagesOf returns what a worker of a role can serve with a hand-over. An engine that is started for P2P NCCL or
+// for SGLang's transfer serves one stage only, and one without serves whole requests only.
+func stagesOf(handover, role string) routing.Stages {
+	symmetric := handover == HandoverNIXL || handover == HandoverShared
+	switch {
+	case handover == "":
+		return 0
+	case role == workers.RolePrefill:
+		return routing.StagePrefill
+	case role == workers.RoleDecode && symmetric:
+		return routing.StageWhole | routing.StageDecode
+	case role == workers.RoleDecode:
+		return routing.StageDecode
+	case symmetric:
+		return routing.StageWhole | routing.StagePrefill | routing.StageDecode
+	}
+	return routing.StageWhole
+}
