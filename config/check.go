@@ -41,6 +41,7 @@ func (d *decoder) check(f *File) {
 	d.checkLimits(f)
 	d.checkQueues(f)
 	d.checkHealthWeights(f)
+	d.checkHandovers(f)
 	d.checkRegions(f)
 	d.checkDecisions(f)
 }
