@@ -35,14 +35,14 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 func (p *Pool) draftOf(live *Pool, gateways int) {
 	if live != nil {
 		p.livePool = live.livePool
-		if routing.UsesCaches(p.Picker) {
+		if p.usesCaches() {
 			p.tokens = live.tokens
 		}
 	} else {
 		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
 		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})
 	}
-	p.Draft = &routing.Draft{Policy: p.Picker, Members: membersOf(p.Pool, gateways), Limit: p.Saturation,
+	p.Draft = &routing.Draft{Policy: p.Picker, Handover: p.handover(), Members: membersOf(p.Pool, gateways), Limit: p.Saturation,
 		Health: p.HealthWeight}
 	p.Members = make(map[string]*Member, len(p.Workers))
 	for i, w := range p.Workers {

@@ -54,13 +54,15 @@ type Waiter interface{ OnWake() }
 type Pool struct {
 	config.Pool
 	*livePool
-	Picker  routing.Policy // the policy of Routing, which calls it under its own lock only
-	Series  *telemetry.Tier
-	Served  [openai.Audio + 1]bool
-	Members map[string]*Member // by the worker's name
-	regions *regions           // nil if no worker has a region
-	tokens  *promptTokens      // nil if the policy does not use the workers' KV-cache events
-	Draft   *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
+	Picker routing.Policy // the policy of Routing, which calls it under its own lock only
+	// the policy of the prefill stage, with a hand-over; used like Picker
+	prefillPicker routing.Policy
+	Series        *telemetry.Tier
+	Served        [openai.Audio + 1]bool
+	Members       map[string]*Member // by the worker's name
+	regions       *regions           // nil if no worker has a region
+	tokens        *promptTokens      // nil if the policy does not use the workers' KV-cache events
+	Draft         *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 
 	tokenizer *tokenizer.Tokenizer // of the policy; nil if it has none
 	servers   map[string]uint64    // by worker, see ServerOf
@@ -89,6 +91,7 @@ func membersOf(c config.Pool, gateways int) []routing.Member {
 			MaxTokensInflight: gatewayShare(w.MaxTokensInflight, int64(gateways)),
 			Models:            modelHashes(w.Models),
 			Region:            NameHash(w.Region),
+			Stages:            c.Stages(&w),
 		}
 	}
 	return members
@@ -108,7 +111,21 @@ func (p *Pool) configure(gateways int) {
 		m := p.Members[members[i].ID]
 		members[i].Ref, members[i].Gate = m, m.Gate
 	}
+	p.Routing.SetHandover(p.handover())
 	p.Routing.Configure(p.Picker, members)
+}
+
+// handover returns how the pool's workers hand prompts over, or nil without that.
+func (p *Pool) handover() *routing.Handover {
+	if p.prefillPicker == nil {
+		return nil
+	}
+	return &routing.Handover{Policy: p.prefillPicker, Threshold: p.UncachedThreshold}
+}
+
+// usesCaches reports whether a policy of the pool uses what the workers have cached.
+func (p *Pool) usesCaches() bool {
+	return routing.UsesCaches(p.Picker) || p.prefillPicker != nil && routing.UsesCaches(p.prefillPicker)
 }
 
 // connect gives the pools of a new snapshot their workers and the state that outlives a reload, and
@@ -144,7 +161,7 @@ func (ps *Pools) open(p, was *Pool, c breaker.Config) {
 	}
 	ps.openTokens(p, was)
 	var reasons []string
-	for _, r := range routing.Reasons(p.Policies()...) {
+	for _, r := range routing.Reasons(append(p.Policies(), p.PrefillPolicy)...) {
 		reasons = append(reasons, string(r))
 	}
 	p.Members = make(map[string]*Member, len(p.Workers))

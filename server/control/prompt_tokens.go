@@ -26,7 +26,7 @@ type promptTokens struct {
 // workers have cached. The source of was, the previous pool of that name, is kept if the policy is
 // the same and the content of its tokenizer.json too.
 func (ps *Pools) openTokens(p, was *Pool) {
-	if !routing.UsesCaches(p.Picker) {
+	if !p.usesCaches() {
 		return
 	}
 	if was != nil && was.tokens != nil && was.Picker == p.Picker && sameTokenizer(was.tokenizer, p.tokenizer) {
@@ -45,7 +45,7 @@ func (ps *Pools) openTokens(p, was *Pool) {
 
 // lookupPolicy returns the first policy of a pool, or of its rules, that uses what workers have cached.
 func lookupPolicy(p *config.Pool) routing.Config {
-	all := p.Policies()
+	all := append(p.Policies(), p.PrefillPolicy)
 	if i := slices.IndexFunc(all, routing.Config.UsesCaches); i >= 0 {
 		return all[i]
 	}

@@ -86,6 +86,14 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		} else if p.Picker, err = routing.Compose(c.Policy, c.RulePolicies()); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
+		if c.Handover != "" {
+			was := live.ByName[c.Name]
+			if was != nil && was.prefillPicker != nil && reflect.DeepEqual(was.PrefillPolicy, c.PrefillPolicy) {
+				p.prefillPicker = was.prefillPicker
+			} else if p.prefillPicker, err = routing.New(c.PrefillPolicy); err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Name, err)
+			}
+		}
 		snap.Pools = append(snap.Pools, p)
 		snap.ByName[p.Name] = p
 	}
