@@ -42,8 +42,8 @@ func (p *Pool) draftOf(live *Pool, gateways int) {
 		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
 		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})
 	}
-	p.Draft = &routing.Draft{Policy: p.Picker, Handover: p.handover(), Members: membersOf(p.Pool, gateways), Limit: p.Saturation,
-		Health: p.HealthWeight}
+	p.Draft = &routing.Draft{Policy: p.Picker, Handover: p.handover(), Members: membersOf(p.Pool, gateways),
+		Limit: p.Saturation, Health: p.HealthWeight}
 	p.Members = make(map[string]*Member, len(p.Workers))
 	for i, w := range p.Workers {
 		var m *Member
