@@ -92,8 +92,10 @@ func serves(models []uint64, model uint64) bool {
 	return model == 0 || len(models) == 0 || slices.Contains(models, model)
 }
 
-// Takes reports whether the configured member takes requests for that model.
-func (m *Member) Takes(model uint64) bool { return m.Weight > 0 && serves(m.Models, model) }
+// Takes reports whether the configured member answers requests for that model.
+func (m *Member) Takes(model uint64) bool {
+	return m.Weight > 0 && m.Stages != StagePrefill && serves(m.Models, model)
+}
 
 // exclusionLocked returns why the worker can never take the request in its present state, or
 // "" if it can. Load, backoff and an open breaker are not considered.

@@ -1,6 +1,9 @@
 package routing
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // captureHandoverLocked copies what a preview needs of the prefill stage.
 func (v *poolView) captureHandoverLocked(p *Pool, r *Request, tried []*Worker) {
@@ -30,4 +33,40 @@ func (v *poolView) pickPrefill(i int) prefillPick {
 	detached := Pool{policy: v.handover.Policy, assessments: make([]assessment, len(at.views))}
 	at.index, at.reason = detached.pickLocked(&at.request, at.views)
 	return at
+}
+
+// RedecideHandover decides again which worker computes the prompt of a recorded pick, whose answer's worker is now
+// the candidate i of c. The transfer takes the recorded time, or its prior if the record has none. known is false if
+// the decision needs a pick of a prefill worker that c does not have. The other arguments are those of [Redecide];
+// h.Policy learns nothing and must not be used meanwhile.
+func RedecideHandover(h *Handover, c *Choice, i int, model, prefix Hash, chain []Link,
+	at time.Time) (d HandoverChoice, known bool) {
+	r, ws := c.recorded(model, prefix, chain, at)
+	r.Record = &Choice{}
+	now, known := handover{Handover: *h}, true
+	r.Whole = c.Handover != nil && c.Handover.Why == HandoverWhole
+	if c.Handover != nil && c.Handover.Transfer > 0 {
+		now.transfer = transferTime{tokens: float64(max(1, c.PromptTokens)), took: c.Handover.Transfer}
+	}
+	d, pick := now.decide(&r, ws, i, func(Request) (pick prefillPick) {
+		pick.err = ErrIncomplete
+		if c.Handover == nil || c.Handover.Prefill.check() != nil {
+			return pick
+		}
+		pick.request, pick.views = c.Handover.Prefill.recorded(model, prefix, chain, at)
+		pick.views = slices.DeleteFunc(pick.views, func(v View) bool { return v.Index == ws[i].Index })
+		if len(pick.views) == 0 {
+			return pick
+		}
+		pick.err, pick.request.prefill = nil, true
+		pick.request.Record, pick.request.recorded = &Choice{}, c.Handover.Prefill
+		detached := Pool{policy: policyCopy(h.Policy, &pick.request), assessments: make([]assessment, len(pick.views))}
+		pick.index, pick.reason = detached.pickLocked(&pick.request, pick.views)
+		return pick
+	})
+	if pick.err != nil {
+		known = c.Handover != nil && c.Handover.Why == HandoverNoPrefill
+	}
+	d.Prefill = pick.request.Record
+	return d, known
 }

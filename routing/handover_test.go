@@ -3,6 +3,7 @@ package routing
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -410,6 +411,39 @@ func TestPoolWithoutAHandoverIsUnchanged(t *testing.T) {
 	}
 	if err := p.RetryPrefill(r, &l); !errors.Is(err, ErrNoWorker) {
 		t.Errorf("RetryPrefill without a hand-over: %v", err)
+	}
+}
+
+// TestRedecideHandoverRepeatsTheDecision by its record, and follows another threshold.
+func TestRedecideHandoverRepeatsTheDecision(t *testing.T) {
+	for _, prompt := range []int64{50, 4000, 60_000} {
+		p := pairs(AutoThreshold, fleet())
+		r := long(prompt)
+		if _, err := p.Acquire(r); err != nil {
+			t.Fatal(err)
+		}
+		was := r.Record.Handover
+		again := func(h Handover) HandoverChoice {
+			d, known := RedecideHandover(&h, r.Record, 0, 0, 0, nil, start)
+			if !known {
+				t.Errorf("%d tokens: not known", prompt)
+			}
+			return d
+		}
+		if d := again(Handover{first{}, AutoThreshold}); d.Decision != was.Decision || d.Worker != was.Worker ||
+			math.Abs(d.Local-was.Local) > 1e-9 || math.Abs(d.Remote-was.Remote) > 1e-9 {
+			t.Errorf("%d tokens: %+v, was %+v", prompt, d, was)
+		}
+		if d := again(Handover{first{}, 1}); d.Decision != HandoverRemote || d.Why != HandoverThreshold {
+			t.Errorf("%d tokens with a threshold of 1: %+v", prompt, d)
+		}
+		if d := again(Handover{first{}, 0}); d.Decision != HandoverLocal {
+			t.Errorf("%d tokens with a threshold of 0: %+v", prompt, d)
+		}
+		r.Record.Handover = nil
+		if _, known := RedecideHandover(&Handover{first{}, 1}, r.Record, 0, 0, 0, nil, start); known {
+			t.Error("a hand-over is decided without the prefill workers")
+		}
 	}
 }
 
