@@ -76,5 +76,5 @@ func BeginsObject(begin []byte) bool {
 
 // content returns the bytes after a byte order mark and blanks.
 func content(begin []byte) []byte {
-	return bytes.TrimLeft(bytes.TrimPrefix(begin, []byte("\xef\xbb\xbf")), blanks)
+	return bytes.TrimLeft(bytes.TrimPrefix(begin, []byte(byteOrderMark)), blanks)
 }

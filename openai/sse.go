@@ -20,7 +20,8 @@ const (
 	freeBuffer = 1 << 20
 	// smallEvents is the number of events that would fit in keptBuffer before a larger buffer is
 	// released. A stream of large events keeps its buffer; a single large event does not.
-	smallEvents = 32
+	smallEvents   = 32
+	byteOrderMark = "\xef\xbb\xbf"
 	// emptyReads is the number of consecutive reads without bytes or error before
 	// io.ErrNoProgress, as in bufio.
 	emptyReads = 100
@@ -33,7 +34,8 @@ var ErrEventTooLarge = errors.New("reading an event: its size exceeds the limit"
 // Event is one event of a text/event-stream body. Its slices are valid until the reader's next
 // call of Next or Reset.
 type Event struct {
-	// Raw is all bytes of the event, including its blank line and without a byte order mark.
+	// Raw is all bytes of the event, including its blank line, if it has one, and without a byte order
+	// mark.
 	Raw []byte
 	// Name is the value of its `event:` line; empty without one.
 	Name []byte
@@ -45,7 +47,8 @@ type Event struct {
 	// named "error" is never a comment.
 	Comment bool
 
-	at int // start of Data in Raw; 0: Data does not point into Raw
+	at      int  // start of Data in Raw; 0: Data does not point into Raw
+	unended bool // no blank line ends the event
 }
 
 // EventReader splits a text/event-stream body into events. It accepts LF, CRLF and CR line
@@ -53,7 +56,9 @@ type Event struct {
 // use.
 //
 // Engines write two failures that are not events by the standard: a field `error: {…}` and a
-// line of bare JSON. Both are returned as an event named "error".
+// line of bare JSON. Both are returned as an event named "error". Some engines omit the blank line
+// between events. If the first data line of an event is a whole JSON value, the next data line begins
+// another event.
 type EventReader struct {
 	r    io.Reader
 	max  int
@@ -72,7 +77,28 @@ type EventReader struct {
 	reserved   int64 // of memory, for a buffer longer than freeBuffer
 	begun      bool  // an event was returned: only the first one may follow a byte order mark
 	bareCR     bool  // the last line ended in CR without LF
+
+	lines   eventLines // of the event at start, before line
+	unended bool       // no blank line ends the event before pos
+	oneLine bool       // the stream omits blank lines, so a whole value ends its event
 }
+
+// eventLines are the fields of an event's lines.
+type eventLines struct {
+	fields lineField
+	data   span // value of the first data line, relative to the event's start
+	broken bool // that value is not whole, so only a blank line ends the event
+}
+
+// lineField is the field of a line: one bit of a set.
+type lineField uint8
+
+const (
+	dataField lineField = 1 << iota
+	nameField
+	idField
+	errorField
+)
 
 // NewEventReader returns a reader of r's events. An event of more than max bytes is
 // ErrEventTooLarge; max ≤ 0 means MaxEvent.
@@ -103,12 +129,11 @@ func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
 
 // Next returns the next event.
 //
-// io.EOF means that the body ended after an event's blank line. io.ErrUnexpectedEOF means that
-// it ended elsewhere: with an event if only its blank line is missing, or without an event if
-// the last line is incomplete and lost. llama.cpp omits the blank line after [DONE]; a caller
-// that forwards Raw must add it, because SDKs drop an event without one. Every other error is
-// the body's own or ErrEventTooLarge, and comes without an event. After an error, each call
-// returns an error.
+// io.EOF means that the body ended after an event. io.ErrUnexpectedEOF means that it ended elsewhere:
+// with an event if only its blank line or the line end of a whole value is missing, or without an event
+// if the last line is incomplete and lost. llama.cpp omits the blank line after [DONE]. AppendEvent adds
+// a missing one, because SDKs drop an event without it. Every other error is the body's own or
+// ErrEventTooLarge, and comes without an event. After an error, each call returns an error.
 func (r *EventReader) Next() (Event, error) {
 	r.start = r.next
 	empty := 0
@@ -124,7 +149,9 @@ func (r *EventReader) Next() (Event, error) {
 		}
 	}
 	r.next, r.ready = r.pos, false
-	return r.parse(r.buf[r.start:r.next]), nil
+	ev := r.parse(r.buf[r.start:r.next])
+	ev.unended = r.unended
+	return ev, nil
 }
 
 // Buffered reports whether Next can return a whole event without reading. A caller that
@@ -136,24 +163,105 @@ func (r *EventReader) Buffered() bool {
 	return r.ready
 }
 
-// findEventEnd searches the buffered bytes for the blank line that ends the event at start, and leaves
-// pos after it. It examines each byte once.
+// findEventEnd searches the buffered bytes for the end of the event at start, and leaves pos after it.
+// That is a blank line, or the beginning of the next event. It examines each byte once, and the first
+// data line of an event with several ones twice.
 func (r *EventReader) findEventEnd() bool {
-	for r.pos < r.end {
+	for r.pos < r.end || r.line < r.end && r.err != nil {
 		at, n := r.lineEnd()
-		if n == 0 {
+		if n == 0 && !r.endsInWholeValue() {
 			r.pos = at
 			return false
 		}
-		blank := at == r.line
+		ends := at == r.line
+		if r.unended = !ends; r.unended {
+			field := r.fieldAt(at)
+			if r.beginsNext(field) {
+				at, n, ends, r.oneLine = r.line, 0, true, true
+			} else {
+				ends = r.addLine(field, at)
+			}
+		}
 		r.bareCR = n == 1 && r.buf[at] == '\r'
 		r.pos = at + n
 		r.line = r.pos
-		if blank {
+		if ends {
+			r.lines = eventLines{}
 			return true
 		}
 	}
 	return false
+}
+
+// fieldAt returns the field of the line that ends before at.
+func (r *EventReader) fieldAt(at int) lineField {
+	line := r.buf[r.line:at]
+	if !r.begun && r.line == r.start {
+		line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+	}
+	return lineFieldOf(line)
+}
+
+// addLine adds the line that ends before at, and reports whether it ends the event without a blank line.
+func (r *EventReader) addLine(field lineField, at int) bool {
+	if field == dataField && r.lines.fields&dataField == 0 {
+		from := r.line + bytes.IndexByte(r.buf[r.line:at], ':') + 1
+		r.lines.data = span{from - r.start, at - r.start}
+	}
+	r.lines.fields |= field
+	return r.oneLine && field == dataField && r.hasWholeValue()
+}
+
+// lineFieldOf returns the field of a line, if it is one that can begin an event.
+func lineFieldOf(line []byte) lineField {
+	switch {
+	case len(line) == 0:
+	case line[0] == 'd' && bytes.HasPrefix(line, []byte("data:")):
+		return dataField
+	case line[0] == 'e' && bytes.HasPrefix(line, []byte("event:")):
+		return nameField
+	case line[0] == 'i' && bytes.HasPrefix(line, []byte("id:")):
+		return idField
+	case line[0] == '{', line[0] == 'e' && bytes.HasPrefix(line, []byte("error:")):
+		return errorField
+	}
+	return 0
+}
+
+// beginsNext reports whether a line of that field begins the next event, although no blank line precedes
+// it: the event at start has a whole value, which further data would break, or has the field already.
+func (r *EventReader) beginsNext(field lineField) bool {
+	seen := r.lines.fields
+	return field != 0 && seen&dataField != 0 && (field&(dataField|errorField) != 0 || seen&field != 0) && r.hasWholeValue()
+}
+
+// endsInWholeValue reports whether the body has ended in a data line that lacks only its line end.
+func (r *EventReader) endsInWholeValue() bool {
+	value, isData := bytes.CutPrefix(r.buf[r.line:r.end], []byte("data:"))
+	return isData && errors.Is(r.err, io.EOF) && isWholeValue(value)
+}
+
+// hasWholeValue reports whether the first data line of the event at start is a JSON value or [DONE].
+func (r *EventReader) hasWholeValue() bool {
+	l := &r.lines
+	l.broken = l.broken || !isWholeValue(r.buf[r.start+l.data.from:r.start+l.data.to])
+	return !l.broken
+}
+
+// isWholeValue reports whether a text is a JSON value or [DONE].
+func isWholeValue(text []byte) bool {
+	c := newReader(text)
+	begins := c.Next() != 0
+	c.Skip()
+	return begins && c.atEnd() || isDone(text)
+}
+
+// isDone reports whether data is [DONE], in any case and with or without its brackets and blanks.
+func isDone(data []byte) bool {
+	if len(data) == 0 || data[0] == '{' { // the usual event
+		return false
+	}
+	return bytes.EqualFold(bytes.Trim(data, " \t\r\n[]"), []byte("DONE"))
 }
 
 // lineEnd returns the end of the line at pos and the length of its line break. A length of 0
@@ -278,7 +386,9 @@ func (r *EventReader) remainder() (Event, error) {
 	case rest > 0:
 		return Event{}, io.ErrUnexpectedEOF
 	case len(whole) > 0:
-		return r.parse(whole), io.ErrUnexpectedEOF
+		ev := r.parse(whole)
+		ev.unended = true
+		return ev, io.ErrUnexpectedEOF
 	}
 	return Event{}, io.EOF
 }
@@ -291,7 +401,7 @@ func (r *EventReader) parse(raw []byte) Event {
 		r.small = 0
 	}
 	if !r.begun {
-		raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+		raw = bytes.TrimPrefix(raw, []byte(byteOrderMark))
 		r.begun = true
 	}
 	ev := Event{Raw: raw}

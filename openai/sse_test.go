@@ -95,6 +95,108 @@ func TestEventsAreReadByTheStandard(t *testing.T) {
 	}
 }
 
+// TestEventsWithoutBlankLinesAreSplit: the first data line of an event is a whole value, so that more data
+// would break it.
+func TestEventsWithoutBlankLinesAreSplit(t *testing.T) {
+	const a, b = `{"a":1}`, `{"b":[2]}`
+	both := []eventValues{{Data: a}, {Data: b}}
+	for _, tt := range []struct {
+		name, body string
+		want       []eventValues
+		err        error
+	}{
+		{"data", "data: " + a + "\ndata: " + b + "\n", both, io.EOF},
+		{"data without a blank", "data:" + a + "\ndata:" + b + "\n", both, io.EOF},
+		{"CRLF", "data: " + a + "\r\ndata: " + b + "\r\n", both, io.EOF},
+		{"a byte order mark", "\xef\xbb\xbfdata: " + a + "\ndata: " + b + "\n", both, io.EOF},
+		{"the end", "data: " + a + "\ndata: [DONE]\n", []eventValues{{Data: a}, {Data: "[DONE]"}}, io.EOF},
+		{"the end before more", "data: [DONE]\ndata: " + a + "\n", []eventValues{{Data: "[DONE]"}, {Data: a}}, io.EOF},
+		{"a blank line later", "data: " + a + "\ndata: " + b + "\n\ndata: " + a + "\n\n",
+			[]eventValues{{Data: a}, {Data: b}, {Comment: true}, {Data: a}, {Comment: true}}, io.EOF},
+		{"names", "event: x\ndata: " + a + "\nevent: y\ndata: " + b + "\n",
+			[]eventValues{{Name: "x", Data: a}, {Name: "y", Data: b}}, io.EOF},
+		{"ids and names", "id: 1\nevent: x\ndata: " + a + "\nid: 2\nevent: y\ndata: " + b + "\n",
+			[]eventValues{{Name: "x", Data: a}, {Name: "y", Data: b}}, io.EOF},
+		{"ids after the data", "data: " + a + "\nid: 1\ndata: " + b + "\nid: 2\n\n",
+			[]eventValues{{Data: a}, {Data: b}, {Comment: true}}, io.EOF},
+		{"comments", ": x\nevent: x\ndata: " + a + "\n: x\nevent: y\ndata: " + b + "\n",
+			[]eventValues{{Name: "x", Data: a}, {Name: "y", Data: b}}, io.EOF},
+		{"a line of blanks between", "data: " + a + "\n \ndata: " + b + "\n \n",
+			[]eventValues{{Data: a}, {Data: b}, {Comment: true}}, io.ErrUnexpectedEOF},
+		{"an error field", "data: " + a + "\nerror: " + b + "\n", []eventValues{{Data: a}, {Name: "error", Data: b}},
+			io.ErrUnexpectedEOF},
+		{"a bare error", "data: " + a + "\n" + b + "\n", []eventValues{{Data: a}, {Name: "error", Data: b}},
+			io.ErrUnexpectedEOF},
+		{"no line end after the last value", "data: " + a + "\n\ndata: [DONE]", []eventValues{{Data: a}, {Data: "[DONE]"}},
+			io.ErrUnexpectedEOF},
+		{"no line end at all", "data: " + a, []eventValues{{Data: a}}, io.ErrUnexpectedEOF},
+		{"no line end after the second", "data: " + a + "\ndata: " + b, both, io.EOF},
+		{"half a value at the end", "data: " + a + "\n\ndata: {\"b\":[2]", []eventValues{{Data: a}}, io.ErrUnexpectedEOF},
+
+		{"text", "data: a\ndata: " + a + "\n\n", []eventValues{{Data: "a\n" + a}}, io.EOF},
+		{"an object in lines", "data: {\ndata: \"a\":1\ndata: }\n\n", []eventValues{{Data: "{\n\"a\":1\n}"}}, io.EOF},
+		{"an array of objects", "data: [\ndata: " + a + ",\ndata: " + a + "\ndata: ]\n\n",
+			[]eventValues{{Data: "[\n" + a + ",\n" + a + "\n]", Comment: true}}, io.EOF},
+		{"a name after the data", "data: " + a + "\nevent: x\n\n", []eventValues{{Name: "x", Data: a}}, io.EOF},
+		{"an id after the data", "event: x\ndata: " + a + "\nid: 1\n\n", []eventValues{{Name: "x", Data: a}}, io.EOF},
+		{"an empty first line", "data:\ndata: " + a + "\n\n", []eventValues{{Data: "\n" + a}}, io.EOF},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for how, body := range map[string]io.Reader{
+				"at once":      strings.NewReader(tt.body),
+				"byte by byte": iotest.OneByteReader(strings.NewReader(tt.body)),
+			} {
+				got, _, err := readEvents(NewEventReader(body, 0))
+				if diff := cmp.Diff(tt.want, got); diff != "" || !errors.Is(err, tt.err) {
+					t.Errorf("%s: %v, events (-want +got):\n%s", how, err, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestAStreamWithoutBlankLinesHasNoDelay: from the second event on, each one is returned at its line end.
+func TestAStreamWithoutBlankLinesHasNoDelay(t *testing.T) {
+	body := &stepReader{parts: []string{"data: {}\n", "data: {}\n", "data: {}\n", "data: {}\n"}, err: io.EOF}
+	r := NewEventReader(body, 0)
+	for n, want := range []int{2, 2, 3, 4} {
+		if _, err := r.Next(); err != nil || body.reads != want {
+			t.Errorf("event %d: %d reads, want %d; %v", n, body.reads, want, err)
+		}
+	}
+}
+
+// TestAppendedEventsEndInOneBlankLine: SDKs drop an event without one, and some read another one as an
+// empty event.
+func TestAppendedEventsEndInOneBlankLine(t *testing.T) {
+	for body, want := range map[string]string{
+		"data: {\"a\":1}\ndata: [done]\n": "data: {\"a\":1}\n\ndata: [DONE]\n\n",
+		"data: {\"a\":1}\r\ndata: 1\r\n":  "data: {\"a\":1}\r\n\ndata: 1\r\n\n",
+		"data: {\"a\":1}\rdata: 1\r":      "data: {\"a\":1}\r\n\ndata: 1\r\n\n",
+		"data: {\"a\":1}":                 "data: {\"a\":1}\n\n",
+		"data: {\"a\":1}\n":               "data: {\"a\":1}\n\n",
+		"data: {\"a\":1}\n\n":             "data: {\"a\":1}\n\n",
+		"event: x\ndata: {\"error\":null}\nevent: y\ndata: {\"a\":1}\n": "event: x\ndata: {}\n\nevent: y\n" +
+			"data: {\"a\":1}\n\n",
+	} {
+		r := NewEventReader(strings.NewReader(body), 0)
+		tracker := NewTracker(Chat)
+		var out []byte
+		for {
+			ev, err := r.Next()
+			if len(ev.Raw) > 0 {
+				out = AppendEvent(out, ev, tracker.Observe(ev))
+			}
+			if err != nil {
+				break
+			}
+		}
+		if string(out) != want {
+			t.Errorf("%q: %q, want %q", body, out, want)
+		}
+	}
+}
+
 func TestOneDataLineIsNotCopied(t *testing.T) {
 	r := NewEventReader(strings.NewReader("event: x\ndata: abc\n\n"), 0)
 	ev, err := r.Next()
@@ -261,6 +363,7 @@ func FuzzEventReader(f *testing.F) {
 	f.Add([]byte("data: a\n\ndata: b\n\n"), []byte{0})
 	f.Add([]byte("event: x\r\ndata: {}\r\n\r\n: c\r\n\r\ndata: [DONE]\r\n"), []byte{0, 3, 1})
 	f.Add([]byte("\xef\xbb\xbfdata: a\rdata: b\r\r\n\rdata: c\r\n\n\r"), []byte{2, 0})
+	f.Add([]byte("id: 1\ndata: {}\nid: 2\rdata: {\"a\":1}\r\n{}\ndata: [DONE]"), []byte{3, 0})
 	f.Add([]byte("data: x\n"+strings.Repeat("data: yyyyyyyyyyyyyyyy\n", 400)+"\n"), []byte{200})
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {
 		body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // Raw does not have it

@@ -19,7 +19,7 @@ const (
 	MarkUsageOnly
 	// MarkFinish: the event contains the reason why generation ended.
 	MarkFinish
-	// MarkDone: the event is `data: [DONE]`, even if it proves nothing.
+	// MarkDone: the event is `data: [DONE]` in any spelling, even if it proves nothing.
 	MarkDone
 	// MarkEnd: the event proves that the response is complete.
 	MarkEnd
@@ -127,7 +127,7 @@ func (t *Tracker) Observe(ev Event) Mark {
 
 // observeData processes an event with data.
 func (t *Tracker) observeData(ev Event) Mark {
-	if string(bytes.TrimSpace(ev.Data)) == "[DONE]" {
+	if isDone(ev.Data) {
 		return t.observeDone()
 	}
 	p := eventPayload{choices: &t.choices, tokens: &t.tokens}

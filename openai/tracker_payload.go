@@ -199,13 +199,13 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 
 // AppendEvent appends the event as clients can read it, and returns the result. m is its mark: with
 // MarkNullError, the empty `error` member is removed, with MarkNoChoices, the choices are set to [], and
-// with MarkUnnamed, the name is added. With MarkDone, the blanks around [DONE] are removed.
+// with MarkUnnamed, the name is added. With MarkDone, another spelling becomes [DONE]. A missing blank line is added.
 func AppendEvent(dst []byte, ev Event, m Mark) []byte {
 	if m.Has(MarkDone) && string(ev.Data) != "[DONE]" {
 		return append(dst, "data: [DONE]\n\n"...)
 	}
 	if m&(MarkNullError|MarkNoChoices|MarkUnnamed) == 0 {
-		return append(dst, ev.Raw...)
+		return ev.appendBlankLine(append(dst, ev.Raw...))
 	}
 	data := readableData(ev.Data, m)
 	end := ev.at + len(ev.Data)
@@ -220,13 +220,24 @@ func AppendEvent(dst []byte, ev Event, m Mark) []byte {
 		}
 	}
 	if inPlace {
-		return append(append(append(dst, ev.Raw[:ev.at]...), data...), ev.Raw[end:]...)
+		return ev.appendBlankLine(append(append(append(dst, ev.Raw[:ev.at]...), data...), ev.Raw[end:]...))
 	}
 	if len(ev.Name) > 0 {
 		dst = append(append(append(dst, "event: "...), ev.Name...), '\n')
 	}
 	for line := range bytes.SplitSeq(data, []byte{'\n'}) {
 		dst = append(append(append(dst, "data: "...), line...), '\n')
+	}
+	return append(dst, '\n')
+}
+
+// appendBlankLine ends the event in dst with a blank line, unless it has one.
+func (ev *Event) appendBlankLine(dst []byte) []byte {
+	if !ev.unended {
+		return dst
+	}
+	if len(dst) > 0 && dst[len(dst)-1] != '\n' { // after CR, LF completes the line end
+		dst = append(dst, '\n')
 	}
 	return append(dst, '\n')
 }

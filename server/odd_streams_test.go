@@ -25,12 +25,26 @@ func TestOddEventsAreMadeReadable(t *testing.T) {
 			}
 			return s
 		}
+		one := func(events string) string { return strings.ReplaceAll(events, "\n\n", "\n") }
 		for name, c := range map[string]struct{ path, body, stream, want string }{
 			"usage with choices null":         {"/v1/chat/completions", streamedHello, chat + `data: {"choices":null,"usage":{"prompt_tokens":3,"completion_tokens":1}}` + "\n\n" + doneChunk, chat + doneChunk},
 			"usage without choices":           {"/v1/chat/completions", streamedHello, chat + `data: {"usage":{"prompt_tokens":3,"completion_tokens":1}}` + "\n\n" + doneChunk, chat + doneChunk},
 			"usage with a null choice":        {"/v1/chat/completions", streamedHello, chat + strings.Replace(usageChunk, `[]`, "[null]", 1) + doneChunk, chat + doneChunk},
 			"requested usage, empty choice":   {"/v1/chat/completions", strings.Replace(streamedHello, "{", `{"stream_options":{"include_usage":true},`, 1), chat + strings.Replace(usageChunk, `[]`, "[{}]", 1) + doneChunk, chat + usageChunk + doneChunk},
 			"blanks around [DONE]":            {"/v1/chat/completions", streamedHello, chat + "data:   [DONE] \r\n\r\n", chat + doneChunk},
+			"one line end between events":     {"/v1/chat/completions", streamedHello, one(chat + doneChunk), chat + doneChunk},
+			"one CRLF between events":         {"/v1/chat/completions", streamedHello, strings.ReplaceAll(one(chat+doneChunk), "\n", "\r\n"), strings.ReplaceAll(chat+doneChunk, "\n\n", "\r\n\n")},
+			"a first blank line is missing":   {"/v1/chat/completions", streamedHello, one(textChunk) + finishChunk + doneChunk, chat + doneChunk},
+			"no line end after the end":       {"/v1/chat/completions", streamedHello, strings.TrimSpace(one(chat + doneChunk)), chat + doneChunk},
+			"one line end and usage":          {"/v1/chat/completions", streamedHello, one(chat + usageChunk + doneChunk), chat + doneChunk},
+			"messages of one line end":        {"/v1/messages", message, one(startEvent + textEvent + stopEvents), startEvent + textEvent + stopEvents},
+			"unnamed messages of one":         {"/v1/messages", message, one(unnamed(startEvent + textEvent + stopEvents)), startEvent + textEvent + stopEvents},
+			"responses of one line end":       {"/v1/responses", response, one(createdEvent + completedEvent), createdEvent + completedEvent},
+			"[done]":                          {"/v1/chat/completions", streamedHello, chat + "data: [done]\n\n", chat + doneChunk},
+			"[Done] with blanks":              {"/v1/chat/completions", streamedHello, chat + "data:[ Done ] \n\n", chat + doneChunk},
+			"DONE":                            {"/v1/chat/completions", streamedHello, chat + "data: DONE\n\n", chat + doneChunk},
+			"a quoted end":                    {"/v1/chat/completions", streamedHello, chat + "data: \"[DONE]\"\n\n", chat + doneChunk},
+			"a named end":                     {"/v1/chat/completions", streamedHello, chat + "event: done\ndata: [DONE]\n\n", chat + "event: done\n" + doneChunk},
 			"blanks around an unneeded end":   {"/v1/responses", response, createdEvent + completedEvent + "data:  [DONE]\n\n", createdEvent + completedEvent + doneChunk},
 			"usage of nothing":                {"/v1/chat/completions", streamedHello, chat + `data: {"choices":[],"usage":{}}` + "\n\n" + doneChunk, chat + doneChunk},
 			"requested usage without choices": {"/v1/chat/completions", strings.Replace(streamedHello, "{", `{"stream_options":{"include_usage":true},`, 1), chat + strings.Replace(usageChunk, `[]`, "null", 1) + doneChunk, chat + usageChunk + doneChunk},

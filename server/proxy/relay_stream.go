@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
 	"tierway/decisions"
@@ -84,9 +83,6 @@ func (s *stream) run() *failure {
 				if !s.x.answer.held() {
 					s.watch.extendTotal(s.x.deadline)
 				}
-			}
-			if err != nil { // the body ended without the blank line, and clients drop an event without one
-				ev.Raw = append(slices.Clip(ev.Raw), "\n\n"...)
 			}
 			if f, done := s.handleEvent(ev); f != nil || done {
 				return f
