@@ -169,6 +169,7 @@ When a number in ` + "`versions`" + ` changes, fetch its lists again.
 ## Rules
 
 - **Format.** Bodies are JSON with snake_case names. Times are RFC 3339 in UTC.
+- **HEAD** is GET without the body, on every route. HEAD of a stream ends at once.
 - **Lists** of tenants, keys, admins and overrides are
   ` + "`{\"items\": […], \"next_cursor\": …, \"total\": n}`" + `. They take ` + "`?limit`" + `, ` + "`?cursor`" + ` and ` + "`?q`" + ` (a part of
   the name). The audit log and the decisions take ` + "`?limit`" + ` and ` + "`?cursor`" + ` and have no ` + "`total`" + `.

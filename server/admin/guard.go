@@ -68,6 +68,11 @@ func (g *guard) check(c *gin.Context) {
 		c.Abort()
 		return
 	}
+	if op.endless && c.Request.Method == http.MethodHead {
+		c.Header("Content-Type", "text/event-stream")
+		c.AbortWithStatus(http.StatusOK)
+		return
+	}
 	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
 	if op.endless {
 		removeDeadlines(c)
@@ -225,7 +230,7 @@ func (g *guard) logRejectedChange(c *gin.Context, op *operation, actor store.Act
 	default:
 		return
 	}
-	if c.Request.Method != http.MethodGet && !dryRun(c) {
+	if op.changes() && !dryRun(c) {
 		g.logOncePerSecond(c.Request.Context(), actor, op.action(), c.Request.URL.Path,
 			"refused: "+http.StatusText(c.Writer.Status()))
 	}

@@ -29,7 +29,7 @@ type Options struct {
 	NotReady func() []string
 	// Probes are handlers of GET and HEAD by path. They need no key.
 	Probes  map[string]http.Handler
-	Metrics http.Handler // handler of GET /metrics; nil: not served here
+	Metrics http.Handler // handler of GET and HEAD /metrics; nil: not served here
 	Path    string       // path of the configuration file; may be empty
 	// Addr returns the open address of a plane, "data" or "admin", or "" if it is not open. Nil: none is open.
 	Addr    func(plane string) string
@@ -95,7 +95,7 @@ func New(o Options) *Plane {
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	e.Use(a.recoverRequest, a.guard.check)
 	if o.Metrics != nil {
-		e.GET("/metrics", gin.WrapH(o.Metrics))
+		e.Match([]string{http.MethodGet, http.MethodHead}, "/metrics", gin.WrapH(o.Metrics))
 	}
 	for path, h := range o.Probes {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, gin.WrapH(h))
@@ -106,6 +106,11 @@ func New(o Options) *Plane {
 		a.operations = append(a.operations, described)
 		a.guard.routes[ginPath(op.route)] = &op
 		op.register(a.api, described)
+		if described.Method == http.MethodGet { // HEAD is GET without its body, which net/http omits
+			described.Method, described.Hidden = http.MethodHead, true
+			a.guard.routes[described.Method+" "+ginPath(described.Path)] = &op
+			op.register(a.api, described)
+		}
 	}
 	servePage(e, web.Dist())
 	e.NoRoute(func(c *gin.Context) {
