@@ -2,8 +2,10 @@ package openai
 
 import (
 	"bytes"
+	"iter"
 	"net/http"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -31,7 +33,7 @@ func RefusalOf(body []byte) (e EngineError, ok bool) {
 		}
 	default:
 		e.Message = plainText(body)
-		e.Status = http.StatusInternalServerError
+		e.Status = e.statusInMessage()
 	}
 	if len(e.Message) > messageMax {
 		e.Message = strings.ToValidUTF8(e.Message[:messageMax], "") + "…"
@@ -106,7 +108,7 @@ func (e EngineError) RefusesContent() bool {
 	case e.Status == http.StatusUnauthorized, e.Status == http.StatusTooManyRequests,
 		namesAccess(e.Code), statusOf(e.Type) != http.StatusForbidden && namesAccess(e.Type):
 		return false
-	case namesPolicy(e.Type), namesPolicy(e.Code):
+	case namesPolicy(e.Type), namesPolicy(e.Code), e.Status >= http.StatusInternalServerError && e.raisesPolicy():
 		return true
 	}
 	return e.Status == http.StatusForbidden && !namesAccess(e.Message[:min(len(e.Message), overflowWithin)]) &&
@@ -114,6 +116,62 @@ func (e EngineError) RefusesContent() bool {
 			"by moderation", "usage polic", "safety system", "safety filter", "safety polic", "safety setting",
 			"safety guideline", "safety reason", "safety check", "for safety", "flagged", "guardrail", "inappropriate content",
 			"prohibited content", "harmful content", "sensitive content", "unsafe content", "jailbreak")
+}
+
+// OfServer reports whether a failed response is the failure of its server: an overload, a rate limit or an
+// internal error. The request causes the other ones.
+func (e EngineError) OfServer() bool {
+	return e.Overloaded() || e.Status == http.StatusTooManyRequests || isServerError(e.Code) || isServerError(e.Type)
+}
+
+// isServerError reports whether a code or type means an internal error.
+func isServerError(word string) bool {
+	switch word {
+	case "server_error", "internal_error", "internal_server_error":
+		return true
+	}
+	return false
+}
+
+// exceptions returns the names of exceptions at the beginning of the error's message, without their
+// packages. Proxies put the engine's exception there, such as litellm.RateLimitError, and answer 500.
+func (e EngineError) exceptions() iter.Seq[string] {
+	words := strings.FieldsFuncSeq(e.Message[:min(len(e.Message), overflowWithin)], func(c rune) bool {
+		return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c)
+	})
+	return func(yield func(string) bool) {
+		for word := range words {
+			if (strings.HasSuffix(word, "Error") || strings.HasSuffix(word, "Exception")) && !yield(word) {
+				return
+			}
+		}
+	}
+}
+
+// raisesPolicy reports whether an exception in the message names a policy.
+func (e EngineError) raisesPolicy() bool {
+	for name := range e.exceptions() {
+		if namesPolicy(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// statusInMessage returns the status in the message of an error that names none, as OpenAI's SDK for Python
+// writes it, or that of an exception for a rate limit or an overload; otherwise 500.
+func (e EngineError) statusInMessage() int {
+	if _, rest, ok := strings.Cut(e.Message[:min(len(e.Message), overflowWithin)], "Error code: "); ok {
+		if n := statusAt([]byte(rest)); n >= 400 && n <= 599 {
+			return int(n)
+		}
+	}
+	for name := range e.exceptions() {
+		if status := statusOf(name); status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			return status
+		}
+	}
+	return http.StatusInternalServerError
 }
 
 // namesAccess reports whether a type, a code or a message is about what a key may do.

@@ -110,3 +110,46 @@ func TestInternalAddressesAreHidden(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsInsideAPayload are found in an object or a choice around them, and in a message.
+func TestErrorsInsideAPayload(t *testing.T) {
+	for data, want := range map[string]EngineError{
+		`{"data":{"error":{"code":503,"message":"m"}}}`:                                          {Status: 503, Message: "m"},
+		`{"result":{"id":1,"error":"m"},"id":2}`:                                                 {Status: 500, Message: "m"},
+		`{"x_groq":{"id":"r","error":"over capacity"}}`:                                          {Status: 500, Message: "over capacity"},
+		`{"choices":[{"index":0},{"finish_reason":"error","error":{"code":503,"message":"m"}}]}`: {Status: 503, Message: "m"},
+		`{"success":false,"message":"m"}`:                                                        {Status: 500, Message: "m"},
+		`{"status":"error","message":"m"}`:                                                       {Status: 500, Message: "m"},
+		`{"error":"litellm.RateLimitError: m"}`:                                                  {Status: 429, Message: "litellm.RateLimitError: m"},
+		`{"error":"Error code: 529 - {'type': 'error'}"}`:                                        {Status: 529, Message: "Error code: 529 - {'type': 'error'}"},
+		`{"error":"ValueError: m"}`:                                                              {Status: 500, Message: "ValueError: m"},
+		`{"data":{"error":{"message":"m"}},"error":{"message":"n","code":400}}`:                  {Status: 400, Message: "n"},
+	} {
+		if got, ok := ErrorOf([]byte(data)); !ok || got != want {
+			t.Errorf("%s: %+v %v", data, got, ok)
+		}
+	}
+	for _, data := range []string{`{"data":{"error":null}}`, `{"data":{"errors":1}}`, `{"choices":[{"index":0,"error":null}]}`,
+		`{"data":[{"error":"m"}]}`, `{"success":true,"message":"m"}`, `{"data":{"data":{"error":"m"}}}`} {
+		if got, ok := ErrorOf([]byte(data)); ok {
+			t.Errorf("%s: %+v", data, got)
+		}
+	}
+	const inChoice = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"error","error":{"code":503,"message":"m"}}]}`
+	ev, err := NewEventReader(strings.NewReader(inChoice+"\n\n"), 0).Next()
+	if tracker := NewTracker(Chat); err != nil || !tracker.Observe(ev).Has(MarkError) {
+		t.Errorf("an error in a choice is none: %v", err)
+	}
+}
+
+// TestAChatForAnotherDialectProvesNothing: a finish_reason ends no message and no response.
+func TestAChatForAnotherDialectProvesNothing(t *testing.T) {
+	for _, d := range []Dialect{Messages, Responses} {
+		tracker := NewTracker(d)
+		const last = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+		ev, err := NewEventReader(strings.NewReader(last), 0).Next()
+		if tracker.Observe(ev); err != nil || tracker.Finished() || tracker.Proven() {
+			t.Errorf("%v is complete: %v", d, err)
+		}
+	}
+}

@@ -43,6 +43,9 @@ const (
 	// MarkNoChoices: the `choices` of a usage chunk are null or absent, which SDKs with schemas reject;
 	// AppendEvent sets them to [].
 	MarkNoChoices
+	// MarkResponseDone: the event is response.done, which SDKs do not know; AppendEvent gives it the
+	// name of the response's status, such as response.completed.
+	MarkResponseDone
 )
 
 // Has reports whether m contains all flags of want.
@@ -84,7 +87,16 @@ func (t *Tracker) Proven() bool {
 // Finished reports whether the engine ended generation, but the terminator is missing. The
 // response is complete, and a caller that forwards it must add the terminator.
 func (t *Tracker) Finished() bool {
-	return !t.failed && !t.Proven() && (t.stopped || t.choices.finished())
+	if t.failed || t.Proven() {
+		return false
+	}
+	switch t.dialect {
+	case Chat, Completions:
+		return t.choices.finished()
+	case Messages:
+		return t.stopped
+	}
+	return false
 }
 
 // Usage returns the usage that the stream has reported so far; ok is false if there is none. In
@@ -151,6 +163,11 @@ func (t *Tracker) observeData(ev Event) Mark {
 		return m // the gateway's own error replaces this event and uses its number
 	}
 	t.next = max(t.next, p.next)
+	if len(p.kind) == 0 && (t.dialect == Messages || t.dialect == Responses) {
+		if _, isError := ErrorOf(ev.Data); isError {
+			return MarkError
+		}
+	}
 	switch t.dialect {
 	case Chat, Completions:
 		return m | t.observeChunk(&p, ev.Data)
@@ -206,7 +223,11 @@ func (t *Tracker) observeResponse(p *eventPayload) Mark {
 	switch string(p.kind) {
 	case "response.completed", "response.incomplete", "response.done", "response.cancelled", "response.failed":
 		t.proven = true
-		switch ended := MarkFinish | MarkEnd; {
+		ended := MarkFinish | MarkEnd
+		if string(p.kind) == "response.done" {
+			ended |= MarkResponseDone
+		}
+		switch {
 		case string(p.kind) == "response.failed", string(p.kind) == "response.done" && string(in.status) == "failed":
 			return ended | MarkFailed
 		case string(p.kind) == "response.cancelled", cancelled(in.status, in.incomplete):

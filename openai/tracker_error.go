@@ -2,6 +2,7 @@ package openai
 
 import (
 	"cmp"
+	"net/http"
 	"strings"
 )
 
@@ -20,8 +21,9 @@ type EngineError struct {
 // data is not an error. The forms are {"error":{…}}, {"error":"…"}, vLLM's
 // {"object":"error",…,"code":400}, Anthropic's {"type":"error","error":{…}}, {"type":"error",…}
 // and the failed response of Responses, {"detail":…} of web frameworks, llama.cpp's bare
-// object with a message and a code from 400 to 599, {"errors":[…]}, {"error_msg":"…"}, and an array
-// that begins with one of them. Of several errors, the first one counts.
+// object with a message and a code from 400 to 599, {"errors":[…]}, {"error_msg":"…"},
+// {"success":false,…}, a choice or another object in the payload that has an error member, and an
+// array that begins with one of them. Of several errors, the first one counts.
 func ErrorOf(data []byte) (e EngineError, ok bool) {
 	w, ok := walkError(data)
 	if !ok || !w.found && (w.e.Message == "" || w.status == 0) {
@@ -65,6 +67,9 @@ func (w *errorWalk) merged() EngineError {
 	e := w.e
 	e.Type = cmp.Or(e.Type, w.state)
 	e.Status = cmp.Or(w.status, statusOf(e.Type, e.Code))
+	if e.Status == http.StatusInternalServerError {
+		e.Status = e.statusInMessage()
+	}
 	return e
 }
 
@@ -155,11 +160,37 @@ func (w *errorWalk) readObject(c *Reader, level int) {
 			setText(&w.e.Param, c)
 		case "code", "status", "status_code", "statusCode", "error_code":
 			w.readCode(c, key == "code")
+		case "success":
+			failed := string(c.Skip()) == "false"
+			w.found = w.found || level == 0 && failed
+		case "choices":
+			if level == 0 && c.Next() == '[' {
+				for c.Enter('['); c.More(']'); {
+					w.readWrapper(c)
+				}
+			}
+		default:
+			if level == 0 {
+				w.readWrapper(c)
+			}
 		}
 	}
 	// The type of the payload may be that of the event instead of the error.
 	if kind != "error" && !strings.HasPrefix(kind, "response.") {
 		w.e.Type = cmp.Or(w.e.Type, kind)
+	}
+}
+
+// readWrapper reads the error in an object around it. Other values are skipped.
+func (w *errorWalk) readWrapper(c *Reader) {
+	if w.inner != nil || c.Next() != '{' {
+		c.Skip()
+		return
+	}
+	for c.Enter('{'); c.More('}'); {
+		if string(c.Name()) == "error" && w.inner == nil {
+			w.readNested(c, 2)
+		}
 	}
 }
 
@@ -243,6 +274,8 @@ func (w *errorWalk) readCode(c *Reader, named bool) {
 		w.status = int(n)
 	case named && n == 0 && len(text) > 0:
 		w.e.Code = textOf(text)
+	case n == 0 && string(text) == "error":
+		w.found = true
 	case n == 0 && len(text) > 0 && strings.Trim(string(text), "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "":
 		w.state = string(text) // Google's names of statuses
 	}

@@ -141,6 +141,10 @@ func (p *eventPayload) readChoice(c *Reader) {
 		switch string(c.Name()) {
 		case "index":
 			index, _ = c.readInteger()
+		case "error":
+			if c.nonEmpty() {
+				p.mark |= MarkError
+			}
 		case "finish_reason":
 			v := c.Skip()
 			finished = nonEmpty(v)
@@ -199,15 +203,25 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 
 // AppendEvent appends the event as clients can read it, and returns the result. m is its mark: with
 // MarkNullError, the empty `error` member is removed, with MarkNoChoices, the choices are set to [], and
-// with MarkUnnamed, the name is added. With MarkDone, another spelling becomes [DONE]. A missing blank line is added.
+// with MarkUnnamed, the name is added. With MarkResponseDone, name and type follow the status. With
+// MarkDone, another spelling becomes [DONE]. A missing blank line is added.
 func AppendEvent(dst []byte, ev Event, m Mark) []byte {
 	if m.Has(MarkDone) && string(ev.Data) != "[DONE]" {
 		return append(dst, "data: [DONE]\n\n"...)
 	}
-	if m&(MarkNullError|MarkNoChoices|MarkUnnamed) == 0 {
+	if m&(MarkNullError|MarkNoChoices|MarkUnnamed|MarkResponseDone) == 0 {
 		return ev.appendBlankLine(append(dst, ev.Raw...))
 	}
 	data := readableData(ev.Data, m)
+	if m.Has(MarkResponseDone) {
+		name := endOfResponse(ev.Data)
+		data = append(append([]byte(`{"type":"`), name...), `",`...)
+		data = append(data, fieldsWithout(nil, readableData(ev.Data, m), "type", false)[1:]...)
+		if len(ev.Name) > 0 {
+			ev.Name = []byte(name)
+		}
+		ev.at = 0
+	}
 	end := ev.at + len(ev.Data)
 	inPlace := ev.at > 0 && end <= len(ev.Raw)
 	if m.Has(MarkUnnamed) {
@@ -252,6 +266,20 @@ func readableData(data []byte, m Mark) []byte {
 		data = append([]byte(`{"choices":[],`), rest[1:]...) // usage follows
 	}
 	return data
+}
+
+// endOfResponse returns the name of the event with which a response of that status ends.
+func endOfResponse(data []byte) string {
+	var p, in eventPayload
+	p.read(data)
+	in.read(p.response)
+	switch string(in.status) {
+	case "failed", "cancelled":
+		return "response.failed"
+	case "incomplete":
+		return "response.incomplete"
+	}
+	return "response.completed"
 }
 
 // fieldsWithout appends the object without members of that name, or without those that are empty. A

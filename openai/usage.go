@@ -20,6 +20,8 @@ type Answer struct {
 	// Err is set if the body is an error object despite a success status. A Responses object with
 	// the status "failed" is not an error: the client reads its reason.
 	Err *EngineError
+	// Failed is the reason of a Responses object with the status "failed"; nil without one.
+	Failed *EngineError
 	// Valid reports whether the body is exactly one JSON object. If it is not, Err is set if the body is
 	// an array that begins with an error, or its first line is an error.
 	Valid bool
@@ -47,7 +49,7 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 		return a
 	}
 	failed := d == Responses && string(p.object) == "response"
-	if p.errorMark().Has(MarkError) && !failed {
+	if (p.errorMark() | p.mark).Has(MarkError) && !failed {
 		e, _ := ErrorOf(body)
 		a.Err = &e
 		return a
@@ -66,6 +68,11 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 	case Responses:
 		switch string(p.status) {
 		case "", "queued", "in_progress":
+		case "failed":
+			a.Finished = true
+			if e, ok := ErrorOf(body); ok {
+				a.Failed = &e
+			}
 		default:
 			a.Finished, a.Aborted = true, cancelled(p.status, p.incomplete)
 		}

@@ -13,7 +13,8 @@ func TestHeadOfTheAdminAPIIsGetWithoutABody(t *testing.T) {
 		r := newAdminRig(t)
 		front := newServer(t, r.front)
 		names := strings.NewReplacer("{name}", "w0", "{id}", "none", "{tier}", "small")
-		paths := []string{"/metrics", "/admin/tenants/filed", "/admin/workers?limit=x", "/admin/audit?limit=x", "/admin/nowhere"}
+		paths := []string{"/metrics", "/admin/tenants/filed", "/admin/workers?limit=x", "/admin/audit?limit=x",
+			"/admin/nowhere"}
 		endless := map[string]bool{}
 		for _, op := range r.plane.Operations() {
 			if op.Method == http.MethodGet {
@@ -41,7 +42,8 @@ func TestHeadOfTheAdminAPIIsGetWithoutABody(t *testing.T) {
 				}
 			}
 		}
-		if got := requestHost(t, front, http.MethodPut, "/admin/workers", "localhost", ""); got.header.Get("Allow") != "GET, HEAD" {
+		got := requestHost(t, front, http.MethodPut, "/admin/workers", "localhost", "")
+		if got.header.Get("Allow") != "GET, HEAD" {
 			t.Errorf("PUT of a GET route: %d %v", got.status, got.header)
 		}
 		if got := requestHost(t, front, http.MethodHead, "/admin/reload", "localhost", ""); got.status != 405 {

@@ -25,6 +25,10 @@ func TestOddEventsAreMadeReadable(t *testing.T) {
 			}
 			return s
 		}
+		ended := func(kind, status string) string {
+			data := fmt.Sprintf(`{"type":%q,"response":{"id":"resp_s1","status":%q}}`, kind, status)
+			return "event: " + kind + "\ndata: " + data + "\n\n"
+		}
 		one := func(events string) string { return strings.ReplaceAll(events, "\n\n", "\n") }
 		for name, c := range map[string]struct{ path, body, stream, want string }{
 			"usage with choices null":         {"/v1/chat/completions", streamedHello, chat + `data: {"choices":null,"usage":{"prompt_tokens":3,"completion_tokens":1}}` + "\n\n" + doneChunk, chat + doneChunk},
@@ -56,8 +60,11 @@ func TestOddEventsAreMadeReadable(t *testing.T) {
 			"null in responses":               {"/v1/responses", response, createdEvent + "data: null\n\n" + completedEvent, createdEvent + completedEvent},
 			"messages without names":          {"/v1/messages", message, unnamed(startEvent + textEvent + stopEvents), startEvent + textEvent + stopEvents},
 			"messages of default names":       {"/v1/messages", message, strings.ReplaceAll(unnamed(startEvent+textEvent+stopEvents), "data: ", "event: message\ndata: "), startEvent + textEvent + stopEvents},
-			"response.done": {"/v1/responses", response, createdEvent + strings.ReplaceAll(completedEvent, "response.completed", "response.done"),
-				createdEvent + strings.ReplaceAll(completedEvent, "response.completed", "response.done")},
+			"response.done":                   {"/v1/responses", response, createdEvent + strings.ReplaceAll(completedEvent, "response.completed", "response.done"), createdEvent + completedEvent},
+			"response.done without names":     {"/v1/responses", response, createdEvent + strings.ReplaceAll(unnamed(completedEvent), "response.completed", "response.done"), createdEvent + unnamed(completedEvent)},
+			"response.done, incomplete":       {"/v1/responses", response, createdEvent + ended("response.done", "incomplete"), createdEvent + ended("response.incomplete", "incomplete")},
+			"response.done, failed":           {"/v1/responses", response, createdEvent + ended("response.done", "failed"), createdEvent + ended("response.failed", "failed")},
+			"response.done, no status":        {"/v1/responses", response, createdEvent + strings.ReplaceAll(ended("response.done", "x"), `"status":"x"`, `"object":"response"`), createdEvent + strings.ReplaceAll(ended("response.completed", "x"), `"status":"x"`, `"object":"response"`)},
 		} {
 			r := newRig(t, plain, constantAnswer("text/event-stream", c.stream))
 			if a := r.post(c.path, c.body); a.status != 200 || a.err != nil || a.body != c.want {

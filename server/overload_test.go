@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -46,6 +47,12 @@ func overloads() []overload {
 		{name: "TGI's words", status: 500, body: `{"error":"Model is overloaded","error_type":"overloaded"}`},
 		{name: "Google", status: 503, body: `[{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]`},
 		{name: "capacity", status: 498, body: `{"error":{"message":"Flex tier capacity exceeded","type":"capacity_exceeded","code":"capacity_exceeded"}}`},
+		{name: "LiteLLM", status: 500,
+			body: `{"error":{"message":"litellm.ServiceUnavailableError: no healthy deployment","type":null,"param":null,"code":"500"}}`},
+		{name: "plain text in a 500", status: 500, kind: "text/plain; charset=utf-8", body: "Server is busy, try again"},
+		{name: "a data member", status: 500, body: `{"success":false,"data":{"error":{"type":"overloaded_error","message":"m"}}}`},
+		{name: "an event with a data member", status: 200, kind: "text/event-stream",
+			body: `data: {"data":{"error":{"type":"overloaded_error","message":"m"}}}` + "\n\n"},
 		{name: "a whole 200", status: 200, body: anthropic},
 		{name: "a first event", status: 200, kind: "text/event-stream", body: "event: error\ndata: " + anthropic + "\n\n"},
 		{name: "a first event without a name", status: 200, kind: "text/event-stream",
@@ -103,6 +110,79 @@ func TestOverloadIs503InEverySpelling(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAResponseThatFailsBeforeItsContent: the failure is like an error as the first event, if it is the
+// server's. Other failures reach the client as they are.
+func TestAResponseThatFailsBeforeItsContent(t *testing.T) {
+	const failed = `{"id":"resp_s1","object":"response","status":"failed","error":%s,"output":[]}`
+	overloaded := `{"code":"server_error","message":"The engine is currently overloaded, please try again later"}`
+	for name, c := range map[string]struct {
+		err, kind     string // the error, and the type of the event
+		status        int    // 200: the failed response
+		want, attempt string
+	}{
+		"an overload by its words": {overloaded, "response.failed", 503, `"code":"overloaded"`, "excluded"},
+		"an overload by its code":  {`{"code":"overloaded_error","message":"m"}`, "response.failed", 503, `"code":"overloaded"`, "excluded"},
+		"an overload by its type":  {`{"type":"service_unavailable","message":"m"}`, "response.failed", 503, `"code":"overloaded"`, "excluded"},
+		"response.done":            {overloaded, "response.done", 503, `"code":"overloaded"`, "excluded"},
+		"a rate limit":             {`{"code":"rate_limit_exceeded","message":"m"}`, "response.failed", 429, `"code":"rate_limit_exceeded"`, "excluded"},
+		"the server":               {`{"code":"server_error","message":"m"}`, "response.failed", 502, `"code":"worker_error"`, "excluded"},
+		"a prompt":                 {`{"code":"invalid_prompt","message":"m"}`, "response.failed", 200, `"code":"invalid_prompt"`, "ok"},
+		"a picture":                {`{"code":"invalid_image_format","message":"m"}`, "response.failed", 200, `"code":"invalid_image_format"`, "ok"},
+		"no error":                 {`null`, "response.failed", 200, `"status":"failed"`, "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				response := fmt.Sprintf(failed, c.err)
+				stream := createdEvent + fmt.Sprintf("event: %s\ndata: {\"type\":%[1]q,\"sequence_number\":1,\"response\":%s}\n\n",
+					c.kind, response)
+				for body, answer := range map[string]string{
+					`{"model":"small","input":"Hi","stream":true,"store":false}`: stream,
+					`{"model":"small","input":"Hi","store":false}`:               response,
+				} {
+					engine := constantAnswer("text/event-stream", answer)
+					r := newRig(t, plain, engine)
+					if a := r.post("/v1/responses", body); a.status != c.status || !strings.Contains(a.body, c.want) ||
+						(a.header.Get("Retry-After") != "") != (c.status == 503 || c.status == 429) {
+						t.Errorf("%s: %d %v %s", body, a.status, a.header, a.body)
+					}
+					if m := r.scrape(); !strings.Contains(m, fmt.Sprintf(`tierway_attempts_total{result=%q,tier="small",worker="w0"} 1`, c.attempt)) {
+						t.Errorf("%s: the attempt is not %s", body, c.attempt)
+					}
+					if c.status == http.StatusOK {
+						continue
+					}
+					good := constantAnswer("text/event-stream", createdEvent+completedEvent)
+					if !strings.Contains(body, "stream") {
+						good = constantAnswer("application/json", `{"id":"r","object":"response","status":"completed"}`)
+					}
+					r = newRig(t, strings.Replace(retryPlain, "auth:", "policy: { name: round_robin }\nauth:", 1), engine, good)
+					for range 4 {
+						if a := r.post("/v1/responses", body); a.status != 200 || strings.Contains(a.body, "failed") {
+							t.Errorf("%s: with another worker: %d %s", body, a.status, a.body)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestAStoredResponseThatFailsIsRelayed, because its client has its id already. An overloaded worker is in
+// backoff.
+func TestAStoredResponseThatFailsIsRelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stream := createdEvent + "event: response.failed\n" + `data: {"type":"response.failed","sequence_number":1,"response":{"id":"resp_s1",` +
+			`"object":"response","status":"failed","error":{"code":"server_error","message":"overloaded"}}}` + "\n\n"
+		r := newRig(t, plain, constantAnswer("text/event-stream", stream))
+		if a := r.post("/v1/responses", `{"model":"small","input":"Hi","stream":true}`); a.status != 200 || a.body != stream {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if m := r.scrape(); !strings.Contains(m, `tierway_worker_backoff{tier="small",worker="w0"} 1`) {
+			t.Error("the worker is not in backoff")
+		}
+	})
 }
 
 // TestOverloadAfterContentIsAnEventOfItsKind: clients of the stream read the type or the code of the error.

@@ -102,7 +102,7 @@ func mayExplain(resp *http1.Response) bool {
 		return false
 	}
 	return resp.Status >= http.StatusInternalServerError &&
-		strings.Contains(openai.MediaType(resp.Header.Get("Content-Type")), "json")
+		!strings.Contains(openai.MediaType(resp.Header.Get("Content-Type")), "html")
 }
 
 // passRaw relays a 4xx of a passed path unchanged.
@@ -219,6 +219,8 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 		return protocolFailure("a 2xx answer of %d bytes that does not belong to its dialect", len(body))
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
+	case answer.Failed != nil && answer.Failed.OfServer() && a.usesEngine:
+		return engineError(a, *answer.Failed, body)
 	}
 	if !a.x.answer.stopBeatsIfHeld() {
 		bookWhole(a, answer, len(body))

@@ -113,6 +113,10 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 		return s.fail(protocolFailure("an event that is not a JSON object"))
 	case mark.Has(openai.MarkAborted) && s.usesEngine:
 		return s.fail(abortFailure())
+	case mark.Has(openai.MarkFailed) && s.usesEngine:
+		if f, done := s.responseFailed(ev); f != nil || done {
+			return f, done
+		}
 	}
 	if id := s.tracker.ResponseID(); id != "" && !s.remembered {
 		s.remembered = true
@@ -382,6 +386,21 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 		s.ending.code = string(codeWorkerRefused)
 	}
 	return failed, done
+}
+
+// responseFailed handles a response that the engine reports as failed. While no content is sent, a failure
+// of the server is like an error as the first event. Every other one is relayed: done is false.
+func (s *stream) responseFailed(ev openai.Event) (f *failure, done bool) {
+	e, ok := openai.ErrorOf(ev.Data)
+	if !ok || !e.OfServer() {
+		return nil, false
+	}
+	if !s.x.answer.committed() {
+		return s.engineFailed(ev)
+	}
+	failed, _ := engineFailure(e, 0, false)
+	s.backOff(&failed)
+	return nil, false
 }
 
 // clientLeft ends a stream after its client has disconnected.
