@@ -84,6 +84,7 @@ type plan struct {
 	account  *Account
 	salt     string // separates the cache entries of its prompts
 	accepted *accepted
+	handover *handover // nil: no part in one
 }
 
 func (p *plan) promptTokens() int {
@@ -97,10 +98,20 @@ func (p *plan) promptTokens() int {
 // planTurns returns the plan of a request with the answer to its conversation.
 func (e *Engine) planTurns(r *request, turns []turn, w *wishes) (*plan, error) {
 	p, err := e.newPlan(r, w.stream, w.priority)
-	if err == nil {
-		err = e.add(p, render(w.tools, turns), turns, w)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	if p.handover, err = e.readHandover(r); err != nil {
+		return nil, err
+	}
+	prompt := render(w.tools, turns)
+	if ids := p.handover.prompt(); len(ids) > 0 {
+		p.handover.garbage = !slices.Equal(ids, prompt)
+		prompt = ids
+	} else {
+		e.counts.change(func(c *counters) { c.Tokenized++ })
+	}
+	return p, e.add(p, prompt, turns, w)
 }
 
 // add adds the answer to one prompt.
@@ -119,6 +130,9 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	bounded := *w
 	bounded.maxTokens = min(cmp.Or(w.maxTokens, room), room)
 	bounded.ignoreEOS = w.ignoreEOS && w.maxTokens > 0
+	if p.handover.onlyFirst() {
+		bounded.maxTokens = 1
+	}
 	seed := hashIDs(e.c.Seed^w.seed, prompt)
 	for i := range max(w.n, 1) {
 		a, err := compose(routing.Draw(seed+uint64(i)), p.script, called, &bounded)

@@ -88,6 +88,21 @@ func (c *prefixCache) add(salt string, ids []uint32) {
 	}
 }
 
+// clear removes all blocks, one by one in the events.
+func (c *prefixCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var change cacheChange
+	for c.recent.Len() > 0 {
+		h := c.recent.Remove(c.recent.Back()).(uint64)
+		delete(c.blocks, h)
+		change.removed = append(change.removed, h)
+	}
+	if len(change.removed) > 0 {
+		c.changed(change)
+	}
+}
+
 // touchLocked marks blocks as used from the last to the first: a block without its prefix is
 // useless, so the end of a chain must be evicted first.
 func (c *prefixCache) touchLocked(chain []uint64) {

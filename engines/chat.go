@@ -23,6 +23,7 @@ type sampling struct {
 	CacheSalt string   `json:"cache_salt"`
 	Priority  priority `json:"priority"`
 	Format    format   `json:"response_format"`
+	TokenIDs  bool     `json:"return_token_ids"`
 }
 
 // maxChoices bounds n, as OpenAI does.

@@ -52,6 +52,7 @@ type choices struct {
 	withUsage bool // the stream ends with usage
 	answers   []*answer
 	calls     [][]string // ids of the calls of each answer
+	prompts   [][]uint32 // if the answer returns token ids; otherwise nil
 }
 
 // writeChoices answers a request of the chat or completions dialect.
@@ -63,7 +64,7 @@ func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sam
 		answers:   p.answers,
 		calls:     make([][]string, len(p.answers)),
 		head: chunk{
-			ID:      e.newID("cmpl-"),
+			ID:      e.answerID(r, "cmpl-"),
 			Object:  "text_completion",
 			Created: e.c.Clock().Unix(),
 			Model:   e.modelName(s.Model),
@@ -71,6 +72,9 @@ func (e *Engine) writeChoices(w http.ResponseWriter, r *request, p *plan, s *sam
 	}
 	if chat {
 		c.head.ID, c.head.Object = "chat"+c.head.ID, "chat.completion"
+	}
+	if s.TokenIDs {
+		c.prompts = p.prompts
 	}
 	for i, a := range p.answers {
 		for range a.calls {
@@ -85,8 +89,30 @@ func (c *choices) whole(u Tokens) any {
 	for i := range list {
 		list[i] = c.wholeChoice(i)
 	}
-	return map[string]any{"id": c.head.ID, "object": c.head.Object, "created": c.head.Created,
+	body := map[string]any{"id": c.head.ID, "object": c.head.Object, "created": c.head.Created,
 		"model": c.head.Model, "choices": list, "usage": u.chat()}
+	c.addTokenIDs(body, list)
+	return body
+}
+
+// addTokenIDs adds the ids of the tokens where vLLM has them, if they were requested.
+func (c *choices) addTokenIDs(body map[string]any, list []map[string]any) {
+	if c.prompts == nil {
+		return
+	}
+	for i, one := range list {
+		var ids []uint32
+		for _, piece := range c.answers[i].pieces {
+			ids = append(ids, tokenID(piece))
+		}
+		one["token_ids"] = listOf(ids)
+		if !c.chat {
+			one["prompt_token_ids"] = listOf(c.prompts[i*len(c.prompts)/len(list)])
+		}
+	}
+	if c.chat {
+		body["prompt_token_ids"] = listOf(c.prompts[0])
+	}
 }
 
 // wholeChoice returns one choice of a complete answer.

@@ -1,19 +1,33 @@
 package engines
 
-import "net/http"
+import (
+	"bytes"
+	"net/http"
+)
+
+// prompts are the prompts of a completions request.
+type prompts struct {
+	input
+	text bool // they were no token ids
+}
+
+func (p *prompts) UnmarshalJSON(b []byte) error {
+	p.text = bytes.IndexByte(b, '"') >= 0
+	return p.input.UnmarshalJSON(b)
+}
 
 // completions serves POST /v1/completions: text, or token ids, for one prompt or a
 // list of them.
 func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 	var req struct {
 		sampling
-		Prompt   input `json:"prompt"`
-		Logprobs *int  `json:"logprobs"`
+		Prompt   prompts `json:"prompt"`
+		Logprobs *int    `json:"logprobs"`
 	}
 	if err := e.parse(r, &req, &req.Model); err != nil {
 		return err
 	}
-	if len(req.Prompt) == 0 {
+	if len(req.Prompt.input) == 0 {
 		return badRequest("prompt", "the field prompt is missing or empty")
 	}
 	wish, err := req.wishes()
@@ -32,7 +46,13 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	for _, prompt := range req.Prompt {
+	if p.handover, err = e.readHandover(r); err != nil {
+		return err
+	}
+	if req.Prompt.text {
+		e.counts.change(func(c *counters) { c.Tokenized += int64(len(req.Prompt.input)) })
+	}
+	for _, prompt := range req.Prompt.input {
 		if err := e.add(p, prompt, nil, wish); err != nil {
 			return err
 		}

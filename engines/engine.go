@@ -33,6 +33,13 @@ type Config struct {
 
 	Seed uint64
 
+	Handover  string        // how engines transfer prompts to each other, such as HandoverNixl; empty: not at all
+	Role      string        // RolePrefill, RoleDecode, or empty for whole requests; nixl and shared have no roles
+	Peers     *Peers        // engines to transfer to and from; nil: none
+	KVAddress string        // host:port at which other engines reach this one; empty: any
+	Lease     time.Duration // time for which blocks are kept that no engine reads; 0: 30 s
+	Transfer  time.Duration // per token, besides 1 ms; 0: 2 µs
+
 	Network zmtp.Network // where PublishEvents binds its addresses
 
 	Clock  func() time.Time                      // nil: time.Now
@@ -63,6 +70,7 @@ type Engine struct {
 	events  *cacheEvents // nil: the engine publishes none
 	backlog backlog
 	stored  *responseStore
+	process string // id that a restart replaces; Peers.mu guards it
 
 	decoding  atomic.Int64
 	inUse     atomic.Int64 // tokens of running requests
@@ -85,7 +93,11 @@ func New(c Config) *Engine {
 		c.Clock = time.Now
 	}
 	c.Interval = max(1, c.Interval)
-	return &Engine{
+	c.Lease, c.Transfer = cmp.Or(c.Lease, 30*time.Second), cmp.Or(c.Transfer, 2*time.Microsecond)
+	if c.Handover != "" && c.Peers == nil {
+		c.Peers = new(Peers)
+	}
+	e := &Engine{
 		c:       c,
 		slots:   newTurnstile(c.Slots),
 		prefill: newTurnstile(1),
@@ -94,6 +106,10 @@ func New(c Config) *Engine {
 		stored:  newResponseStore(),
 		counts:  counters{Stats: Stats{Requests: make(map[string]int64)}},
 	}
+	if c.Handover != "" {
+		c.Peers.add(e)
+	}
+	return e
 }
 
 // Config returns the engine's configuration with its defaults filled in.

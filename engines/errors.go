@@ -28,24 +28,26 @@ var kinds = map[int]struct{ openai, anthropic string }{
 	http.StatusNotFound:              {"NotFoundError", "not_found_error"},
 	http.StatusMethodNotAllowed:      {"MethodNotAllowedError", "invalid_request_error"},
 	http.StatusRequestEntityTooLarge: {"BadRequestError", "request_too_large"},
+	http.StatusInternalServerError:   {"InternalServerError", "api_error"},
 }
 
 // write writes vLLM's form, whose code is the status as a number, or Anthropic's for its paths.
 func (e *apiError) write(w http.ResponseWriter, path string) {
-	kind := kinds[e.status]
-	var body any
-	if strings.HasPrefix(path, "/v1/messages") {
-		body = map[string]any{"type": "error", "error": map[string]any{"type": kind.anthropic, "message": e.message}}
-	} else {
-		var param any
-		if e.param != "" {
-			param = e.param
-		}
-		body = map[string]any{"error": map[string]any{"message": e.message, "type": kind.openai, "param": param,
-			"code": e.status}}
-	}
 	// The result of the write does not matter here.
-	_ = writeJSON(w, e.status, body)
+	_ = writeJSON(w, e.status, e.body(path))
+}
+
+func (e *apiError) body(path string) map[string]any {
+	kind := kinds[e.status]
+	if strings.HasPrefix(path, "/v1/messages") {
+		return map[string]any{"type": "error", "error": map[string]any{"type": kind.anthropic, "message": e.message}}
+	}
+	var param any
+	if e.param != "" {
+		param = e.param
+	}
+	return map[string]any{"error": map[string]any{"message": e.message, "type": kind.openai, "param": param,
+		"code": e.status}}
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) error {

@@ -1,7 +1,9 @@
 package engines
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -37,7 +39,11 @@ func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to r
 			return err
 		}
 		u, err := e.generate(ctx, p, to)
-		if err != nil {
+		var failed *apiError
+		switch {
+		case errors.As(err, &failed):
+			return cmp.Or(p.handover.fail(w, failed), http.ErrAbortHandler) // the answer is incomplete
+		case err != nil:
 			return err
 		}
 		return to.last(u)
@@ -46,7 +52,7 @@ func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to r
 	if err != nil {
 		return err
 	}
-	body := to.whole(u)
+	body := p.handover.sent(to.whole(u))
 	if text, ok := body.(string); ok {
 		return writeBytes(w, http.StatusOK, "text/plain; charset=utf-8", []byte(text))
 	}
@@ -58,8 +64,15 @@ func (e *Engine) write(ctx context.Context, w http.ResponseWriter, p *plan, to r
 func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error) {
 	usage := p.account
 	usage.Asked, usage.stream = int64(p.promptTokens()), p.stream
-	p.accepted = e.accept(p.salt, p.prompts)
+	if err := p.handover.admit(p); err != nil {
+		return Tokens{}, err
+	}
+	defer p.handover.end()
+	p.accepted = e.accept(p.salt, p.handover.ownPrompts(p))
 	defer p.accepted.leave()
+	if err := p.handover.load(ctx, p); err != nil {
+		return Tokens{}, err
+	}
 	if err := e.slots.enter(ctx, p.priority); err != nil {
 		return Tokens{}, err
 	}
@@ -71,6 +84,9 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error)
 		return Tokens{}, err
 	}
 	defer e.decoding.Add(-1)
+	if err := p.handover.offer(ctx, p); err != nil {
+		return Tokens{}, err
+	}
 	usage.begun = true
 	if err := to.begin(usage.Tokens); err != nil {
 		return Tokens{}, err
@@ -79,6 +95,7 @@ func (e *Engine) generate(ctx context.Context, p *plan, to sink) (Tokens, error)
 		return Tokens{}, err
 	}
 	e.keepOutputs(p)
+	p.handover.keep(p)
 	return usage.Tokens, nil
 }
 
@@ -91,11 +108,20 @@ func (e *Engine) readPrompts(ctx context.Context, p *plan) error {
 	}
 	defer e.prefill.leave()
 	for _, ids := range p.prompts {
-		cached := e.cache.match(p.salt, ids)
+		cached, err := e.fromStore(ctx, p, ids, e.cache.match(p.salt, ids))
+		if err != nil {
+			return err
+		}
+		if p.handover.hasPrompt() {
+			cached = len(ids) - 1 // the last position is computed again
+		}
 		if err := e.pausePrefill(ctx, p, e.prefillTime(len(ids)-cached)); err != nil {
 			return err
 		}
 		e.cache.add(p.salt, ids)
+		if e.c.Handover == HandoverShared {
+			e.c.Peers.store.add(p.salt, ids)
+		}
 		e.computed.Add(int64(len(ids)))
 		p.account.Prompt += int64(len(ids))
 		p.account.Cached += int64(cached)

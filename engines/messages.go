@@ -68,7 +68,7 @@ func (e *Engine) messages(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	m := &message{sse: &sse{w: w}, id: e.newID("msg_"), model: e.modelName(req.Model), answer: p.answers[0]}
+	m := &message{sse: &sse{w: w}, id: e.answerID(r, "msg_"), model: e.modelName(req.Model), answer: p.answers[0]}
 	for range m.answer.calls {
 		m.calls = append(m.calls, e.newID("toolu_"))
 	}

@@ -29,6 +29,9 @@ func (e *Engine) metrics(w http.ResponseWriter, _ *request) error {
 
 // appendMetrics writes the engine's metrics, each with the engine's rank.
 func (e *Engine) appendMetrics(b *strings.Builder) {
+	if e.c.Handover != "" {
+		e.c.Peers.expire()
+	}
 	running, waiting, _ := e.slots.state()
 	usage := 0.0
 	if e.c.CacheTokens > 0 {

@@ -18,6 +18,15 @@ type Stats struct {
 	Written       Tokens           // tokens reported to requests that have ended
 	Prefills      int64            // prompts that were read
 	Prefill, Late time.Duration    // planned time of these prefills, and the time by which they ended late
+	Tokenized     int64            // prompts that were tokenized: those of token ids are not
+
+	BlocksPinned  int   // blocks that are kept for other engines
+	BlocksLeaked  int64 // such blocks whose lease ended before an engine read them
+	ObjectsUsed   int64 // objects of nixl with which prompts were read from other engines
+	ObjectsReused int64 // objects that had been used before
+	Recomputed    int64 // prompts with an object that were computed nevertheless: it was incomplete, unknown or expired
+	KeysReused    int64 // rooms and request ids that named two requests at once
+	WrongAnswers  int64 // answers that were replaced by WrongAnswer
 }
 
 // Tokens counts reported tokens: prompt tokens, the part from the prefix cache, and output tokens.
@@ -39,6 +48,9 @@ func (c *counters) change(to func(c *counters)) {
 
 // Stats returns the current state.
 func (e *Engine) Stats() Stats {
+	if e.c.Handover != "" {
+		e.c.Peers.expire()
+	}
 	e.counts.mu.Lock()
 	defer e.counts.mu.Unlock()
 	s := e.counts.Stats
