@@ -13,6 +13,8 @@ type chunk struct {
 	Model   string   `json:"model"`
 	Choices []choice `json:"choices"`
 	Usage   any      `json:"usage,omitempty"`
+
+	PromptTokenIDs json.RawMessage `json:"prompt_token_ids,omitempty"` // in the first event of a chat
 }
 
 // choice is a chunk's part of a choice: a Delta in chat, a Text in completions.
@@ -22,6 +24,9 @@ type choice struct {
 	Text     *string `json:"text,omitempty"`
 	Logprobs any     `json:"logprobs"`
 	Finish   any     `json:"finish_reason"`
+
+	PromptTokenIDs json.RawMessage `json:"prompt_token_ids,omitempty"` // in the first event of a choice of completions
+	TokenIDs       json.RawMessage `json:"token_ids,omitempty"`
 }
 
 type chatDelta struct {
@@ -107,13 +112,16 @@ func (c *choices) addTokenIDs(body map[string]any, list []map[string]any) {
 		}
 		one["token_ids"] = listOf(ids)
 		if !c.chat {
-			one["prompt_token_ids"] = listOf(c.prompts[i*len(c.prompts)/len(list)])
+			one["prompt_token_ids"] = listOf(c.promptOf(i))
 		}
 	}
 	if c.chat {
 		body["prompt_token_ids"] = listOf(c.prompts[0])
 	}
 }
+
+// promptOf returns the prompt of a choice.
+func (c *choices) promptOf(i int) []uint32 { return c.prompts[i*len(c.prompts)/len(c.answers)] }
 
 // wholeChoice returns one choice of a complete answer.
 func (c *choices) wholeChoice(i int) map[string]any {
@@ -172,6 +180,9 @@ func (c *choices) begin(Tokens) error {
 	if !c.chat {
 		return nil
 	}
+	if c.prompts != nil {
+		c.head.PromptTokenIDs = listOf(c.prompts[0])
+	}
 	for i, a := range c.answers {
 		one := choice{Index: i, Delta: chatDelta{Role: "assistant", Content: new("")}}
 		if len(a.calls) > 0 {
@@ -180,6 +191,7 @@ func (c *choices) begin(Tokens) error {
 		if err := c.add(one); err != nil {
 			return err
 		}
+		c.head.PromptTokenIDs = nil // only the first event has it
 	}
 	return nil
 }
@@ -211,6 +223,12 @@ func (c *choices) token(i, step int, piece string) error {
 		one.Delta = chatDelta{Content: &piece}
 		if a.logprobs {
 			one.Logprobs = map[string]any{"content": []tokenLogprob{a.logprob(step)}}
+		}
+	}
+	if c.prompts != nil {
+		one.TokenIDs = listOf(appendIDs(nil, piece))
+		if !c.chat && step == 0 {
+			one.PromptTokenIDs = listOf(c.promptOf(i))
 		}
 	}
 	return c.add(one)

@@ -300,6 +300,37 @@ func TestNixlChoicesKeepBlocksOfTheirOwn(t *testing.T) {
 	})
 }
 
+func TestWrongAnswersAreMarkedInEveryForm(t *testing.T) {
+	prefill, decode := pair(func(c *Config) { c.Prefill, c.PerToken = 0, 0 })
+	const params = `"parameters":{"type":"object","properties":{"a":{"type":"integer"}}}`
+	const tools = `,"tools":[{"type":"function","function":{"name":"look",` + params + `}},` +
+		`{"type":"function","function":{"name":"find",` + params + `}}],"tool_choice":"required"`
+	for _, row := range []struct{ path, fields string }{
+		{"/v1/chat/completions", `"max_tokens":99,` + long("messages") + tools},
+		{"/v1/chat/completions", `"max_tokens":99,"logprobs":true,"top_logprobs":2,` + long("messages")},
+		{"/v1/chat/completions", `"max_tokens":99,"response_format":{"type":"json_object"},` + long("messages")},
+		{"/v1/completions", `"max_tokens":99,"logprobs":1,` + long("prompt")},
+		{"/v1/completions", `"max_tokens":99,"return_token_ids":true,` + long("prompt")},
+		{"/v1/messages", `"max_tokens":99,` + long("messages") +
+			`,"tool_choice":{"type":"any"},"tools":[{"name":"look","input_schema":{"type":"object"}}]`},
+		{"/v1/responses", `"max_output_tokens":99,` + long("input") +
+			`,"tool_choice":"required","tools":[{"type":"function","name":"look",` + params + `}]`},
+	} {
+		o := transferred(t, prefill, row.path, `"model":"m",`+row.fields)
+		for i, stream := range []bool{false, false, true} {
+			status, got := call(t, decode, "POST", row.path,
+				fmt.Sprintf(`{"model":"m",%s,"stream":%v,"kv_transfer_params":%s}`, row.fields, stream, o))
+			if status != 200 || strings.Contains(got, WrongAnswer) != (i > 0) {
+				t.Errorf("use %d of an object, %s %s: %d %s", i+1, row.path, row.fields, status, got)
+			}
+		}
+	}
+	ended(t, prefill, decode)
+	if s := decode.Stats(); s.ObjectsReused != s.WrongAnswers || s.WrongAnswers != 2*s.ObjectsUsed {
+		t.Errorf("%+v", s)
+	}
+}
+
 // leaving posts a request whose client leaves after a time.
 func leaving(t *testing.T, e *Engine, after time.Duration, path, body string, headers map[string]string) (int, string) {
 	t.Helper()
@@ -359,13 +390,35 @@ func TestTokenIDsAreReturnedWhereVLLMReturnsThem(t *testing.T) {
 			t.Errorf("choice %d has the prompt %v", i, got)
 		}
 	}
-	if s := e.Stats(); s.Tokenized != 1 {
+	for path, body := range map[string]string{
+		"/v1/chat/completions": `{"model":"m","stream":true,"return_token_ids":true,"max_tokens":3,` + long("messages") + "}",
+		"/v1/completions":      `{"model":"m","stream":true,"return_token_ids":true,"max_tokens":3,` + long("prompt") + "}",
+	} {
+		events, prompts, generated := readEvents(t, second(call(t, e, "POST", path, body))), 0, 0
+		for _, ev := range events[:len(events)-1] {
+			o := object(t, ev.data)
+			one := at(t, o, "choices", 0).(map[string]any)
+			for _, holder := range []map[string]any{o, one} {
+				if ids, ok := holder["prompt_token_ids"].([]any); ok {
+					prompts += len(ids)
+				}
+			}
+			ids, _ := one["token_ids"].([]any)
+			generated += len(ids)
+		}
+		if prompts < 100 || prompts > len(want) || generated != 3 {
+			t.Errorf("a stream of %s has the ids of %d and %d tokens", path, prompts, generated)
+		}
+	}
+	if s := e.Stats(); s.Tokenized != 3 {
 		t.Errorf("%d prompts were tokenized", s.Tokenized)
 	}
 	if _, ok := ask(t, e, "/v1/completions", `{"model":"m","prompt":"a"}`)["choices"].([]any)[0].(map[string]any)["token_ids"]; ok {
 		t.Error("token ids are returned unasked")
 	}
 }
+
+func second(_ int, body string) string { return body }
 
 func TestEngineWithoutHandoverIgnoresItsFields(t *testing.T) {
 	for _, c := range []Config{{Model: "m"}, {Model: "m", Handover: HandoverNccl}, {Model: "m", Handover: HandoverSGLang},
