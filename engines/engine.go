@@ -53,6 +53,7 @@ type Script struct {
 	Tokens    int             // length of the generated answer
 	HoldAfter int             // the engine stops sending after this many tokens; 0: never
 	Release   <-chan struct{} // closing it resumes the answer; nil: it never resumes
+	NoObject  bool            // the blocks are not kept and the object is null, as after an abort in vLLM
 }
 
 // MaxBody bounds a request's body in bytes: twice what the gateway accepts, so that a test of large

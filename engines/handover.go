@@ -312,7 +312,7 @@ func (h *handover) offer(ctx context.Context, p *plan) error {
 // keep pins the blocks of a request that asked for it, once for each answer: only the object of the first is
 // returned.
 func (h *handover) keep(p *plan) {
-	if h == nil || h.fields.Params == nil || !h.fields.Params.RemoteDecode || len(p.answers) == 0 {
+	if h == nil || h.fields.Params == nil || !h.fields.Params.RemoteDecode || p.script.NoObject {
 		return
 	}
 	each := len(p.answers) / len(p.prompts)

@@ -345,6 +345,20 @@ func leaving(t *testing.T, e *Engine, after time.Duration, path, body string, he
 	return w.Code, w.Body.String()
 }
 
+func TestNixlScriptKeepsNoBlocks(t *testing.T) {
+	prefill, _ := pair(func(c *Config) {
+		c.Prefill, c.PerToken = 0, 0
+		c.Script = func(string, []byte) Script { return Script{NoObject: true} }
+	})
+	for _, d := range dialects {
+		got := ask(t, prefill, d.path, "{"+d.fields+`,"`+d.bound+`":1,`+askPrefill+"}")
+		if params, ok := got["kv_transfer_params"]; !ok || params != nil {
+			t.Errorf("%s: %v", d.path, params)
+		}
+	}
+	ended(t, prefill)
+}
+
 func TestNixlClientThatLeavesFreesBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prefill, decode := pair(func(c *Config) { c.Transfer = time.Millisecond })
