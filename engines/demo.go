@@ -2,6 +2,7 @@ package engines
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"tierway/routing"
@@ -40,6 +41,27 @@ func Demo(seed uint64) []Config {
 				Slots: t.slots, CacheTokens: t.cache, Context: demoContext,
 				Seed: routing.Draw(seed + uint64(len(fleet))),
 			})
+		}
+	}
+	return fleet
+}
+
+// DisaggregatedDemo returns the engines of Demo with two stages in the medium tier, which gets the long
+// documents: of each of its engines there are two, one for prompts and one for answers.
+func DisaggregatedDemo(seed uint64) []Config {
+	peers := new(Peers)
+	var fleet []Config
+	for _, c := range Demo(seed) {
+		number, ok := strings.CutPrefix(c.Name, "medium-")
+		if !ok {
+			fleet = append(fleet, c)
+			continue
+		}
+		for _, role := range [...]string{RolePrefill, RoleDecode} {
+			own := c
+			own.Name, own.Seed = "medium-"+role+"-"+number, routing.Draw(c.Seed+uint64(len(fleet)))
+			own.Handover, own.Role, own.Peers = HandoverNixl, role, peers
+			fleet = append(fleet, own)
 		}
 	}
 	return fleet

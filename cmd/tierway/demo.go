@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tierway/config"
+	"tierway/engines"
 	"tierway/server"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -19,7 +20,7 @@ import (
 type demoFlags struct {
 	listen, adminListen, config string
 	load                        float64
-	json                        bool
+	json, disaggregated         bool
 }
 
 func demoCommand() *cobra.Command {
@@ -45,6 +46,8 @@ func demoCommand() *cobra.Command {
 		"new file for the demo's configuration, which is removed at the stop (default a temporary file)")
 	c.Flags().Float64Var(&f.load, "load", 2, fmt.Sprintf(
 		"requests per second of a background load, 0 to %d; 0: none, which is the default with --json", maxDemoLoad))
+	c.Flags().BoolVar(&f.disaggregated, "disaggregated", false,
+		"two stages in the medium tier: two engines compute prompts, two others generate the answers")
 	c.Flags().BoolVar(&f.json, "json", false, "print one line of JSON instead of the greeting when ready")
 	return c
 }
@@ -64,7 +67,11 @@ func (f demoFlags) run(c *cobra.Command) (err error) {
 	ctx, stop := end.demoSignals(c.Context())
 	defer stop()
 	// The engines outlive the signal: their streams must not end before the gateway that reads them.
-	fleet, closeFleet, err := startFleet(context.WithoutCancel(ctx))
+	simulated := engines.Demo
+	if f.disaggregated {
+		simulated = engines.DisaggregatedDemo
+	}
+	fleet, closeFleet, err := startFleet(context.WithoutCancel(ctx), simulated(demoSeed))
 	if err != nil {
 		return err
 	}
@@ -101,6 +108,7 @@ func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, key
 	if err != nil {
 		return err
 	}
+	greeting.Disaggregated = f.disaggregated
 	if err := greeting.print(c.OutOrStdout(), f.json); err != nil {
 		return err
 	}

@@ -64,10 +64,16 @@ tiers:
   - name: {{.Name}}
     model: {{.Model}}
     engine: vllm
+{{- with .Handover}}
+    # A prefill engine computes a prompt with at least 500 tokens that no cache has. A decode engine computes
+    # shorter ones, and generates the answers. Without the threshold the expected times decide.
+    handover: {{.}}
+    uncached_threshold: 500
+{{- end}}
     serves: [chat, completions, responses, messages, embeddings, rerank, score, tokenize, moderations, images, audio]
     workers:
     {{- range .Workers}}
-      - { name: {{.Name}}, url: "{{.URL}}" }
+      - { name: {{.Name}}, url: "{{.URL}}"{{with .Role}}, role: {{.}}{{end}} }
     {{- end}}
 {{- end}}
 # Names that clients have as defaults: some offer only listed names, and GET /v1/models lists exact ones.

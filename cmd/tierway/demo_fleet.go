@@ -14,19 +14,20 @@ const demoSeed = 7
 
 type demoTier struct {
 	Name, Model string
+	Handover    string // empty: one worker serves a whole request
 	Workers     []demoWorker
 }
 
-type demoWorker struct{ Name, URL string }
+type demoWorker struct{ Name, URL, Role string }
 
-func startFleet(ctx context.Context) (tiers []demoTier, stop func(), err error) {
+func startFleet(ctx context.Context, fleet []engines.Config) (tiers []demoTier, stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, end := range slices.Backward(stops) {
 			end()
 		}
 	}
-	for _, c := range engines.Demo(demoSeed) {
+	for _, c := range fleet {
 		e := engines.New(c)
 		stops = append(stops, e.Close)
 		err := e.PublishEvents(ctx, "tcp://127.0.0.1:0", "tcp://127.0.0.1:0")
@@ -42,10 +43,10 @@ func startFleet(ctx context.Context) (tiers []demoTier, stop func(), err error) 
 		stops = append(stops, s.Kill)
 		if n := len(tiers); n == 0 || tiers[n-1].Model != c.Model {
 			name, _, _ := strings.Cut(c.Name, "-")
-			tiers = append(tiers, demoTier{Name: name, Model: c.Model})
+			tiers = append(tiers, demoTier{Name: name, Model: c.Model, Handover: c.Handover})
 		}
 		last := &tiers[len(tiers)-1]
-		last.Workers = append(last.Workers, demoWorker{Name: c.Name, URL: s.URL})
+		last.Workers = append(last.Workers, demoWorker{Name: c.Name, URL: s.URL, Role: c.Role})
 	}
 	return tiers, stop, nil
 }

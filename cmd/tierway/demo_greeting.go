@@ -20,6 +20,8 @@ type demoGreeting struct {
 	AdminKey   string  `json:"admin_key"`
 	ConfigFile string  `json:"config_file"`
 	Load       float64 `json:"load"` // background load, in requests per second
+
+	Disaggregated bool `json:"disaggregated,omitempty"` // the medium tier has two stages
 }
 
 // newDemoGreeting returns the data of a gateway that listens.
@@ -79,7 +81,11 @@ A header selects the medium tier:
 
 curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: medium' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Say hello"}]}'
 
-The models that this key may use:
+{{if .Disaggregated}}A prefill engine computes a long prompt, and a decode engine generates the answer:
+
+curl -si {{.BaseURL}}/chat/completions -H 'Authorization: Bearer {{.Key}}' -H 'X-Model-Tier: medium' -H 'Content-Type: application/json' -d '{"model":"auto","max_tokens":20,"messages":[{"role":"user","content":"Add these: '"$(seq -s ' ' 2000)"'"}]}'
+
+{{end}}The models that this key may use:
 
 curl -s {{.BaseURL}}/models -H 'Authorization: Bearer {{.Key}}'
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/engines"
 	"tierway/tenants"
 )
 
@@ -110,6 +111,31 @@ func TestADemoListsAndServesTheUsualModels(t *testing.T) {
 		if !strings.Contains(answer, `"finish_reason":"length"`) {
 			t.Errorf("%s: %s", name, answer)
 		}
+	}
+}
+
+func TestADisaggregatedDemoHasWorkersOfBothStages(t *testing.T) {
+	d := startDemo(t, "--disaggregated")
+	file, err := os.ReadFile(d.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, "check", "-c", d.ConfigFile)
+	for line, n := range map[string]int{"handover: nixl": 1, "role: prefill": 2, "role: decode": 2, "- { name: medium-": 4,
+		"url:": 9} {
+		if got := strings.Count(string(file), line); got != n {
+			t.Errorf("%q is %d times in the file, not %d times:\n%s", line, got, n, file)
+		}
+	}
+	for _, text := range []string{"hi", strings.Repeat("a long prompt ", 2000)} {
+		answer := d.send(t, http.MethodPost, d.BaseURL+"/chat/completions", d.Key,
+			`{"model":"medium","max_tokens":3,"messages":[{"role":"user","content":"`+text+`"}]}`)
+		if !strings.Contains(answer, `"completion_tokens":3`) || strings.Contains(answer, engines.WrongAnswer) {
+			t.Errorf("%s", answer)
+		}
+	}
+	if text := greetingOf(t, d.demoGreeting); !strings.Contains(text, "prefill engine") {
+		t.Errorf("the greeting does not show the hand-over:\n%s", text)
 	}
 }
 
