@@ -74,6 +74,7 @@ type Engine struct {
 	process string // id that a restart replaces; Peers.mu guards it
 
 	decoding  atomic.Int64
+	loading   atomic.Int64 // requests that wait for blocks of other engines
 	inUse     atomic.Int64 // tokens of running requests
 	computed  atomic.Int64 // prompt tokens, answered or not
 	generated atomic.Int64 // output tokens, delivered or not

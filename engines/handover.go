@@ -3,12 +3,9 @@ package engines
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -39,29 +36,6 @@ const transferSetup = time.Millisecond
 // firstBlock is the smallest id of a block in an object. It has no exact float64.
 const firstBlock = 1<<53 + 1
 
-// handoverFields are the fields of a request that concern a hand-over, in any dialect.
-type handoverFields struct {
-	Params         *transferParams `json:"kv_transfer_params"`
-	PromptLogprobs *int            `json:"prompt_logprobs"`
-	Echo           bool            `json:"echo"`
-	Logprobs       any             `json:"logprobs"`
-	Host           string          `json:"bootstrap_host"`
-	Port           *uint16         `json:"bootstrap_port"`
-	Room           *uint64         `json:"bootstrap_room"`
-}
-
-// transferParams is the object of NixlConnector.
-type transferParams struct {
-	RemoteDecode  bool            `json:"do_remote_decode"`
-	RemotePrefill bool            `json:"do_remote_prefill"`
-	Engine        *string         `json:"remote_engine_id"`
-	Request       *string         `json:"remote_request_id"`
-	Host          *string         `json:"remote_host"`
-	Port          *uint16         `json:"remote_port"`
-	Blocks        json.RawMessage `json:"remote_block_ids"`
-	PromptTokens  []uint32        `json:"prompt_token_ids"`
-}
-
 // handover is a request's part in a hand-over. Its methods accept nil: no part.
 type handover struct {
 	e      *Engine
@@ -76,62 +50,6 @@ type handover struct {
 	garbage  bool // what the request reads is wrong
 	loaded   bool // the prompt need not be computed
 	answer   any  // the object for the decode engine; nil: none
-}
-
-// requestIDs are the request ids of P2pNcclConnector; immutable.
-var requestIDs = regexp.MustCompile(`^___prefill_addr_(.+:\d+)___decode_addr_(.+:\d+)_[0-9a-f]{32}$`)
-
-// readHandover parses the fields of a hand-over. An engine without one ignores them, as vLLM does.
-func (e *Engine) readHandover(r *request) (*handover, error) {
-	h := &handover{e: e, path: r.URL.Path}
-	switch {
-	case e.c.Handover == HandoverNixl:
-		return h, decode(r.body, &h.fields)
-	case e.c.Handover == HandoverNccl && e.c.Role != "":
-		return h, h.readRequestID(r.Header.Get("X-Request-Id"))
-	case e.c.Handover == HandoverSGLang && e.c.Role != "":
-		if err := decode(r.body, &h.fields); err != nil {
-			return nil, err
-		}
-		return h, h.readRoom()
-	}
-	return nil, nil // no connector, or the store that engines share: its requests have no fields
-}
-
-// readRequestID finds the transfer of a request to an engine with P2pNcclConnector, which fails for ids of
-// any other form.
-func (h *handover) readRequestID(id string) error {
-	m := requestIDs.FindStringSubmatch(id)
-	if m == nil {
-		return internalError("the request id %q does not hold the addresses of a prefill and a decode engine", id)
-	}
-	own := m[1]
-	if h.e.c.Role == RoleDecode {
-		own = m[2]
-	}
-	h.key, h.lost = id, own != cmp.Or(h.e.c.KVAddress, own)
-	return nil
-}
-
-// readRoom finds the transfer of a request to an engine of SGLang.
-func (h *handover) readRoom() error {
-	const bits = 63
-	switch f := &h.fields; {
-	case f.Room == nil:
-		return badRequest("bootstrap_room", "bootstrap_room is missing: the engine serves one stage of a request")
-	case *f.Room >= 1<<bits:
-		return badRequest("bootstrap_room", "bootstrap_room %d is larger than %d bits", *f.Room, bits)
-	case f.Host == "":
-		return badRequest("bootstrap_host", "bootstrap_host is missing: the engine serves one stage of a request")
-	}
-	port := uint16(8998)
-	if h.fields.Port != nil {
-		port = *h.fields.Port
-	}
-	address := net.JoinHostPort(h.fields.Host, strconv.Itoa(int(port)))
-	h.key = fmt.Sprintf("room %d", *h.fields.Room)
-	h.lost = h.e.c.Role == RolePrefill && address != cmp.Or(h.e.c.KVAddress, address)
-	return nil
 }
 
 // prompt returns the prompt that the request carries as token ids; nil: none.
@@ -221,6 +139,8 @@ func (h *handover) load(ctx context.Context, p *plan) error {
 		<-ctx.Done() // as the real engines do: the blocks never come, or n choices wait for one room
 		return ctx.Err()
 	}
+	h.e.loading.Add(1)
+	defer h.e.loading.Add(-1)
 	if err := h.await(ctx); err != nil {
 		return err
 	}

@@ -345,6 +345,35 @@ func leaving(t *testing.T, e *Engine, after time.Duration, path, body string, he
 	return w.Code, w.Body.String()
 }
 
+// A gateway that turns a request into a prefill has to change several fields together.
+func TestEnginesOfVLLMRejectHalfChangedRequests(t *testing.T) {
+	for _, kind := range []string{HandoverNixl, HandoverNccl, HandoverShared} {
+		e := New(Config{Model: "m", Handover: kind})
+		for fields, name := range map[string]string{
+			`"max_tokens":1,"min_tokens":2`:                                "min_tokens",
+			`"max_tokens":9,"max_completion_tokens":1,"min_tokens":2`:      "min_tokens",
+			`"max_tokens":1,"max_completion_tokens":2,"min_tokens":2`:      "",
+			`"max_tokens":1,"min_tokens":1`:                                "",
+			`"max_tokens":1,"min_tokens":null`:                             "",
+			`"min_tokens":2`:                                               "",
+			`"max_tokens":1,"stream_options":{"include_usage":true}`:       "stream_options",
+			`"max_tokens":1,"stream":false,"stream_options":{"a":1}`:       "stream_options",
+			`"max_tokens":1,"stream":false,"stream_options":null`:          "",
+			`"max_tokens":1,"stream_options":{}`:                           "",
+			`"max_tokens":1,"stream":true,"stream_options":{"a":1}`:        "",
+			`"max_tokens":1,"stream":null,"stream_options":{"a":{"b":[]}}`: "stream_options",
+		} {
+			for _, input := range []string{"messages", "prompt"} {
+				path := map[string]string{"messages": "/v1/chat/completions", "prompt": "/v1/completions"}[input]
+				status, got := call(t, e, "POST", path, `{"model":"m",`+fields+","+long(input)+"}")
+				if (status == 400) != (name != "") || !strings.Contains(got, name) {
+					t.Errorf("%s %s %s: %d %s", kind, path, fields, status, got)
+				}
+			}
+		}
+	}
+}
+
 func TestNixlScriptKeepsNoBlocks(t *testing.T) {
 	prefill, _ := pair(func(c *Config) {
 		c.Prefill, c.PerToken = 0, 0
@@ -382,6 +411,10 @@ func TestNixlClientThatLeavesFreesBlocks(t *testing.T) {
 			}
 		})
 		time.Sleep(10 * time.Millisecond)
+		_, metrics := call(t, decode, "GET", "/metrics", "")
+		if s := decode.Stats(); s.Waiting != 1 || !strings.Contains(metrics, `num_requests_waiting{engine="0",model_name="m"} 1`) {
+			t.Errorf("in a transfer: %+v %s", s, metrics)
+		}
 		prefill.Restart()
 		all.Wait()
 		ended(t, prefill, decode)

@@ -42,7 +42,7 @@ func (e *Engine) appendMetrics(b *strings.Builder) {
 			value)
 	}
 	row("num_requests_running", "gauge", float64(running))
-	row("num_requests_waiting", "gauge", float64(waiting))
+	row("num_requests_waiting", "gauge", float64(int64(waiting)+e.loading.Load()))
 	row("kv_cache_usage_perc", "gauge", usage)
 	row("prompt_tokens_total", "counter", float64(e.computed.Load()))
 	row("generation_tokens_total", "counter", float64(e.generated.Load()))

@@ -11,7 +11,7 @@ type Stats struct {
 	Requests      map[string]int64 // by path; ids are written {id}, unknown paths "other"
 	Open          int              // requests in progress, of every path
 	Running       int              // requests that hold a slot
-	Waiting       int              // requests that wait for a slot
+	Waiting       int              // requests that wait for a slot, or for blocks of other engines
 	MaxConcurrent int              // maximum of slots ever held at once
 	Cancelled     int64            // requests whose client left before the end
 	CancelledAt   time.Time        // last time that the engine detected one
@@ -56,5 +56,6 @@ func (e *Engine) Stats() Stats {
 	s := e.counts.Stats
 	s.Requests = maps.Clone(s.Requests)
 	s.Running, s.Waiting, s.MaxConcurrent = e.slots.state()
+	s.Waiting += int(e.loading.Load())
 	return s
 }
