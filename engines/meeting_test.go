@@ -1,7 +1,9 @@
 package engines
 
 import (
+	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -355,4 +357,60 @@ func FuzzObjectOfAnotherEngine(f *testing.F) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestNothingIsLeftOfRandomHandovers sends requests of two stages, of which half have a client that leaves at
+// a random moment, to engines that restart.
+func TestNothingIsLeftOfRandomHandovers(t *testing.T) {
+	const path = "/v1/chat/completions"
+	for _, kind := range []string{HandoverNixl, HandoverNccl, HandoverSGLang, HandoverShared} {
+		synctest.Test(t, func(t *testing.T) {
+			prefill, decode := pair(func(c *Config) { c.Handover, c.Prefill, c.Transfer = kind, 10_000, 100*time.Microsecond })
+			random := rand.New(rand.NewPCG(1, 2))
+			var all sync.WaitGroup
+			for i := range 300 {
+				headers, key := met(kind, i)
+				fields := fmt.Sprintf(`"model":"m","max_tokens":%d,"messages":[{"role":"user","content":"%d %s"}]`, 1+i%9, i,
+					strings.Repeat("words ", i%99))
+				begins := time.Duration(random.IntN(3000)) * time.Millisecond
+				leaves := [2]time.Duration{time.Minute, time.Minute}
+				leaves[i%2] = time.Duration(1+random.IntN(200)) * time.Millisecond
+				if i%4 < 2 {
+					leaves[i%2] = time.Minute
+				}
+				stage := func(e *Engine, n int, more string) string {
+					_, answer := leaving(t, e, leaves[n], path, "{"+fields+key+more+"}", headers)
+					return answer
+				}
+				all.Go(func() {
+					time.Sleep(begins)
+					if kind == HandoverNccl || kind == HandoverSGLang {
+						all.Go(func() { stage(prefill, 0, "") })
+						stage(decode, 1, "")
+						return
+					}
+					var answer struct {
+						Params json.RawMessage `json:"kv_transfer_params"`
+					}
+					json.Unmarshal([]byte(stage(prefill, 0, ","+askPrefill)), &answer)
+					if len(answer.Params) == 0 {
+						answer.Params = []byte("null")
+					}
+					stage(decode, 1, `,"kv_transfer_params":`+string(answer.Params))
+				})
+			}
+			all.Go(func() {
+				for range 5 {
+					time.Sleep(500 * time.Millisecond)
+					prefill.Restart()
+				}
+			})
+			all.Wait()
+			time.Sleep(30 * time.Second)
+			ended(t, prefill, decode)
+			if s := decode.Stats(); s.WrongAnswers+s.ObjectsReused+s.KeysReused != 0 || s.Written.Output == 0 {
+				t.Errorf("%s: %+v", kind, s)
+			}
+		})
+	}
 }
