@@ -1,6 +1,8 @@
 package config
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -44,9 +46,54 @@ func TestProblemsAreBounded(t *testing.T) {
 		_, err := Parse("x", []byte(text), nil)
 		if err == nil {
 			t.Errorf("%s: no problem", name)
-		} else if n := len(err.Error()); n > 3000*maxProblems+10*len(text) {
+		} else if n := len(err.Error()); n > 256<<10 {
 			t.Errorf("%s: problems have %d bytes, the file %d", name, n, len(text))
 		}
+	}
+}
+
+// TestWarningsBeyondTheBoundAreNoError verifies that a file with only warnings is valid, however many they are, and
+// that an error after them is among the reported problems.
+func TestWarningsBeyondTheBoundAreNoError(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("auth: { required: false }\ntiers:\n")
+	for i := range 1200 { // each has the server of the first one
+		fmt.Fprintf(&b, "  - {name: t%d, model: m%d, workers: [{name: w%d, url: \"http://10.9.9.9:1\"}]}\n", i, i, i)
+	}
+	f, err := Parse("x", []byte(b.String()), nil)
+	if err != nil {
+		t.Fatalf("only warnings: %d bytes, the last %.200s", len(err.Error()), err.Error()[len(err.Error())-200:])
+	}
+	if got := f.Warnings(); len(got) != maxProblems+1 || !strings.HasSuffix(got[maxProblems].Message, " more problems") {
+		t.Errorf("%d warnings, the last %v", len(got), got[len(got)-1])
+	}
+	_, err = Parse("x", []byte(b.String()+"decisions: {keep: -1}\n"), nil)
+	if problems, _ := errors.AsType[Problems](err); len(problems) != maxProblems+1 || !strings.Contains(err.Error(), "decisions.keep") {
+		t.Errorf("an error after the warnings: %d problems, %.500v", len(problems), err)
+	}
+}
+
+// TestReadingADraftEndsWithItsContext verifies that no further value is read after the end of the context.
+func TestReadingADraftEndsWithItsContext(t *testing.T) {
+	text := []byte("hosts: [" + strings.Repeat("a, ", 5000) + "]\n")
+	d, asked := newDecoder("x", nil), 0
+	d.ended = func() error {
+		if asked++; asked > 100 {
+			return context.Canceled
+		}
+		return nil
+	}
+	if got, err := d.load(text); got != nil || !errors.Is(err, context.Canceled) || asked > 110 {
+		t.Errorf("%v, %.200v, after %d questions", got, err, asked)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	f := Default()
+	if got, err := f.Draft(gone, text); got != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("a draft without a client: %v, %.200v", got, err)
+	}
+	if got, err := ParseUntil(gone, "x", text, nil); got != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("a text without a client: %v, %.200v", got, err)
 	}
 }
 

@@ -177,7 +177,7 @@ func TestChangedTokenizerIsAChange(t *testing.T) {
 	if len(got) != 1 || got[0].Path != "policy.tokenizer" || !strings.HasSuffix(got[0].New, " (another value)") {
 		t.Errorf("the changes are %+v", got)
 	}
-	draft, err := changed.Draft([]byte(src))
+	draft, err := changed.Draft(t.Context(), []byte(src))
 	if err != nil || len(Changes(changed, draft)) > 0 {
 		t.Errorf("the same text as a draft: %v, %+v", err, Changes(changed, draft))
 	}

@@ -128,7 +128,7 @@ func TestEveryFileHasACatalog(t *testing.T) {
 	}{
 		"parsed":         {f, "medium"},
 		"of flags":       {must(FromFlags([]string{"m"}, []string{"http://127.0.0.1:1"}, nil, "", "")), "default"},
-		"a draft":        {must(f.Draft([]byte(keys + three + "classifier: {default: large}\n"))), "large"},
+		"a draft":        {must(f.Draft(t.Context(), []byte(keys+three+"classifier: {default: large}\n"))), "large"},
 		"other listen":   {must(f.WithListen("127.0.0.1:1", "")), "medium"},
 		"overridden":     {f.WithOverrides(map[string]int{"w": 0}), "medium"},
 		"after a reload": {f.KeepRestartOnly(f), "medium"},

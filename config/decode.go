@@ -39,6 +39,7 @@ type position struct{ line, column int }
 type decoder struct {
 	file              string
 	env               lookup
+	ended             func() error // why the rest is not read; nil while it is
 	places            map[string]place
 	problems          Problems
 	reported          map[string]bool                 // paths that have a problem, and warnings; each is reported once
@@ -63,6 +64,10 @@ func (d *decoder) reportNode(n *yaml.Node, path, message, hint string) *Problem 
 // value decodes one node into v, which is settable.
 func (d *decoder) value(n *yaml.Node, path string, k key, v reflect.Value) {
 	if d.nodes > maxNodes {
+		return
+	}
+	if d.ended() != nil {
+		d.nodes = maxNodes + 1 // the rest is not read
 		return
 	}
 	if d.nodes++; d.nodes > maxNodes {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"maps"
 	"regexp"
 )
@@ -9,14 +10,14 @@ import (
 const draftName = "draft"
 
 // Draft parses and checks a complete configuration that is evaluated beside f and not applied.
-// The error is a Problems with the line numbers of text. f does not change.
+// The error is a Problems with the line numbers of text, or that of ctx. f does not change.
 //
 // The author of a draft may not be allowed to read files of this machine. A draft therefore
 // reads only its text: certificates and the variables of api_key_env are not looked up, and
 // ${NAME} is allowed only where f has the same text under the same key.
-func (f *File) Draft(text []byte) (*File, error) {
+func (f *File) Draft(ctx context.Context, text []byte) (*File, error) {
 	d := newDecoder(draftName, nil)
-	d.draft = true
+	d.draft, d.ended = true, ctx.Err
 	if f.expanded != nil {
 		d.allowedExpansions = f.expanded.values
 		d.variables = maps.Clone(f.expanded.variables)

@@ -30,14 +30,14 @@ func FuzzDraft(f *testing.F) {
 			return
 		}
 		before := string(printed(file))
-		same, err := file.Draft([]byte(src))
+		same, err := file.Draft(t.Context(), []byte(src))
 		if err != nil {
 			t.Fatalf("the live file is no draft: %v\n%s", err, src)
 		}
 		if changes := Changes(file, same); len(changes) > 0 || string(printed(same)) != before {
 			t.Fatalf("the live file is another configuration: %v", changes)
 		}
-		draft, err := file.Draft([]byte(text))
+		draft, err := file.Draft(t.Context(), []byte(text))
 		var ps Problems
 		switch {
 		case err == nil && draft == nil, err != nil && (draft != nil || !errors.As(err, &ps) || !ps.Failed()):

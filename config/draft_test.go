@@ -72,7 +72,7 @@ func TestDraftIsACompleteConfiguration(t *testing.T) {
 			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			draft, err := f.Draft([]byte(strings.Replace(live, c.old, c.new, 1)))
+			draft, err := f.Draft(t.Context(), []byte(strings.Replace(live, c.old, c.new, 1)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestDraftKeepsWhatFlagsSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draft, err := f.Draft([]byte(live + "admin: {listen: \"127.0.0.1:9001\"}\n"))
+	draft, err := f.Draft(t.Context(), []byte(live+"admin: {listen: \"127.0.0.1:9001\"}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +112,13 @@ func TestDraftHasTheErrorsOfAFile(t *testing.T) {
 		"x: [" + strings.Repeat("1, ", maxNodes) + "]",
 		keys + small + "store: {redis: x}\ndecisions:\n  max_size: 2MiB\ngateways: 2\n"} {
 		_, want := Parse(draftName, []byte(text), nil)
-		draft, err := f.Draft([]byte(text))
+		draft, err := f.Draft(t.Context(), []byte(text))
 		if want == nil || draft != nil || err == nil || err.Error() != want.Error() {
 			t.Errorf("%.40q: -want +got:\n%s", text, cmp.Diff(fmt.Sprint(want), fmt.Sprint(err)))
 		}
 	}
 	text := keys + small + "decisions:\n  max_size: 2MiB\n"
-	draft, err := f.Draft([]byte(text))
+	draft, err := f.Draft(t.Context(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestDraftReadsOnlyItsText(t *testing.T) {
 		"\"${KEY_A}\", sha256: x}]}\ncors: {origins: [\"${OTHER}\"]}\n" +
 		"tls: {cert: /etc/hosts, key: /etc/shadow}\ntiers: [{name: small, model: m, workers: [{name: w0, url: " +
 		"\"http://${PW}\", api_key_env: OTHER}]}]\n"
-	_, err := f.Draft([]byte(draft))
+	_, err := f.Draft(t.Context(), []byte(draft))
 	want := strings.Join([]string{
 		`draft:1:13: models.x: a draft may not read the environment variable OTHER` + way,
 		`draft:1:28: models.y: a draft may not read the environment variable NOBODY` + way,
@@ -154,7 +154,7 @@ func TestDraftReadsOnlyItsText(t *testing.T) {
 	if err := ps.Format(&out, []byte(draft)); err != nil {
 		t.Fatal(err)
 	}
-	same, err := f.Draft([]byte(live))
+	same, err := f.Draft(t.Context(), []byte(live))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestDraftKeepsThePathOfItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draft, err := f.Draft([]byte(text))
+	draft, err := f.Draft(t.Context(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,14 +146,14 @@ func TestNoOutputShowsHeaders(t *testing.T) {
 		t.Errorf("the text is %s", shown)
 	}
 	read(headersFile)
-	draft, err := old.Draft(RestoreHidden([]byte(shown), path))
+	draft, err := old.Draft(t.Context(), RestoreHidden([]byte(shown), path))
 	if err != nil {
 		t.Fatalf("the shown text as a draft: %v\n%s", err, shown)
 	}
 	if changes := Changes(old, draft); len(changes) != 0 {
 		t.Errorf("the shown text as a draft has changes: %+v", changes)
 	}
-	if draft, err = old.Draft(RestoreHidden([]byte(strings.Replace(shown, `X-Gate: "***"`, "X-Gate: Hunter2Hunter7", 1)), path)); err != nil {
+	if draft, err = old.Draft(t.Context(), RestoreHidden([]byte(strings.Replace(shown, `X-Gate: "***"`, "X-Gate: Hunter2Hunter7", 1)), path)); err != nil {
 		t.Fatal(err)
 	}
 	if changes := Changes(old, draft); len(changes) != 1 || strings.Contains(fmt.Sprint(changes), "Hunter2") {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +23,12 @@ import (
 // maxFile is the size limit of config.yaml in bytes: a thousand workers take about 200 KB.
 const maxFile = 4 << 20
 
-// maxProblems limits the number of reported problems; more would not be read.
-const maxProblems = 1000
+const (
+	// maxProblems limits the number of reported problems; more would not be read.
+	maxProblems = 100
+	// maxMessage limits the bytes of a message and of a hint. The list of all keys of a section has 400.
+	maxMessage = 1000
+)
 
 // PolicyVariable is the environment variable with the policy that replaces those of the file.
 const PolicyVariable = "TIERWAY_POLICY"
@@ -114,12 +119,25 @@ func Parse(name string, src []byte, env func(string) (string, bool)) (*File, err
 	return newDecoder(name, env).load(src)
 }
 
+// ParseUntil is Parse until the end of ctx, whose error it returns then.
+func ParseUntil(ctx context.Context, name string, src []byte, env func(string) (string, bool)) (*File, error) {
+	d := newDecoder(name, env)
+	d.ended = ctx.Err
+	return d.load(src)
+}
+
 // load decodes and checks a source.
 func (d *decoder) load(src []byte) (*File, error) {
 	f := d.decode(src)
+	if err := d.ended(); err != nil {
+		return nil, err
+	}
 	// After a syntax error nothing was read, and every required key would be reported.
 	if len(d.places) > 0 || !d.problems.Failed() {
 		d.check(f)
+	}
+	if err := d.ended(); err != nil {
+		return nil, err
 	}
 	f.hash = hashOf(src)
 	return d.finish(f)
@@ -127,10 +145,7 @@ func (d *decoder) load(src []byte) (*File, error) {
 
 // finish returns the file, or its problems.
 func (d *decoder) finish(f *File) (*File, error) {
-	f.warnings = d.problems.sorted()
-	if more := len(f.warnings) - maxProblems; more > 0 {
-		f.warnings = append(f.warnings[:maxProblems], Problem{File: d.file, Message: fmt.Sprintf("%d more problems", more)})
-	}
+	f.warnings = d.problems.sorted().bounded()
 	if f.warnings.Failed() {
 		return nil, f.warnings
 	}
@@ -152,7 +167,8 @@ func newDecoder(name string, env lookup) *decoder {
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
-	return &decoder{file: name, env: env, places: map[string]place{}, reported: map[string]bool{},
+	return &decoder{file: name, env: env, ended: func() error { return nil },
+		places: map[string]place{}, reported: map[string]bool{},
 		warned:   map[string]bool{},
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{},
 		tokens: map[string]*tokenizer.Tokenizer{}}

@@ -175,3 +175,43 @@ func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	return slices.Compact(ps)
 }
+
+// bounded returns at most maxProblems of the problems, in the same order, and one that counts the others. Errors
+// displace warnings. Long messages and hints are cut.
+func (ps Problems) bounded() Problems {
+	for i := range ps {
+		ps[i].Message, ps[i].Hint = cut(ps[i].Message, maxMessage), cut(ps[i].Hint, maxMessage)
+	}
+	errs := 0
+	for _, p := range ps {
+		if !p.Warning {
+			errs++
+		}
+	}
+	more := len(ps) - maxProblems
+	if more <= 0 {
+		return ps
+	}
+	rest := Problem{File: ps[0].File, Message: fmt.Sprintf("%d more problems", more), Warning: errs == 0}
+	errs, warnings := min(errs, maxProblems), max(0, maxProblems-errs)
+	kept := make(Problems, 0, maxProblems+1)
+	for _, p := range ps {
+		left := &errs
+		if p.Warning {
+			left = &warnings
+		}
+		if *left > 0 {
+			*left--
+			kept = append(kept, p)
+		}
+	}
+	return append(kept, rest)
+}
+
+// cut returns the beginning of a text that is longer than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -25,10 +25,10 @@ func TestARedactedTextIsADraft(t *testing.T) {
 		t.Fatal(err)
 	}
 	edited := strings.Replace(shown.Text, "sha256", "limits: { rpm: 5 }, sha256", 1)
-	if _, err := f.Draft([]byte(edited)); err == nil {
+	if _, err := f.Draft(t.Context(), []byte(edited)); err == nil {
 		t.Error("a shortened digest is accepted")
 	}
-	if _, err := f.Draft(RestoreHidden([]byte(edited), path)); err != nil {
+	if _, err := f.Draft(t.Context(), RestoreHidden([]byte(edited), path)); err != nil {
 		t.Error(err)
 	}
 	for _, same := range []string{text, "x: deadbeef…\n", "policy: { name: \"01234567…\" }\n"} {
@@ -66,7 +66,7 @@ func TestAnUneditedRedactedTextHasNoChanges(t *testing.T) {
 		if strings.Count(string(draft), "\n") != strings.Count(shown.Text, "\n") {
 			t.Errorf("%q has other lines: %q", shown.Text, draft)
 		}
-		d, err := f.Draft(draft)
+		d, err := f.Draft(t.Context(), draft)
 		if err != nil {
 			t.Errorf("%q: %v", shown.Text, err)
 			continue

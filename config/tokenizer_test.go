@@ -17,14 +17,14 @@ func TestTheTokenizerOfAPolicyIsLoaded(t *testing.T) {
 	if tok := f.Tokenizer(p); tok == nil || tok.Size() != 257 || p.LookupTimeout != 20*time.Millisecond {
 		t.Errorf("%v for %+v", tok, p)
 	}
-	draft, err := f.Draft([]byte(src))
+	draft, err := f.Draft(t.Context(), []byte(src))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if draft.Tokenizer(p) != f.Tokenizer(p) {
 		t.Error("a draft has another tokenizer than the file beside it")
 	}
-	other, err := f.Draft([]byte(strings.Replace(src, "/bytes.json", "/./bytes.json", 1)))
+	other, err := f.Draft(t.Context(), []byte(strings.Replace(src, "/bytes.json", "/./bytes.json", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (r *rig) edited(over string) string {
 // draft parses the result of edited.
 func (r *rig) draft(over string) *config.File {
 	r.t.Helper()
-	f, err := r.control.Snapshot().Base.Draft([]byte(r.edited(over)))
+	f, err := r.control.Snapshot().Base.Draft(r.t.Context(), []byte(r.edited(over)))
 	if err != nil {
 		r.t.Fatal(err)
 	}

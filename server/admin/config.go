@@ -124,9 +124,12 @@ func (a *configAPI) validateConfig(ctx context.Context, in *struct{ Body *config
 			huma.Error403Forbidden("Your key has the role " + actorOf(ctx).Role + "; checking a text needs the role " +
 				store.RoleAdmin + ". Omit text to check the file on disk.")
 	case text:
-		f, err = config.Parse("config.yaml", []byte(in.Body.Text), os.LookupEnv)
+		f, err = config.ParseUntil(ctx, "config.yaml", []byte(in.Body.Text), os.LookupEnv)
 	default:
 		f, err = a.control.ReadSource()
+	}
+	if err := unfinished(ctx); err != nil {
+		return nil, err
 	}
 	if errors.Is(err, control.ErrNoSource) {
 		return nil, huma.Error409Conflict(err.Error())

@@ -102,16 +102,16 @@ func (a *routeAPI) draft(ctx context.Context, text *string, command string) (und
 		return nil, review, nil
 	}
 	base := a.control.Snapshot().Base
-	f, err := base.Draft(config.RestoreHidden([]byte(*text), a.options.Path))
+	f, err := base.Draft(ctx, config.RestoreHidden([]byte(*text), a.options.Path))
+	if err := unfinished(ctx); err != nil {
+		return nil, review, err
+	}
 	if err != nil {
 		return nil, review, draftRejected(err)
 	}
 	if n, most := f.WorkerCount(), max(maxDraftWorkers, 2*base.WorkerCount()); n > most {
 		return nil, review, invalid("body.draft", fmt.Sprintf("the draft has %d workers, and the gateway evaluates at most "+
 			"%d: send a draft with fewer workers, or evaluate the file with %s, which needs no gateway", n, most, command), nil)
-	}
-	if err := unfinished(ctx); err != nil {
-		return nil, review, err
 	}
 	if under, err = a.control.DraftOf(f); err != nil {
 		return nil, review, a.failed("building the draft", err)

@@ -9,6 +9,7 @@ import (
 
 	"tierway/decisions"
 	"tierway/server/control"
+	"tierway/store"
 )
 
 // TestOneDraftIsExplainedAtATime, because it occupies a core that requests need.
@@ -87,7 +88,8 @@ func TestDraftHasABoundOnWorkers(t *testing.T) {
 	}
 }
 
-// TestWorkOnADraftEndsWithItsRequest: neither the explanation nor the replay begins.
+// TestWorkOnADraftEndsWithItsRequest: neither the explanation, the replay nor the check of a text
+// begins.
 func TestWorkOnADraftEndsWithItsRequest(t *testing.T) {
 	r := newPlaneRig(t)
 	explained := 0
@@ -106,6 +108,11 @@ func TestWorkOnADraftEndsWithItsRequest(t *testing.T) {
 	replayed := &struct{ Body ReplayOrder }{ReplayOrder{Draft: &draft}}
 	if got, err := r.plane.route.replayRoute(gone, replayed); err == nil {
 		t.Errorf("without a client: the replay is %+v", got)
+	}
+	checked := &struct{ Body *configText }{&configText{Text: draft}}
+	asAdmin := context.WithValue(gone, operatorKey{}, operator{actor: store.Actor{Role: store.RoleAdmin}})
+	if got, err := (&configAPI{gateway: r.plane.route.gateway}).validateConfig(asAdmin, checked); err == nil {
+		t.Errorf("without a client: the check is %+v", got)
 	}
 	if _, err := r.plane.route.explainRoute(t.Context(), order); err != nil || explained != 2 {
 		t.Errorf("with a client: %d explanations (%v)", explained, err)
