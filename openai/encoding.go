@@ -251,25 +251,10 @@ func (f *buffer) ReadAll(from io.Reader) error {
 	}
 }
 
-// grow enlarges the buffer. A Content-Length costs a client nothing, so the buffer grows
-// fourfold up to the announced length plus one byte, in which its end is detected; the copies
-// add up to a third of the body. Without a length, it doubles.
+// grow enlarges the buffer.
 func (f *buffer) grow() error {
 	have := int64(cap(f.b))
-	want := 2 * have
-	switch {
-	case have == 0 && f.hint >= 0:
-		want = min(f.hint+1, firstRead)
-	case have == 0:
-		want = firstRead
-	case have <= f.hint && 4*have < f.hint:
-		want = 4 * have
-	case have <= f.hint:
-		want = f.hint + 1
-	}
-	if want >= f.limit {
-		want = f.limit + 1 // avoid another copy for one more byte
-	}
+	want := NextSize(have, f.hint, f.limit)
 	if err := f.memory.Reserve(want); err != nil {
 		return finalError{err}
 	}
@@ -280,4 +265,26 @@ func (f *buffer) grow() error {
 		f.memory.Return(have)
 	}
 	return nil
+}
+
+// NextSize returns the size of the buffer that replaces a full one of have bytes, for a body of at most limit
+// bytes. hint is the body's Content-Length, or negative if unknown. An announced length costs its sender
+// nothing, so a buffer grows fourfold up to that length plus one byte, in which the end of the body is detected;
+// the copies add up to a third of the body. Without a length, it doubles.
+func NextSize(have, hint, limit int64) int64 {
+	want := 2 * have
+	switch {
+	case have == 0 && hint >= 0:
+		want = min(hint+1, firstRead)
+	case have == 0:
+		want = firstRead
+	case have <= hint && 4*have < hint:
+		want = 4 * have
+	case have <= hint:
+		want = hint + 1
+	}
+	if want >= limit {
+		want = limit + 1 // avoid another copy for one more byte
+	}
+	return want
 }

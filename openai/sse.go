@@ -14,10 +14,8 @@ const (
 	// firstBuffer is the initial buffer: it holds several token chunks of about 300 bytes, and
 	// ten thousand idle streams use 40 MB.
 	firstBuffer = 4 << 10
-	// keptBuffer is the largest buffer that is kept after a large event.
+	// keptBuffer is the largest buffer that is kept after a large event, and that reserves no memory.
 	keptBuffer = 64 << 10
-	// freeBuffer is the largest buffer that reserves no memory.
-	freeBuffer = 1 << 20
 	// smallEvents is the number of events that would fit in keptBuffer before a larger buffer is
 	// released. A stream of large events keeps its buffer; a single large event does not.
 	smallEvents   = 32
@@ -74,7 +72,7 @@ type EventReader struct {
 	small      int // consecutive events that would fit in keptBuffer
 	ready      bool
 	memory     Memory
-	reserved   int64 // of memory, for a buffer longer than freeBuffer
+	reserved   int64 // of memory, for a buffer longer than keptBuffer
 	begun      bool  // an event was returned: only the first one may follow a byte order mark
 	bareCR     bool  // the last line ended in CR without LF
 
@@ -109,7 +107,7 @@ func NewEventReader(r io.Reader, max int) *EventReader {
 }
 
 // Reset prepares the reader for another body with another limit, as in NewEventReader. An event
-// that needs a buffer of more than 1 MiB reserves it from memory, whose error ends the reading;
+// that needs a buffer of more than 64 KiB reserves it from memory, whose error ends the reading;
 // nil means no limit. Reset keeps the buffer unless it is large, so readers can be pooled.
 // Reset(nil, 0, nil) releases the body and the memory.
 func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
@@ -344,7 +342,7 @@ func (r *EventReader) makeRoom() {
 // grow moves the unread bytes to a buffer of the given size.
 func (r *EventReader) grow(size int) {
 	before := r.reserved
-	if r.memory != nil && size > freeBuffer {
+	if r.memory != nil && size > keptBuffer {
 		if r.err = r.memory.Reserve(int64(size)); r.err != nil {
 			return
 		}

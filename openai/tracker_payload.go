@@ -256,6 +256,12 @@ func (ev *Event) appendBlankLine(dst []byte) []byte {
 	return append(dst, '\n')
 }
 
+// Unchanged reports whether AppendEvent appends the event as it is.
+func Unchanged(ev Event, m Mark) bool {
+	return m&(MarkNullError|MarkNoChoices|MarkUnnamed|MarkResponseDone) == 0 && !ev.unended &&
+		!(m.Has(MarkDone) && string(ev.Data) != "[DONE]")
+}
+
 // readableData returns the data of an event with the changes of AppendEvent.
 func readableData(data []byte, m Mark) []byte {
 	if m.Has(MarkNullError) {

@@ -3,6 +3,7 @@ package intake
 import (
 	"errors"
 	"math"
+	"runtime"
 	"runtime/debug"
 	"sync"
 )
@@ -24,7 +25,18 @@ type bodyBudget struct {
 	limit    int64
 	reserved int64
 	by       map[string]int64 // tenant → reserved bytes; no entry is 0
+	garbage  int64            // released bytes of long buffers since the last collection that they caused
 }
+
+const (
+	// longBuffer is the size in bytes from which a released buffer counts as garbage. The collector runs often
+	// enough for shorter ones.
+	longBuffer = 1 << 20
+	// garbageMax is the largest sum of released long buffers in bytes before a collection. The heap may grow to
+	// five times its live data, so without one, 1 GiB of live buffers leaves 4 GiB of released ones. A collection
+	// takes some ten milliseconds of a core.
+	garbageMax = 256 << 20
+)
 
 // ErrBodyMemory means that a tenant has used its share of max_buffered_bytes.
 var ErrBodyMemory = errors.New("other bodies use the memory of max_buffered_bytes")
@@ -65,6 +77,13 @@ func (b *bodyBudget) release(tenant string, n int64) {
 	b.reserved -= n
 	if b.by[tenant] -= n; b.by[tenant] == 0 {
 		delete(b.by, tenant)
+	}
+	if n < longBuffer {
+		return
+	}
+	if b.garbage += n; b.garbage > garbageMax {
+		b.garbage = 0
+		go runtime.GC()
 	}
 }
 

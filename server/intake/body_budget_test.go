@@ -2,6 +2,7 @@ package intake
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -66,4 +67,38 @@ func TestLongestBodyFitsBesideAnotherTenantsBacklog(t *testing.T) {
 		m.Release()
 	}
 	backlog.Release()
+}
+
+// TestReleasedLongBuffersAreCollected: the memory of the process stays near that of the reserved buffers, however
+// much live data lets the heap grow.
+func TestReleasedLongBuffersAreCollected(t *testing.T) {
+	var b bodyBudget
+	b.configure(8*garbageMax, 1)
+	use := func(size, n int64) {
+		for range n {
+			m := BodyMemory{budget: &b, tenant: "a"}
+			if err := m.Reserve(size); err != nil {
+				t.Fatal(err)
+			}
+			m.Release()
+		}
+	}
+	forced := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumForcedGC
+	}
+	before := forced()
+	use(longBuffer-1, 2000)
+	use(garbageMax/8, 8)
+	if b.garbage != garbageMax {
+		t.Errorf("%d bytes of garbage, and not those of the long buffers", b.garbage)
+	}
+	use(longBuffer, 1)
+	if b.garbage != 0 {
+		t.Errorf("%d bytes of garbage after the bound", b.garbage)
+	}
+	for forced() == before { // the collection runs beside the requests
+		runtime.Gosched()
+	}
 }

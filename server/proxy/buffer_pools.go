@@ -16,9 +16,9 @@ type bufferPools struct {
 }
 
 const (
-	// bodyKept is the largest buffer that is pooled: embeddings of a large batch are rare, and
-	// their buffers must be freed.
-	bodyKept = 256 << 10
+	// bodyKept is the largest buffer that is pooled, and that an answer has without a reservation: embeddings
+	// of a large batch are rare, and their buffers must be freed.
+	bodyKept = 64 << 10
 	// copyBuffer is the buffer size of io.Copy.
 	copyBuffer = 32 << 10
 	// outKept is the largest write buffer of a stream that is pooled.

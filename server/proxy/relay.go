@@ -272,32 +272,17 @@ func relayUnrequestedStream(a *attempt, resp *http1.Response, begin []byte) *fai
 	return formFailure("the worker sent an event stream, but the request was not for a stream")
 }
 
-// unreservedMax is the largest buffer in bytes that an answer gets by its Content-Length alone, and
-// without a reservation, because a worker can send a false Content-Length.
-const unreservedMax = 1 << 20
-
-// readWhole reads an answer's body, of at most max_response_bytes. A buffer longer than unreservedMax is
-// reserved from memory. Reading ends early if the body begins like no JSON.
+// readWhole reads an answer's body, of at most max_response_bytes. Reading ends early if the body begins like
+// no JSON.
 func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
 	most := int64(a.x.in.Snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
 		return tooLarge(a, "an answer", int(most))
 	}
-	if resp.ContentLength > 0 {
-		buf.Grow(int(min(resp.ContentLength, unreservedMax)) + bytes.MinRead)
-	}
 	var begin openai.Beginning
 	for {
-		if buf.Available() < bytes.MinRead {
-			more := max(bytes.MinRead, buf.Len()) // doubles
-			before := memory.Reserved
-			if size := int64(buf.Len() + more); size > unreservedMax && memory.Reserve(size) != nil {
-				return a.noAnswerMemory(buf.Len())
-			}
-			buf.Grow(more)
-			if before > 0 {
-				memory.Return(before)
-			}
+		if buf.Available() == 0 && !growWhole(buf, resp.ContentLength, most, memory) {
+			return a.noAnswerMemory(buf.Len())
 		}
 		free := buf.AvailableBuffer()
 		n, err := resp.Body.Read(free[:cap(free)])
@@ -314,6 +299,27 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 		}
 		a.watch.startSilence(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
 	}
+}
+
+// growWhole enlarges the full buffer of an answer of at most `most` bytes; hint is its Content-Length, or
+// negative if unknown. A buffer longer than bodyKept is reserved, together with the one that it replaces while
+// both exist. It reports whether there was memory for it.
+func growWhole(buf *bytes.Buffer, hint, most int64, memory *intake.BodyMemory) bool {
+	have, before := int64(buf.Cap()), memory.Reserved
+	if have < bodyKept {
+		have = 0
+	}
+	want := openai.NextSize(have, hint, most)
+	if want > bodyKept && memory.Reserve(want) != nil {
+		return false
+	}
+	larger := bytes.NewBuffer(make([]byte, 0, want))
+	larger.Write(buf.Bytes())
+	*buf = *larger
+	if before > 0 {
+		memory.Return(before)
+	}
+	return true
 }
 
 // tooLarge returns the failure of an answer or an event that exceeds max_response_bytes; bytes is the

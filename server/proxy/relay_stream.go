@@ -148,6 +148,11 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 		}
 	case mark.Has(openai.MarkDone) && !mark.Has(openai.MarkEnd) && s.x.in.Dialect.Generates():
 		// A terminator without a proven end would make a cut answer look complete.
+	case len(ev.Raw) > keptEvent && s.opened && openai.Unchanged(ev, mark) &&
+		!(s.stripUsage && mark.Has(openai.MarkFinish)):
+		if s.flush() != nil || s.x.answer.write(ev.Raw, true) != nil { // a copy of it would not be reserved
+			return s.clientLeft(), true
+		}
 	default:
 		if s.stripUsage && mark.Has(openai.MarkFinish) {
 			s.finishAt = len(s.out)
@@ -162,6 +167,10 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 	}
 	return nil, false
 }
+
+// keptEvent is the longest event in bytes that is copied to out, to be sent with others. It is the largest buffer
+// of a stream that reserves no memory.
+const keptEvent = 64 << 10
 
 // endsWithDone reports whether the dialect's streams end with [DONE].
 func (s *stream) endsWithDone() bool {
