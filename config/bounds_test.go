@@ -68,7 +68,8 @@ func TestWarningsBeyondTheBoundAreNoError(t *testing.T) {
 		t.Errorf("%d warnings, the last %v", len(got), got[len(got)-1])
 	}
 	_, err = Parse("x", []byte(b.String()+"decisions: {keep: -1}\n"), nil)
-	if problems, _ := errors.AsType[Problems](err); len(problems) != maxProblems+1 || !strings.Contains(err.Error(), "decisions.keep") {
+	if problems, _ := errors.AsType[Problems](err); len(problems) != maxProblems+1 ||
+		!strings.Contains(err.Error(), "decisions.keep") {
 		t.Errorf("an error after the warnings: %d problems, %.500v", len(problems), err)
 	}
 }

@@ -39,8 +39,8 @@ func reportingEngine(t *testing.T, report func() string) http.Handler {
 	})
 }
 
-// TestImplausibleUsageIsEstimated: a missing or invalid count is not 0, and no model generates a million
-// tokens under max_tokens of 50. An estimate replaces only the count that is not plausible.
+// TestImplausibleUsageIsEstimated: a missing or invalid count is not 0, no prompt has 0 tokens, and no model generates
+// a million tokens under max_tokens of 50. An estimate replaces only the count that is not plausible.
 func TestImplausibleUsageIsEstimated(t *testing.T) {
 	const cannotBe = 999999999999999999
 	for _, c := range []struct {
@@ -68,6 +68,8 @@ func TestImplausibleUsageIsEstimated(t *testing.T) {
 		{fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":8}`, cannotBe), true, 0, 8, "prompt not plausible"},
 		{fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d}`, cannotBe, cannotBe), true, 0, -1, "usage not plausible"},
 		{`{"prompt_tokens":777,"completion_tokens":1000000}`, true, 777, -1, "output not plausible"},
+		{`{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}`, true, 0, -1, "usage not plausible"},
+		{`{"prompt_tokens":0,"completion_tokens":8,"total_tokens":8}`, true, 0, 8, "prompt not plausible"},
 		{`null`, true, 0, -1, ""},
 	} {
 		for _, stream := range []bool{false, true} {

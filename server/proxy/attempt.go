@@ -343,12 +343,17 @@ const (
 )
 
 // bookReported records the usage that the engine reported, unless the request is free. A count that exceeds every
-// possible one is replaced: the prompt's by the estimate of the gateway, the output's by seen, its own count.
+// possible one, or that the engine left at 0, is replaced: the prompt's by the estimate of the gateway, the output's
+// by seen, its own count.
 func (a *attempt) bookReported(u openai.Usage, seen int64) {
 	if a.x.resolution.Free(&a.x.in) {
 		return
 	}
-	booked, noPrompt, noOutput := u, u.Prompt > a.bounds.Prompt, u.Output > a.bounds.Output
+	// No prompt has no tokens: an engine that reports 0 has not counted them.
+	uncounted := u.Prompt == 0 && a.x.in.Dialect.Generates()
+	booked := u
+	noPrompt := u.Prompt > a.bounds.Prompt || uncounted
+	noOutput := u.Output > a.bounds.Output || uncounted && u.Output == 0
 	if noPrompt {
 		booked.Prompt, booked.Cached, booked.CachedKnown = a.x.facts.PromptTokens, 0, false
 		u.Prompt, u.Cached, u.CachedKnown = 0, 0, false
