@@ -351,3 +351,21 @@ func replayed(t *rapid.T, now Setup, ds []*decisions.Decision) *Report {
 	}
 	return r.Report()
 }
+
+// TestStepDecidesOneBufferedRecord, so that a caller with a time limit can end between two records.
+func TestStepDecidesOneBufferedRecord(t *testing.T) {
+	r, err := New(Config{Now: setup(t, thresholds(4000, 16000), routing.Config{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r.Add(&decisions.Decision{})
+	}
+	steps := 0
+	for r.Step() {
+		steps++
+	}
+	if steps != 3 {
+		t.Errorf("%d steps for 3 records", steps)
+	}
+}

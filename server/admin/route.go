@@ -339,10 +339,16 @@ func (a *routeAPI) replay(ctx context.Context, c replay.Config, found []decision
 	defer cancel()
 	for i := range found {
 		if ctx.Err() != nil {
-			return nil, invalid("body.last", "replaying these records takes longer than "+replayPatience.String()+
-				": send a smaller last, or export the decisions and run tierway replay", len(found))
+			break
 		}
 		r.Add(found[i].Decision)
+	}
+	for ctx.Err() == nil && r.Step() {
+		continue
+	}
+	if ctx.Err() != nil {
+		return nil, invalid("body.last", "replaying these records takes longer than "+replayPatience.String()+
+			": send a smaller last, or export the decisions and run tierway replay", len(found))
 	}
 	return r.Report(), nil
 }
