@@ -35,7 +35,7 @@ var policyAliases = map[string]alias{
 	"Custom":             {instead: "write policy_rules with the conditions and policies"},
 	"Geographic":         {instead: "every policy prefers the nearest region: write region at the workers, and at the gateway or in regions.header"},
 	"lmcache_aware":      {instead: "use kv_aware, which reads the events that LMCache publishes"},
-	"prefill_decode":     {instead: "list prefill and decode workers in the engine's own router, and the address of that router as a worker"},
+	"prefill_decode":     {instead: "write handover at the tier or pool, and role: prefill or role: decode at its workers"},
 }
 
 // policyKeyAliases are other routers' names of options.
@@ -213,6 +213,9 @@ func PolicyWord(word string) (name string, options [][2]string, instead string) 
 	}
 	return "", nil, ""
 }
+
+// PolicyHasOption reports whether the policy of that name in this file has an option.
+func PolicyHasOption(name, option string) bool { return hasOption(&yaml.Node{Value: name}, option) }
 
 // PolicyKeyInstead returns what to write in place of another router's option; empty if it is not known.
 func PolicyKeyInstead(key string) string { return policyKeyAliases[key].instead }

@@ -97,7 +97,7 @@ func TestImportExitStatus(t *testing.T) {
 		status exit // 0: main prints the error and exits with 2
 		want   string
 	}{
-		{[]string{"import", "vllm-router", "-"}, 1, "- cannot be imported:\nline 1: --mode: "},
+		{[]string{"import", "vllm-router", "-"}, 1, "- cannot be imported:\nthe file names no worker"},
 		{[]string{"import", "vllm-router", "missing.sh"}, 1, "missing.sh cannot be imported:\n"},
 		{[]string{"import"}, 0, "name the router"},
 		{[]string{"import", "continuum"}, 0, "want one FILE"},

@@ -283,7 +283,7 @@ func (d *builder) correct(p config.Problem) {
 	switch {
 	case s.key == "":
 		d.err = cmp.Or(d.err, errors.New(reason))
-	case strings.Contains(path, "["):
+	case strings.Contains(path, "[") && !stageOption.MatchString(path):
 		d.refuse(s, reason)
 	default:
 		d.leave(s, reason)
@@ -291,6 +291,9 @@ func (d *builder) correct(p config.Problem) {
 		delete(d.origin, path)
 	}
 }
+
+// stageOption matches an option of a stage's policy, without which the stage still has its policy.
+var stageOption = regexp.MustCompile(`^tiers\[0\]\.(prefill_)?policy\.[a-z_]+$`)
 
 // shortenHealth sets the timeouts that would exceed a short interval of health checks.
 func (d *builder) shortenHealth() {

@@ -714,12 +714,18 @@ func TestErrorsNameTheKey(t *testing.T) {
 		src       string
 		want      []string
 	}{
-		{"mode of the page", VLLMRouter, "vllm-router \\\n  --mode pd \\\n  --prefill-policy consistent_hash --decode-workers http://d:1",
-			[]string{"line 2: --mode: ", "pairs"}},
-		{"pairs of the article", VLLMRouter, "mode:\n  type: vllm_prefill_decode\n  decode_urls: [\"http://d:1\"]\n",
-			[]string{"line 2: mode.type: ", "keep the router"}},
-		{"pairs of SGLang", VLLMRouter, "launch --pd-disaggregation --prefill http://p:1 9000 --decode http://d:1",
-			[]string{"line 1: --pd-disaggregation: "}},
+		{"pairs without workers", VLLMRouter, "vllm-router \\\n  --mode pd --prefill-policy consistent_hash",
+			[]string{"no worker", "line 2: --mode: ", "none is listed"}},
+		{"only prefill workers", VLLMRouter, "vllm-router --mode pd --prefill-workers http://p:1",
+			[]string{"tiers[0].workers: ", "none generates answers"}},
+		{"a prefill worker on a socket", VLLMRouter, "mode:\n  type: vllm_prefill_decode\n  prefill_urls: [\"unix:///run/p.sock\"]\n" +
+			"  decode_urls: [\"http://d:1\"]\n", []string{"line 3: mode.prefill_urls: ", "is a Unix socket", "http://host:port"}},
+		{"a connector of another kind", VLLMRouter, "vllm-router --vllm-pd-disaggregation --kv-connector mooncake " +
+			"--prefill http://p:1 --decode http://d:1", []string{"line 1: --kv-connector: ", "NixlConnector"}},
+		{"discovered workers", VLLMRouter, "vllm-router --vllm-pd-disaggregation --vllm-discovery-address 0.0.0.0:30001",
+			[]string{"no worker", "line 1: --vllm-discovery-address: ", "kv_address"}},
+		{"a rank in a pair", VLLMRouter, "vllm-router --vllm-pd-disaggregation --prefill http://p:1@0 --decode http://d:1",
+			[]string{"line 1: --prefill: ", "ranks cannot hand prompts over"}},
 		{"no workers", VLLMRouter, "vllm-router --service-discovery\n", []string{"no worker", "line 1: --service-discovery: "}},
 		{"no usable worker", VLLMRouter, "vllm-router --worker-urls grpc://a:1\n", []string{"no worker", "line 1: --worker-urls: ", "grpc"}},
 		{"neither", VLLMRouter, "hello\n", []string{"neither a command line with flags nor YAML keys"}},

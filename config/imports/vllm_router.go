@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"strings"
@@ -19,9 +20,7 @@ import (
 const (
 	noCache     = "answers are not cached; the engines cache prefixes"
 	noDiscovery = "workers are not discovered; list them under workers, and reload the file when they change"
-	noPairs     = "prefill and decode workers serve one request in pairs, which cannot be imported; keep the router " +
-		"for them, and import a command line with --worker-urls http://ROUTER:PORT instead"
-	noBackoff = "a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for " +
+	noBackoff   = "a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for " +
 		"its Retry-After"
 	noRanks = "write ranks: N at the worker, with N the number of its data-parallel ranks; without it, the engine " +
 		"chooses the rank"
@@ -34,21 +33,9 @@ func vllmRules() map[string]rule {
 		"host": keep("host"), "port": keep("port"),
 		"metrics.host": keep("metrics.host"), "metrics.port": keep("metrics.port"),
 		"mode.type": vllmMode, "mode.worker_urls": keep("worker_urls"),
-		"mode.prefill_urls": refusePairs, "mode.decode_urls": refusePairs,
 		"api_key": keep("api_key"), "worker_api_keys": keep("worker_api_keys"),
 		"api_keys": keep("api_keys"), "inbound_api_key": keep("inbound_api_key"), "admin_api_key": keep("admin_api_key"),
 		"served_model_name": keep("served_model_name"), "model_path": keep("model_path"), "model_rules": keep("model_rules"),
-
-		"policy.type": policyName("policy.name"), "policy.fallback_policy": policyName("policy.fallback"),
-		"policy.cache_threshold":          to("policy.cache_threshold", "", ""),
-		"policy.balance_abs_threshold":    to("policy.balance_abs_threshold", "", ""),
-		"policy.balance_rel_threshold":    to("policy.balance_rel_threshold", "", ""),
-		"policy.eviction_interval_secs":   to("policy.eviction_interval", "s", ""),
-		"policy.max_tree_size":            to("policy.max_tree_size", "", "blocks of prompts, for each worker"),
-		"policy.virtual_nodes":            to("policy.virtual_nodes", "", "for each unit of weight"),
-		"policy.load_check_interval_secs": out("loads are the gateway's own counts, which are always current"),
-		"prefill_policy":                  out("it applies to prefill workers only"),
-		"decode_policy":                   out("it applies to decode workers only"),
 
 		"max_payload_size": to("max_body_bytes", "", "bytes, after decompression; see also queue.max_bytes"),
 		"request_timeout_secs": toAll("s", "timeouts.total.interactive", "timeouts.total.background",
@@ -99,8 +86,6 @@ func vllmRules() map[string]rule {
 		"worker_startup_timeout_secs":        out("the gateway starts without its workers, and health checks find them"),
 		"worker_startup_check_interval":      out("health.interval applies at the start too"),
 		"worker_startup_check_interval_secs": out("health.interval applies at the start too"),
-		"intra_node_data_parallel_size":      out(noRanks),
-		"dp_aware":                           out(noRanks),
 		"enable_igw":                         out("write one tier or pool for each model, with its workers"),
 		"tokenizer_path":                     out(noTokenizer),
 		"tokenizer_model_map":                out(noTokenizer),
@@ -116,12 +101,28 @@ func vllmRules() map[string]rule {
 			d.refuse(s, "import that file instead of the command line")
 		},
 	}
-	for _, key := range []string{"block_size", "enable_speculative", "speculative_ttl_ms", "model_path", "kv_events"} {
-		rules["policy."+key] = out(config.PolicyKeyInstead(key))
+	for key, apply := range policyRules("policy") {
+		rules["policy."+key] = apply
 	}
-	for _, flag := range []string{"pd_disaggregation", "vllm_pd_disaggregation", "prefill", "decode", "prefill_workers",
-		"decode_workers"} {
-		rules[flag] = refusePairs
+	maps.Copy(rules, pairRules())
+	return rules
+}
+
+// policyRules are the rules of a policy section of the fork's YAML, which is written to a section of config.yaml.
+func policyRules(section string) map[string]rule {
+	at := func(key string) string { return section + "." + key }
+	rules := map[string]rule{
+		"type": policyName(at("name")), "fallback_policy": policyName(at("fallback")),
+		"cache_threshold":          to(at("cache_threshold"), "", ""),
+		"balance_abs_threshold":    to(at("balance_abs_threshold"), "", ""),
+		"balance_rel_threshold":    to(at("balance_rel_threshold"), "", ""),
+		"eviction_interval_secs":   to(at("eviction_interval"), "s", ""),
+		"max_tree_size":            to(at("max_tree_size"), "", "blocks of prompts, for each worker"),
+		"virtual_nodes":            to(at("virtual_nodes"), "", "for each unit of weight"),
+		"load_check_interval_secs": out("loads are the gateway's own counts, which are always current"),
+	}
+	for _, key := range []string{"block_size", "enable_speculative", "speculative_ttl_ms", "model_path", "kv_events"} {
+		rules[key] = out(config.PolicyKeyInstead(key))
 	}
 	return rules
 }
@@ -150,14 +151,13 @@ func flagKey(flag string) string {
 	return name
 }
 
-func refusePairs(d *builder, s setting) { d.refuse(s, noPairs) }
-
-// vllmMode refuses modes with prefill and decode workers.
+// vllmMode keeps the mode.
 func vllmMode(d *builder, s setting) {
+	d.kept["mode"] = s
 	switch mode, _ := s.text(); {
 	case mode == "regular":
-	case strings.Contains(mode, "prefill") || strings.HasPrefix(mode, "pd"):
-		refusePairs(d, s)
+	case strings.Contains(mode, "prefill") || strings.HasPrefix(mode, "pd") || strings.HasPrefix(mode, "vllm_pd"):
+		d.kept["pairs"] = s
 	case mode == "openai":
 		d.kept["engine"] = s
 	default:
@@ -223,6 +223,7 @@ func VLLMRouter(src []byte, o Options) (Result, error) {
 		if len(all) == 0 {
 			return Result{}, errors.New("the file has neither a command line with flags nor YAML keys")
 		}
+		d.kept["program"] = setting{node: scalar(program)}
 		if strings.Contains(program, "sglang") {
 			host = "0.0.0.0"
 		}
@@ -240,7 +241,9 @@ func VLLMRouter(src []byte, o Options) (Result, error) {
 	}
 	d.vllmKeys()
 	d.addresses(port)
-	if _, written := d.origin["policy.name"]; !written && !d.leftOut("policy.type", "--policy") {
+	staged := d.isPaired() && d.kept["prefill_policy"].node != nil && d.kept["decode_policy"].node != nil &&
+		valueIn(&d.root, "policy") == nil
+	if _, written := d.origin["policy.name"]; !written && !staged && !d.leftOut("policy.type", "--policy") {
 		d.set("policy.name", policy, setting{key: "policy"}, "the router's default; without this section, it is kv_aware")
 	}
 	d.tierOf(o)
@@ -304,7 +307,11 @@ func (d *builder) addresses(port string) {
 func (d *builder) tierOf(o Options) {
 	d.base = "tiers[0]."
 	defer func() { d.base = "" }()
-	urls := d.kept["worker_urls"]
+	urls, all := d.kept["worker_urls"], d.pairWorkers()
+	paired := d.isPaired()
+	if paired && len(all) > 0 {
+		urls = all[0].from
+	}
 	d.set("name", "default", urls, "")
 	rules := d.kept["model_rules"].items()
 	d.model(o, urls, d.kept["served_model_name"], d.kept["model_path"])
@@ -327,6 +334,20 @@ func (d *builder) tierOf(o Options) {
 			aliases[match] = "default"
 		}
 	}
+	if paired {
+		d.pairs(all)
+	} else {
+		d.leaveUnpaired()
+		d.wholeWorkers(urls)
+	}
+	d.base = ""
+	if len(aliases) > 0 {
+		d.set("models", aliases, d.kept["model_rules"], "")
+	}
+}
+
+// wholeWorkers writes workers that serve whole requests.
+func (d *builder) wholeWorkers(urls setting) {
 	n := 0
 	for _, s := range d.urlSettings(urls) {
 		url, _ := s.text()
@@ -336,17 +357,18 @@ func (d *builder) tierOf(o Options) {
 		d.base = fmt.Sprintf("tiers[0].workers[%d].", n)
 		d.set("name", fmt.Sprintf("worker-%d", n), s, "")
 		d.set("url", url, s, "")
-		switch own := d.workerKey(url); {
-		case own.node != nil:
-			d.keyVariable(own, fmt.Sprintf("WORKER_%d_API_KEY", n))
-		case d.kept["api_key"].node != nil:
-			d.keyVariable(d.kept["api_key"], "WORKER_API_KEY")
-		}
+		d.workerKeyVariable(url, fmt.Sprintf("WORKER_%d", n))
 		n++
 	}
-	d.base = ""
-	if len(aliases) > 0 {
-		d.set("models", aliases, d.kept["model_rules"], "")
+}
+
+// workerKeyVariable writes the variable of a worker's key, if the worker has one.
+func (d *builder) workerKeyVariable(url, name string) {
+	switch own := d.workerKey(url); {
+	case own.node != nil:
+		d.keyVariable(own, name+"_API_KEY")
+	case d.kept["api_key"].node != nil:
+		d.keyVariable(d.kept["api_key"], "WORKER_API_KEY")
 	}
 }
 
