@@ -2,8 +2,11 @@ package config
 
 import (
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"tierway/routing"
 )
 
 // TestEngineExamplesLoad verifies that each configuration in examples/ loads as it is, needs the
@@ -35,6 +38,30 @@ func TestEngineExamplesLoad(t *testing.T) {
 		}
 		if want := warning[folder]; (want == "") != (warnings == "") || !strings.Contains(warnings, want) {
 			t.Errorf("%s: the warnings are %q, want %q", path, warnings, want)
+		}
+	}
+}
+
+// TestDisaggregationExamplesLoad verifies that examples/disaggregation/ has one configuration for each hand-over,
+// which loads without warnings and has workers for each stage and for whole requests.
+func TestDisaggregationExamplesLoad(t *testing.T) {
+	env := environment(map[string]string{"TIERWAY_KEY_SHA256": digestA})
+	for _, handover := range keyOf(reflect.TypeFor[PoolConfig](), "handover").words {
+		path := "../examples/disaggregation/" + strings.ReplaceAll(handover, "_", "-") + ".yaml"
+		f, err := Load(path, env)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if w := f.Warnings(); len(w) > 0 {
+			t.Errorf("%s: %v", path, w)
+		}
+		p, any := f.ResolvedPools()[0], routing.Stages(0)
+		for i := range p.Workers {
+			any |= p.Stages(&p.Workers[i])
+		}
+		if p.Handover != handover || any != routing.StageWhole|routing.StagePrefill|routing.StageDecode {
+			t.Errorf("%s: the hand-over is %s, and the stages are %b", path, p.Handover, any)
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"tierway/config"
+	"tierway/workers"
 )
 
 func checkCommand() *cobra.Command {
@@ -24,17 +26,35 @@ func checkCommand() *cobra.Command {
 				return err
 			}
 			warnOfAddresses(c.Context(), c.ErrOrStderr(), f, nil)
-			workers := 0
+			fmt.Fprintf(c.OutOrStdout(), "%s: ok (%d tiers, %d pools, %d workers, %d keys)\n",
+				path, len(f.Tiers), len(f.Pools), f.WorkerCount(), len(f.Auth.Keys))
 			for _, p := range f.ResolvedPools() {
-				workers += len(p.Workers)
+				if p.Handover != "" {
+					fmt.Fprintf(c.OutOrStdout(), "%s: handover %s: %s\n", p.Name, p.Handover, rolesText(&p))
+				}
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok (%d tiers, %d pools, %d workers, %d keys)\n",
-				path, len(f.Tiers), len(f.Pools), workers, len(f.Auth.Keys))
-			return err
+			return nil
 		},
 	}
 	c.Flags().StringVarP(&path, "config", "c", "config.yaml", "configuration file to check")
 	return c
+}
+
+// rolesText lists the workers of a pool by role.
+func rolesText(p *config.Pool) string {
+	var all []string
+	for _, role := range []string{workers.RolePrefill, workers.RoleDecode, workers.RoleBoth} {
+		var names []string
+		for i := range p.Workers {
+			if p.Workers[i].Role == role {
+				names = append(names, p.Workers[i].Name)
+			}
+		}
+		if len(names) > 0 {
+			all = append(all, role+" "+strings.Join(names, ", "))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // loadConfig loads a configuration and prints its problems and warnings to the message output.
