@@ -55,16 +55,20 @@ var policyKeyAliases = map[string]alias{
 	"rules":                  {instead: "write policy_rules beside policy, not in it"},
 }
 
-// sectionAliases are sections of other routers.
+// sectionAliases are sections of other routers, and keys that the file has elsewhere.
 var sectionAliases = map[string]string{
-	"routing":                   "write policy and policy_rules",
-	"model_overrides":           "write policy_rules with model and policy",
-	"fallback_strategy":         "write policy.fallback",
-	"dynamic_weight_adjustment": "write health_weight",
-	"geographic_routing":        "write region at the workers and the gateway, and regions",
-	"health_checks":             "write health",
-	"backends":                  "write tiers or pools with workers; tierway import continuum converts a whole file",
-	"mode":                      "write tiers or pools with workers; tierway import vllm-router converts a whole file",
+	"routing":                     "write policy and policy_rules",
+	"model_overrides":             "write policy_rules with model and policy",
+	"fallback_strategy":           "write policy.fallback",
+	"dynamic_weight_adjustment":   "write health_weight",
+	"geographic_routing":          "write region at the workers and the gateway, and regions",
+	"health_checks":               "write health",
+	"handover":                    "write it at a tier or pool",
+	"prefill_policy":              "write it at a tier or pool with handover",
+	"decode_policy":               "write policy at the tier or pool: it is the decode stage's",
+	"pd_uncached_token_threshold": "write uncached_threshold at a tier or pool with handover",
+	"backends":                    "write tiers or pools with workers; tierway import continuum converts a whole file",
+	"mode":                        "write tiers or pools with workers; tierway import vllm-router converts a whole file",
 }
 
 // policy returns the policy that another router's name stands for, with the options that belong to it.

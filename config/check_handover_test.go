@@ -142,6 +142,21 @@ func TestHandoversAreChecked(t *testing.T) {
 			"e, role: decode, region: eu") + "region: us\n", []string{
 			`warning: tiers[0].workers[2].region: no worker of the region "eu" computes prompts, so caches would cross regions (add a worker with role: prefill to the region, or write a tier or pool for each region)`,
 		}},
+		"servers of two models": {handedOver("handover: p2p_nccl", kvPrefill, kvDecode, "b") +
+			`- {name: u, model: n, handover: p2p_nccl, workers: [` +
+			`{name: p2, url: "http://h0:1", role: prefill, kv_address: 10.0.0.1:14579}, ` +
+			`{name: d2, url: "http://h1:1", role: decode, kv_address: 10.0.0.2:14579}, {name: b2, url: "http://h3:1"}]}` + "\n",
+			[]string{
+				`warning: tiers[1].workers[0].url: "http://h0:1" is also the server of tiers[0].workers[0].url: limits such as max_inflight apply to each entry separately (divide the server's capacity among its entries)`,
+				`warning: tiers[1].workers[1].url: "http://h1:1" is also the server of tiers[0].workers[1].url: limits such as max_inflight apply to each entry separately (divide the server's capacity among its entries)`,
+			}},
+		"keys at the file": {handedOver("handover: nixl", ofPrefill, ofDecode) + "handover: nixl\nprefill_policy: {name: random}\n" +
+			"decode_policy: {name: random}\npd_uncached_token_threshold: 5\n", []string{
+			`handover: unknown key (write it at a tier or pool)`,
+			`prefill_policy: unknown key (write it at a tier or pool with handover)`,
+			`decode_policy: unknown key (write policy at the tier or pool: it is the decode stage's)`,
+			`pd_uncached_token_threshold: unknown key (write uncached_threshold at a tier or pool with handover)`,
+		}},
 		"one server in two roles": {keys + `tiers: [{name: t, model: m, handover: sglang, workers: [` +
 			`{name: p, url: "http://h:1", role: prefill}, {name: d, url: "http://h:2", role: decode}, {name: b, url: "http://h:3"}]}, ` +
 			`{name: u, model: n, workers: [{name: e, url: "http://h:2"}]}]` + "\n", []string{

@@ -852,7 +852,11 @@ func FuzzReadCommands(f *testing.F) {
 func FuzzImport(f *testing.F) {
 	for _, seed := range []string{"vllm-router --worker-urls http://a:1 --policy random", "mode: { worker_urls: [http://a:1] }",
 		"backends: [{ name: a, url: \"http://a\", models: [b, c] }]", "routing: { model_overrides: { a: Random } }",
-		"a: &a { backends: *a }", "vllm-router --host :: --port ${PORT:-1} --worker-urls x http://x"} {
+		"a: &a { backends: *a }", "vllm-router --host :: --port ${PORT:-1} --worker-urls x http://x",
+		"vllm-router --mode pd --prefill http://a:1 9 --decode http://b:1 --prefill-policy random --decode-policy chwbl " +
+			"--virtual-nodes 9 --vllm-discovery-address x",
+		"mode: {type: vllm_prefill_decode, prefill_urls: [[\"http://a:1\", 9]], decode_urls: [\"http://[::1]:1\"], " +
+			"discovery_address: x, decode_policy: {type: random, virtual_nodes: 1}}"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, src string) {
