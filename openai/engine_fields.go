@@ -41,13 +41,18 @@ func (p *parser) recordEngineField(name []byte, at span) {
 	}
 }
 
-// removals returns the changes that remove the EngineFields that the edit does not allow, each
-// with one comma. empty reports that no member of the body remains.
-func (r *Request) removals(e Edit) (cuts []change, empty bool) {
+// removals returns the changes that remove the dropped members and the EngineFields that the edit does not
+// allow or sets itself, each with one comma. empty reports that no member of the body remains.
+func (r *Request) removals(e Edit, dropped []engineMember) (cuts []change, empty bool) {
 	stays := false // a member before the current one remains
 	last := 0      // end of the previously removed value
-	for _, m := range r.place.engine {
-		if slices.Contains(e.AllowFields, m.name) {
+	members := r.place.engine
+	if len(dropped) > 0 {
+		members = append(slices.Clip(members), dropped...)
+		slices.SortFunc(members, func(a, b engineMember) int { return a.from - b.from })
+	}
+	for _, m := range members {
+		if slices.Contains(e.AllowFields, m.name) && !e.sets(m.name) {
 			continue
 		}
 		if r.place.form {

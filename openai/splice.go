@@ -19,6 +19,8 @@ type Edit struct {
 	MaxTokens int64 // lowers the output limits of the body, and thinking.budget_tokens below them; 0: no change
 
 	AllowFields []string // EngineFields to keep; the others are removed
+
+	Set []Member // members of a hand-over, which precede the other changes
 }
 
 // span is a range of bytes in a body. The zero span means absence: no value begins at byte 0,
@@ -159,8 +161,9 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 		cuts = append(cuts, c)
 	}
 	lowered := false
-	for _, limit := range r.place.limits {
+	for i, limit := range r.place.limits {
 		switch {
+		case limit == (outputLimit{}), len(e.Set) > 0 && e.sets(Field(i+int(FieldMaxTokens)).String()):
 		case limit.value == unlimited: // most engines reject it
 			cuts = append(cuts, change{span: limit.span, with: []byte("null")})
 		case e.MaxTokens > 0 && limit.value > e.MaxTokens:
@@ -172,7 +175,11 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 		cuts = append(cuts, r.thinkingChanges(e.MaxTokens)...)
 	}
 	cuts = append(cuts, r.cacheMarkChanges(e)...)
-	removed, empty := r.removals(e)
+	var dropped []engineMember
+	if len(e.Set) > 0 {
+		cuts, dropped = r.memberChanges(cuts, e)
+	}
+	removed, empty := r.removals(e, dropped)
 	slices.SortStableFunc(cuts, func(a, b change) int { return a.from - b.from })
 	if (r.place.topEmpty || empty) && len(cuts) > 0 {
 		// All changes insert members into an empty body; only the last one has no comma.
