@@ -68,8 +68,8 @@ func (p *Client) Close() { p.idle.close() }
 // server has taken the request or has stopped reading by closing.
 //
 // The server may close a kept connection just as the request is sent. If one breaks before the
-// first byte of an answer, the request is sent once more on a new connection. A request with Fresh
-// or Upload never uses a kept connection.
+// first byte of an answer, the request is sent once more on a new connection, unless Once forbids it.
+// A request with Fresh or Upload never uses a kept connection.
 func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 	head := p.heads.Get().(*[]byte)
 	defer p.heads.Put(head)
@@ -87,7 +87,7 @@ func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 			if fail == nil {
 				return &x.Response, nil
 			}
-			if c.received || ctx.Err() != nil {
+			if c.received || r.Once || ctx.Err() != nil {
 				return nil, fail
 			}
 			first = fail

@@ -167,6 +167,20 @@ func TestStaleConnectionIsRetriedExactlyOnce(t *testing.T) {
 	})
 }
 
+func TestOnceUsesAKeptConnectionAndIsNotRepeated(t *testing.T) {
+	verifyNoLeaks(t)
+	w, requests := breakingWorker(t, "", func(c net.Conn, _ *bufio.Reader) { writeString(c, okAnswer) })
+	s := tcpClient(t, w.address)
+	mustAnswer(t, s, post("a"), "ok")
+	once := post("b")
+	once.Once = true
+	_, _, err := sendAndRead(t, s, once)
+	wantPhase(t, err, PhaseAwait)
+	if requests.Load() != 2 || w.conns.Load() != 1 {
+		t.Errorf("%d requests on %d connections; want 2 on 1", requests.Load(), w.conns.Load())
+	}
+}
+
 func TestFailedRetryKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
 	verifyNoLeaks(t)
 	dials := 0

@@ -12,6 +12,7 @@ type Request struct {
 	Header http.Header // canonical keys; the client itself sets Host, Content-Length and the headers of the connection
 	Body   [][]byte    // the body in pieces, written one after the other; nil for none
 	Fresh  bool        // use a new connection, for requests that must not be sent twice
+	Once   bool        // do not send the request again if a kept connection breaks
 
 	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a new connection.
 	// An error of its Read ends the exchange. If the server rejects the request early, the rest of

@@ -232,8 +232,8 @@ func newTransport(c standardConfig) *http.Transport {
 }
 
 // Send sends r. A kept connection may break before the first byte of the answer because the worker
-// has just closed it. The request is then sent once more on a new connection, unless r.Fresh
-// forbids it.
+// has just closed it. The request is then sent once more on a new connection, unless r.Fresh or
+// r.Once forbids it.
 func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
 	err := r.Check() // net/http is more permissive
 	var target *url.URL
@@ -249,7 +249,7 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 		return response, attempt.failure(err)
 	}
 	response, first, err := s.sendOver(ctx, kept, r, target)
-	if err == nil || !first.staleConnection(ctx, err) {
+	if err == nil || r.Once || !first.staleConnection(ctx, err) {
 		return response, first.failure(err)
 	}
 	response, second, err := s.sendOver(ctx, fresh, r, target)

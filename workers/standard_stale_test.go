@@ -113,6 +113,28 @@ func TestFreshRequestIsNeverOnAKeptConnectionNorRepeated(t *testing.T) {
 	}
 }
 
+func TestOnceIsNotRepeatedAfterAStaleConnection(t *testing.T) {
+	var requests atomic.Int32
+	url := scriptedEngine(t, func(_ int, conn net.Conn, r *bufio.Reader) {
+		for {
+			if _, err := readRequest(r); err != nil || requests.Add(1) > 1 {
+				return
+			}
+			_, _ = io.WriteString(conn, okAnswer)
+		}
+	})
+	send := senderTo(t, url, nil)
+	answer, err := send.Send(t.Context(), postRequest("/", "x"))
+	_ = readAll(t, answer, err)
+	once := postRequest("/", "x")
+	once.Once = true
+	_, err = send.Send(t.Context(), once)
+	wantPhaseBeforeAnswer(t, err)
+	if requests.Load() != 2 {
+		t.Errorf("the worker received %d requests; want 2", requests.Load())
+	}
+}
+
 func TestConnectionsAreKeptUnlessFresh(t *testing.T) {
 	var connections atomic.Int32
 	engine := loopback.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
