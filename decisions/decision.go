@@ -136,6 +136,29 @@ type Attempt struct {
 	// the attempt's span in the trace; zero if no trace was exported
 	Span   routing.Hash    `json:"span,omitzero"`
 	Choice *routing.Choice `json:"choice,omitempty"` // nil if no policy chose the worker
+	// how the prompt was computed, in a tier whose workers hand prompts over; nil in others
+	Handover *Handover `json:"handover,omitempty"`
+}
+
+// Handover describes how the prompt of an attempt was computed.
+type Handover struct {
+	Result   string    `json:"result"`             // remote, local, recomputed, failed or abandoned
+	Prefills []Prefill `json:"prefills,omitempty"` // in order; the last one may have succeeded
+}
+
+// Prefill is the computation of a prompt on a worker for the worker of the answer.
+type Prefill struct {
+	Worker    string  `json:"worker"`
+	Reason    string  `json:"reason"`
+	Status    int     `json:"status,omitempty"`     // the worker's; 0 if it sent none
+	Error     string  `json:"error,omitempty"`      // why it failed
+	ErrorType string  `json:"error_type,omitempty"` // as of an attempt
+	AtMs      float64 `json:"at_ms"`
+	EndAtMs   float64 `json:"end_at_ms"` // when the worker had answered or failed
+	Predicted int64   `json:"predicted_cached_tokens"`
+	Usage     Usage   `json:"usage,omitzero"` // as reported by this worker
+	// the span in the trace; zero if no trace was exported
+	Span routing.Hash `json:"span,omitzero"`
 }
 
 // Error types of attempts that failed without a status from the worker.

@@ -184,6 +184,12 @@ func bytesOf(d *Decision) int64 {
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
 		n += len(a.Error) + bytesOfChoice(a.Choice)
+		if h := a.Handover; h != nil {
+			n += int(unsafe.Sizeof(*h)) + cap(h.Prefills)*int(unsafe.Sizeof(Prefill{}))
+			for j := range h.Prefills {
+				n += len(h.Prefills[j].Error)
+			}
+		}
 	}
 	return int64(n + bytesOfChoice(d.Refused))
 }

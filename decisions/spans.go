@@ -21,7 +21,8 @@ const RouteOther = "other"
 // Trace converts a Decision into spans.
 type Trace struct {
 	*Decision
-	Calls []trace.Span // spans of the attempts, already begun
+	Calls    []trace.Span // spans of the attempts, already begun
+	Prefills []trace.Span // spans of their prefill stages, already begun
 }
 
 // Len returns the number of spans.
@@ -33,6 +34,9 @@ func (t Trace) Len() int {
 		}
 		if routed(&t.Attempts[i]) {
 			n++
+		}
+		if h := t.Attempts[i].Handover; h != nil {
+			n += len(h.Prefills)
 		}
 	}
 	if t.lostWait() > 0 {
@@ -47,6 +51,7 @@ func (t Trace) Len() int {
 func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
 	a := &attrs{list: list, start: len(list)}
 	spans := append(make([]telemetry.Span, 0, t.Len()), t.rootSpan(a))
+	prefills := 0
 	for i := range t.Attempts {
 		try := &t.Attempts[i]
 		if try.QueueMs > 0 {
@@ -54,6 +59,12 @@ func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.K
 		}
 		if routed(try) {
 			spans = append(spans, t.routeSpan(a, try, i))
+		}
+		if h := try.Handover; h != nil {
+			for j := range h.Prefills {
+				spans = append(spans, t.prefillSpan(a, &h.Prefills[j], prefills, i))
+				prefills++
+			}
 		}
 		spans = append(spans, t.callSpan(a, try, i))
 	}
@@ -269,6 +280,9 @@ func (t Trace) callSpan(a *attrs, try *Attempt, n int) telemetry.Span {
 		a.count(semconv.GenAIRequestMaxTokensKey, t.MaxTokens)
 		a.usage(try.Usage)
 	}
+	if try.Handover != nil {
+		a.text("tierway.handover", try.Handover.Result)
+	}
 	a.count(semconv.HTTPResponseStatusCodeKey, int64(try.Status))
 	a.text(semconv.ErrorTypeKey, try.ErrorType)
 	a.text("tierway.worker", try.Worker)
@@ -278,6 +292,25 @@ func (t Trace) callSpan(a *attrs, try *Attempt, n int) telemetry.Span {
 		a.list = append(a.list, semconv.GenAIResponseTimeToFirstChunkKey.Float64(max(try.FirstAtMs-try.AtMs, 0)/1000))
 		s.Events = []telemetry.SpanEvent{{Name: "first_content", At: t.at(try.FirstAtMs)}}
 	}
+	s.Attributes = a.next()
+	return s
+}
+
+// prefillSpan returns the span of the prefill stage n of the request, which belongs to an attempt; both are counted
+// from 0.
+func (t Trace) prefillSpan(a *attrs, p *Prefill, n, attempt int) telemetry.Span {
+	s := telemetry.Span{Name: "prefill", Start: t.at(p.AtMs), End: t.at(max(p.EndAtMs, p.AtMs)),
+		Error: p.ErrorType != "" && p.ErrorType != ErrorClientGone}
+	if n < len(t.Prefills) {
+		s.Begun = t.Prefills[n]
+	}
+	a.count(semconv.HTTPResponseStatusCodeKey, int64(p.Status))
+	a.text(semconv.ErrorTypeKey, p.ErrorType)
+	a.text("tierway.worker", p.Worker)
+	a.text("tierway.reason", p.Reason)
+	a.number("tierway.predicted_cached_tokens", p.Predicted)
+	a.number("tierway.attempt", int64(attempt)+1)
+	a.usage(p.Usage)
 	s.Attributes = a.next()
 	return s
 }

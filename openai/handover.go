@@ -39,7 +39,7 @@ func (r *Request) StageFields() (f StageFields) {
 		f.Whole = FieldN.String()
 	}
 	for _, m := range r.place.engine {
-		if isTransferField(m.name) && !isNullMember(r.Body[m.from:m.to]) {
+		if IsTransferField(m.name) && !isNullMember(r.Body[m.from:m.to]) {
 			f.Forged = m.name
 		}
 	}
@@ -96,14 +96,17 @@ func (r *Request) StageFields() (f StageFields) {
 	return f
 }
 
-// isTransferField reports whether a field of EngineFields is part of a hand-over.
-func isTransferField(name string) bool {
+// IsTransferField reports whether a field of EngineFields is part of a hand-over.
+func IsTransferField(name string) bool {
 	switch name {
 	case "kv_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key":
 		return true
 	}
 	return false
 }
+
+// Mentions reports whether a text contains the name of a field.
+func Mentions(text []byte, field string) bool { return bytes.Contains(text, []byte(field)) }
 
 // isNullMember reports whether a member of an object has the value null.
 func isNullMember(member []byte) bool {

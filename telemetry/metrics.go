@@ -31,6 +31,7 @@ type Metrics struct {
 
 	requests  *requestCounts
 	tiers     tierVectors
+	handovers handoverVectors
 	workers   workerVectors
 	waits     *prometheus.HistogramVec
 	decisions *prometheus.CounterVec
@@ -67,7 +68,7 @@ func New(version string) *Metrics {
 	d.setSubject("Latency")
 	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time per request: from the complete "+
 		"request read until the search for a worker begins.", overheadSeconds)
-	m.tiers, m.workers = newTierVectors(d), newWorkerVectors(d)
+	m.tiers, m.workers, m.handovers = newTierVectors(d), newWorkerVectors(d), newHandoverVectors(d)
 	d.setSubject("Workers")
 	describe[WorkerGauges](d)
 	describe[IndexMemory](d)

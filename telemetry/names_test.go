@@ -22,7 +22,11 @@ func exercised() *Metrics {
 	m.Started.Inc()
 	resolve(m, "small", "a")
 	m.Reloaded(1, time.Unix(1, 0))
-	Observe(m, func() []WorkerGauges { return []WorkerGauges{{Tier: "small", Worker: "a", Events: &EventGauges{}}} })
+	Observe(m, func() []WorkerGauges {
+		return []WorkerGauges{{Tier: "small", Worker: "a", Events: &EventGauges{},
+			Handovers: &HandoverGauges{}}}
+	})
+	m.Handover("small").Ended(HandoverRemote)
 	Observe(m, func() IndexMemory { return IndexMemory{} })
 	Observe(m, func() []QueueGauges { return []QueueGauges{oneQueue} })
 	Observe(m, func() []PredictionGauges { return []PredictionGauges{onePrediction} })

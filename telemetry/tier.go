@@ -208,5 +208,5 @@ func (m *Metrics) RemoveTier(tier string) {
 	removeSeries(labels, m.tiers.withPolicy()...)
 	removeSeries(labels, m.workers.withPolicy()...)
 	removeSeries(labels, m.decisions, m.tiers.retries, m.waits,
-		m.workers.attempts, m.workers.tokens, m.workers.breakers)
+		m.workers.attempts, m.workers.tokens, m.workers.breakers, m.handovers.results, m.handovers.prefills)
 }

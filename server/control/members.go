@@ -23,6 +23,8 @@ type Member struct {
 	Stats    workerStats
 	Evidence evidence // the last requests that failed on the worker
 	Events   *kvcache.Worker
+	// Handovers are the prompts that the worker keeps for others.
+	Handovers Handovers
 
 	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
 	// The field is then omitted until the engine has been down.
@@ -228,6 +230,9 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 				g.Breaker = int(w.Breaker.State)
 			}
 			g.Events = eventGauges(&w.KV)
+			if p.Handover != "" {
+				g.Handovers = &telemetry.HandoverGauges{Open: w.Handovers.Open(now)}
+			}
 			out = append(out, g)
 		}
 	}

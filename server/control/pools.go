@@ -54,15 +54,15 @@ type Waiter interface{ OnWake() }
 type Pool struct {
 	config.Pool
 	*livePool
-	Picker routing.Policy // the policy of Routing, which calls it under its own lock only
-	// the policy of the prefill stage, with a hand-over; used like Picker
-	prefillPicker routing.Policy
-	Series        *telemetry.Tier
-	Served        [openai.Audio + 1]bool
-	Members       map[string]*Member // by the worker's name
-	regions       *regions           // nil if no worker has a region
-	tokens        *promptTokens      // nil if the policy does not use the workers' KV-cache events
-	Draft         *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
+	Picker         routing.Policy // the policy of Routing, which calls it under its own lock only
+	Prefill        routing.Policy // the same of the prefill stage; nil without a hand-over
+	Series         *telemetry.Tier
+	HandoverSeries *telemetry.Handover // nil without a hand-over
+	Served         [openai.Audio + 1]bool
+	Members        map[string]*Member // by the worker's name
+	regions        *regions           // nil if no worker has a region
+	tokens         *promptTokens      // nil if the policy does not use the workers' KV-cache events
+	Draft          *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 
 	tokenizer *tokenizer.Tokenizer // of the policy; nil if it has none
 	servers   map[string]uint64    // by worker, see ServerOf
@@ -97,6 +97,14 @@ func membersOf(c config.Pool, gateways int) []routing.Member {
 	return members
 }
 
+// routingHandover returns the hand-over of the pool for routing; nil without one.
+func (p *Pool) routingHandover() *routing.Handover {
+	if p.Handover == "" {
+		return nil
+	}
+	return &routing.Handover{Policy: p.Prefill, Threshold: p.UncachedThreshold}
+}
+
 // gatewayShare returns one gateway's equal share of a bound. It is rounded up, because a gateway
 // without a slot would serve no request.
 func gatewayShare[N int | int64](bound, gateways N) N {
@@ -117,15 +125,15 @@ func (p *Pool) configure(gateways int) {
 
 // handover returns how the pool's workers hand prompts over, or nil without that.
 func (p *Pool) handover() *routing.Handover {
-	if p.prefillPicker == nil {
+	if p.Prefill == nil {
 		return nil
 	}
-	return &routing.Handover{Policy: p.prefillPicker, Threshold: p.UncachedThreshold}
+	return &routing.Handover{Policy: p.Prefill, Threshold: p.UncachedThreshold}
 }
 
 // usesCaches reports whether a policy of the pool uses what the workers have cached.
 func (p *Pool) usesCaches() bool {
-	return routing.UsesCaches(p.Picker) || p.prefillPicker != nil && routing.UsesCaches(p.prefillPicker)
+	return routing.UsesCaches(p.Picker) || p.Prefill != nil && routing.UsesCaches(p.Prefill)
 }
 
 // connect gives the pools of a new snapshot their workers and the state that outlives a reload, and
@@ -154,6 +162,9 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 // Workers that are the same in was, the previous pool of that name, are kept. was is nil for a new pool.
 func (ps *Pools) open(p, was *Pool, c breaker.Config) {
 	p.Series = ps.metrics.Tier(p.Name, p.Policy.Name, Dialects, Outcomes)
+	if p.Handover != "" {
+		p.HandoverSeries = ps.metrics.Handover(p.Name)
+	}
 	if was != nil {
 		p.livePool, p.former = was.livePool, was.withFormer(p)
 	} else {

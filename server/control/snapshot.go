@@ -86,13 +86,8 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		} else if p.Picker, err = routing.Compose(c.Policy, c.RulePolicies()); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
-		if c.Handover != "" {
-			was := live.ByName[c.Name]
-			if was != nil && was.prefillPicker != nil && reflect.DeepEqual(was.PrefillPolicy, c.PrefillPolicy) {
-				p.prefillPicker = was.prefillPicker
-			} else if p.prefillPicker, err = routing.New(c.PrefillPolicy); err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
-			}
+		if err = p.setPrefillPolicy(live.ByName[c.Name]); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 		snap.Pools = append(snap.Pools, p)
 		snap.ByName[p.Name] = p
@@ -100,6 +95,18 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 	snap.DefaultTier = snap.ByName[snap.Catalog.Default()]
 	snap.Vocabulary = snap.vocabulary()
 	return snap, nil
+}
+
+// setPrefillPolicy sets the policy of the prefill stage, that of was if it is the same.
+func (p *Pool) setPrefillPolicy(was *Pool) (err error) {
+	switch {
+	case p.Handover == "":
+	case was != nil && was.Prefill != nil && reflect.DeepEqual(was.PrefillPolicy, p.PrefillPolicy):
+		p.Prefill = was.Prefill
+	default:
+		p.Prefill, err = routing.Compose(p.PrefillPolicy, nil)
+	}
+	return err
 }
 
 // sessionKeys returns the names with those of headers in canonical form. Fields of the body have no hyphen.

@@ -18,7 +18,7 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	facts := routing.Request{Rand: it.rand(), Stream: p.GeneratesStream(), Model: control.NameHash(res.ModelName),
 		PromptTokens: learned.PromptTokens(p.RawTokens), OutputTokens: learned.OutputTokens(p.MaxTokensAt(res.Pool)),
 		Regions: res.Pool.Regions(region), Tenant: control.NameHash(c.Tenant), MaxTokens: p.MaxTokensAt(res.Pool),
-		Timed: p.UsesEngine()}
+		Timed: p.UsesEngine(), Whole: p.mustStayWhole(res.Pool)}
 	if !p.in.Dialect.Generates() {
 		facts.MaxTokens = 1 // an embedding or a score takes no longer than a token
 	}

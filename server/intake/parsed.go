@@ -21,6 +21,8 @@ type Parsed struct {
 	Salt       string  // salt of the engine's prefix cache; "" selects the shared cache
 	RawTokens  int64   // prompt tokens, estimated by the characters alone
 	Estimate   int64   // prompt tokens, estimated with the default tier's learned scale
+
+	stages *openai.StageFields // see StageFields; nil before it
 }
 
 // WholeText reports whether the engine reads exactly the text that the gateway has read. Its prompt

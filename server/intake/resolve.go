@@ -149,7 +149,7 @@ func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 			Message: "The model " + openai.Quoted(req.Model) + " is not served on " + r.in.HTTP.URL.Path +
 				"; it is served on: " + servedPaths(res.Pool) + "."}
 	}
-	return *res, nil
+	return *res, CheckHandover(r.in, r.parsed, res.Pool)
 }
 
 // queryCatalog resolves the request by the catalog. A request that continues a stored response and does

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"tierway/decisions"
+	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/server/control"
@@ -23,7 +24,7 @@ import (
 // has received no content, and the caller must report the outcome.
 func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
-	ctx, cancel := context.WithCancelCause(x.in.HTTP.Context())
+	ctx, cancel := x.attemptContext(lease)
 	if lease.Worker() != nil {
 		m.Series.Selected(string(lease.Reason()))
 	}
@@ -50,12 +51,22 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	defer a.watch.stop()
 	x.current.Store(a)
 	defer x.current.Store(nil)
-	f := a.sendAndRelay(ctx)
+	f := a.serve(ctx, cancel)
 	if ctx.Err() != nil {
 		lease.Cut(time.Now())
 	}
 	a.releaseLoad(f)
 	return a
+}
+
+// serve sends the request, in one or two stages, and relays the answer.
+func (a *attempt) serve(ctx context.Context, cancel context.CancelCauseFunc) (f *failure) {
+	if a.pool.Handover == "" {
+		return a.sendAndRelay(ctx)
+	}
+	a.openHandover(cancel)
+	defer func() { a.handover.end(f) }()
+	return a.handover.serve(ctx)
 }
 
 // unbounded is a wait that only the total time of the request ends.
@@ -152,11 +163,13 @@ type attempt struct {
 	status       int
 	usage        openai.Usage // as the engine reported it
 	bounds       intake.UsageBounds
-	usesEngine   bool        // the answer shows whether the engine works
-	stream       bool        // the answer is a stream of generated tokens
-	probing      bool        // a probe of a half-open worker
-	retryable    bool        // the request may be sent to one more worker
-	retryPaid    atomic.Bool // the retry after this attempt is spent from the budget
+	usesEngine   bool          // the answer shows whether the engine works
+	stream       bool          // the answer is a stream of generated tokens
+	probing      bool          // a probe of a half-open worker
+	retryable    bool          // the request may be sent to one more worker
+	retryPaid    atomic.Bool   // the retry after this attempt is spent from the budget
+	handover     *handover     // nil in a pool without one
+	stage        *stageRequest // nil: the request as the client sent it
 	moments
 	outcome
 }
@@ -186,13 +199,27 @@ type outcome struct {
 
 // sendAndRelay sends the request and relays the answer.
 func (a *attempt) sendAndRelay(ctx context.Context) *failure {
-	usage, priority := !a.m.RejectsAccounting.Load() && !a.m.HasTimings(), enginePriority(a)
+	resp, err := a.send(ctx, !a.m.RejectsAccounting.Load() && !a.m.HasTimings())
+	if err != nil {
+		return a.sendFailure(err)
+	}
+	defer resp.Body.Close()
+	return relayAnswer(a, resp)
+}
+
+// send sends the request and returns the head of the answer. usage requests the usage from the engine. Fields that
+// the gateway adds and the engine refuses are omitted.
+func (a *attempt) send(ctx context.Context, usage bool) (*http1.Response, error) {
+	priority := enginePriority(a)
 	resp, err := sendRequest(ctx, a, usage, priority)
 	var refused addition // the last field that was removed
-	for err == nil {
+	for err == nil && a.mayResend() {
 		named := refusedAddition(a, resp)
 		if named == nothingAdded {
 			break
+		}
+		if err = a.prepareResend(); err != nil {
+			return nil, err
 		}
 		refused = named
 		usage, priority.set = usage && named == priorityAdded, priority.set && named != priorityAdded
@@ -202,11 +229,7 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	if err == nil && resp.Status < 300 {
 		omitAddition(a, refused)
 	}
-	if err != nil {
-		return a.sendFailure(err)
-	}
-	defer resp.Body.Close()
-	return relayAnswer(a, resp)
+	return resp, err
 }
 
 // answered records that the worker answered, successfully if err is nil, and reports the pending
@@ -217,12 +240,18 @@ func (a *attempt) answered(at time.Time, err error) {
 		return
 	}
 	a.begun = true
+	if err == nil && a.handover != nil {
+		a.handover.answerBegan()
+	}
 	a.x.dispatch.reportFailed(err)
 	a.lease.Answered(at, err)
 }
 
 // received records that the worker sent a part of the answer.
 func (a *attempt) received() {
+	if a.handover != nil {
+		a.handover.answerBegan()
+	}
 	if a.usesEngine {
 		a.lease.Received(time.Now())
 	}

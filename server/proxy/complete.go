@@ -120,6 +120,7 @@ func passUnrouted(x *exchange) error {
 func readPassed(x *exchange) (err error) {
 	if x.parsed, err = x.s.intake.ReadPassed(&x.in, &x.caller, x.resolution.Pool); err == nil {
 		x.in.WorkerPath, x.resolution.Rule = x.in.HTTP.URL.EscapedPath(), "path"
+		err = intake.CheckHandover(&x.in, &x.parsed, x.resolution.Pool)
 	}
 	return err
 }

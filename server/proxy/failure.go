@@ -26,6 +26,7 @@ type failure struct {
 	unreachable     bool          // no connection was established
 	recheck         bool          // the worker's health is checked at once
 	status          int           // of the worker's answer; 0 without one
+	prefill         bool          // only the prefill stage failed: the attempt's own worker has received nothing
 }
 
 // requestMayBeCause reports whether the request itself may have caused the failure, because it reached the
@@ -183,6 +184,10 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.recheck = true
 		f.err = &openai.Error{Code: openai.CodeWorkerError,
 			Message: "The worker closed the connection before its answer was complete. Try again, unless the request must not run twice.", Cause: err}
+	case errors.Is(cause, errOtherStage):
+		f.fault = excluded("%w", cause)
+		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "The worker failed to answer. Try again later.",
+			Cause: cause}
 	case errors.As(cause, new(*stoppedError)):
 		f.fault, f.recheck = excluded("%w", cause), true // its breaker and its health check know already
 		f.err = &openai.Error{Code: openai.CodeWorkerTimeout, Message: "The worker stopped answering. Try again.",

@@ -95,7 +95,10 @@ func (x *exchange) forwardToPool() (why string, err error) {
 			return why, a.failure.err
 		}
 		// With engine_wait, the request waits for an unreachable worker, which has received nothing of it.
-		if !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0) {
+		switch {
+		case a.failure.prefill:
+			d.tried = append(d.tried, a.handover.tried...)
+		case !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0):
 			d.tried = append(d.tried, lease.Worker())
 		}
 		if a.failure.requestMayBeCause() {
@@ -187,7 +190,8 @@ func setDeadline(x *exchange) {
 
 // mayRepeat reports whether another worker may be tried after an attempt failed.
 func mayRepeat(x *exchange, f *failure) bool {
-	return f.retry && x.in.HTTP.Context().Err() == nil && !x.answer.committed() && !(x.parsed.AtMostOnce() && f.sent)
+	return f.retry && x.in.HTTP.Context().Err() == nil && !x.answer.committed() &&
+		!(x.parsed.AtMostOnce() && f.sent && !f.prefill)
 }
 
 // spendRetry spends one retry of the budget, and reports whether one was left.

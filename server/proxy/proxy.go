@@ -25,6 +25,7 @@ type Proxy struct {
 
 	intake  *intake.Intake
 	budget  *retryBudget
+	rooms   rooms
 	buffers *bufferPools
 
 	inflightCount atomic.Int64

@@ -150,7 +150,7 @@ func headerTier(x *exchange) string {
 func countPrefix(a *attempt) {
 	result := telemetry.PrefixMiss
 	switch {
-	case a.lease.Worker() == nil:
+	case a.lease.Worker() == nil, a.lease.HandedOver(): // the prefill stage counts
 		return
 	case len(a.x.facts.Blocks) == 0:
 		result = telemetry.PrefixNone
@@ -181,6 +181,7 @@ func exportTrace(x *exchange, d *decisions.Decision) {
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}
+	s.Prefills = x.dispatch.prefillSpans()
 	x.trace.End(s)
 }
 
@@ -246,6 +247,9 @@ func buildAttempt(a *attempt) decisions.Attempt {
 	}
 	if a.reportedFault != nil {
 		try.Error = a.reportedFault.Error()
+	}
+	if a.handover != nil {
+		try.Handover = a.handover.record()
 	}
 	return try
 }

@@ -124,7 +124,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 	if a.m.Worker.RepeatsKey(body) {
 		body = nil // it would reveal the gateway's own key
 	}
-	body = openai.HideAddresses(body)
+	body = openai.HideAddresses(a.hideHandover(body))
 	e := &openai.Error{Code: codeWorkerRefused, Status: resp.Status,
 		Message: "The worker rejected the request without a message. Check the request's fields."}
 	// the engine read the action as the id of a response
@@ -207,6 +207,9 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	body := bytes.TrimPrefix(buf.Bytes(), []byte("\xef\xbb\xbf"))
 	if openai.BeginsStream(body) {
 		return relayUnrequestedStream(a, resp, body)
+	}
+	if a.handover != nil {
+		body = a.handover.cleaner.Body(a.x.in.Dialect, body)
 	}
 	answer := openai.ReadAnswer(a.x.in.Dialect, body)
 	switch {

@@ -75,7 +75,7 @@ func (s *stream) Read(p []byte) (int, error) {
 // run relays event by event until the stream ends.
 func (s *stream) run() *failure {
 	for {
-		ev, err := s.events.Next()
+		ev, err := s.next()
 		if len(ev.Raw) > 0 && !s.isDropped(ev) {
 			if s.idle == 0 { // the first event; comments do not count
 				s.idle = s.x.in.Snap.File.Timeouts.Idle
@@ -95,6 +95,15 @@ func (s *stream) run() *failure {
 			return s.clientLeft()
 		}
 	}
+}
+
+// next returns the next event, without what a hand-over has added to it.
+func (s *stream) next() (openai.Event, error) {
+	ev, err := s.events.Next()
+	if s.handover != nil && len(ev.Data) > 0 {
+		ev = s.handover.cleaner.Event(s.x.in.Dialect, ev)
+	}
+	return ev, err
 }
 
 // isDropped reports whether an event is not relayed: a comment, or a ping in a dialect without pings,
@@ -214,7 +223,7 @@ func (s *stream) finishProven() bool {
 	s.idle = 0
 	s.watch.startSilence(trailerWait, errTrailer)
 	for {
-		ev, err := s.events.Next()
+		ev, err := s.next()
 		if err != nil {
 			break
 		}
@@ -377,7 +386,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 		s.backOff(&f)
 		return s.fail(&f)
 	}
-	seen, _ := openai.RefusalOf(openai.HideAddresses(ev.Data))
+	seen, _ := openai.RefusalOf(openai.HideAddresses(s.hideHandover(ev.Data)))
 	if s.m.Worker.RepeatsKey(ev.Data) {
 		seen = openai.EngineError{}
 	}

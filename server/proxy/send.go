@@ -81,6 +81,9 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 		CacheControl: x.resolution.Pool.CacheControl,
 		AllowFields:  x.resolution.Pool.AllowFields,
 	}
+	if a.stage != nil {
+		a.stage.apply(req, &edit)
+	}
 	if x.parsed.Req.MaxTokens > 0 {
 		edit.MaxTokens = x.parsed.MaxTokensAt(x.resolution.Pool)
 		a.maxTokens = edit.MaxTokens

@@ -1,0 +1,342 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"tierway/config"
+	"tierway/decisions"
+	"tierway/http1"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+)
+
+// handover is the state of an attempt in a pool whose workers compute prompts for each other. The attempt's own
+// worker generates the answer, from a prompt that it computes itself or that a prefill worker hands over to it.
+type handover struct {
+	*attempt
+	fields    *openai.StageFields
+	cleaner   openai.AnswerCleaner
+	result    telemetry.HandoverResult
+	uncounted bool              // the answer is not generated, or a prefill worker refused the request
+	prefills  []*attempt        // prefill stages, in order
+	tried     []*routing.Worker // prefill workers that failed
+	held      *attempt          // the stage whose worker keeps the prompt; nil without one
+	cancel    context.CancelCauseFunc
+
+	mu      sync.Mutex  // guards the rest, which the goroutine of a client that leaves shares
+	sent    bool        // the decode worker gets the request
+	begun   bool        // it has sent a part of the answer, or reads no prompt from another worker
+	left    bool        // the client has left
+	closed  bool        // the attempt has ended
+	leaving *time.Timer // ends an attempt whose client has left
+}
+
+// abandonWithin is how long a decode worker may take to read a prompt whose client has left.
+const abandonWithin = 2 * time.Second
+
+// errOtherStage is the cause for which one stage of a request ends if the other one has failed.
+var errOtherStage = errors.New("the other stage of the request has failed")
+
+// stageRequest is what the request of one stage has in addition to the client's.
+type stageRequest struct {
+	set       []openai.Member
+	requestID string // with the addresses of both engines; empty: the usual one
+	once      bool   // its hand-over must not be sent twice
+}
+
+// apply adds the parts to a request and to the edit of its body.
+func (s *stageRequest) apply(req *http1.Request, edit *openai.Edit) {
+	edit.Set, req.Once = s.set, s.once
+	if s.requestID != "" {
+		req.Header["X-Request-Id"] = []string{s.requestID}
+	}
+}
+
+// detaches reports whether attempts outlive their client, so that no engine keeps a prompt for nothing.
+func detaches(kind string, lease *routing.Lease) bool {
+	return (kind == config.HandoverNIXL || kind == config.HandoverP2PNCCL) && lease.Prefill() != nil
+}
+
+// attemptContext returns the context of an attempt.
+func (x *exchange) attemptContext(lease *routing.Lease) (context.Context, context.CancelCauseFunc) {
+	ctx := x.in.HTTP.Context()
+	if kind := x.resolution.Pool.Handover; kind != "" && detaches(kind, lease) {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithCancelCause(ctx)
+}
+
+// openHandover prepares the attempt for its pool's hand-over.
+func (a *attempt) openHandover(cancel context.CancelCauseFunc) {
+	f := a.x.parsed.StageFields()
+	h := &handover{attempt: a, fields: f, result: telemetry.HandoverLocal, cancel: cancel,
+		cleaner: openai.AnswerCleaner{TokenIDs: f.TokenIDs}, uncounted: a.lease.Worker() == nil || !a.usesEngine}
+	a.handover = h
+	if f.Forged != "" { // a request that comes from a pool without a hand-over
+		a.stage = &stageRequest{set: forgedMembers}
+	}
+}
+
+// forgedMembers removes the fields that name another engine and that no Edit removes otherwise.
+var forgedMembers = []openai.Member{{Name: "prompt_token_ids"}, {Name: "request_id"}} //nolint:gochecknoglobals // constant
+
+// serve serves the request in one or two stages.
+func (h *handover) serve(ctx context.Context) *failure {
+	switch prefill := h.lease.Prefill(); {
+	case prefill == nil:
+		return h.sendAndRelay(ctx)
+	case h.pool.Handover == config.HandoverSGLang:
+		h.result = telemetry.HandoverRemote
+		return h.serveBoth(ctx)
+	}
+	h.result = telemetry.HandoverRemote
+	stop := func() bool { return false }
+	if detaches(h.pool.Handover, h.lease) {
+		client := h.x.in.HTTP.Context()
+		stop = context.AfterFunc(client, func() { h.clientLeft(context.Cause(client)) })
+	}
+	defer stop()
+	f, refused := h.computePrompt(ctx)
+	switch {
+	case f != nil || refused:
+		return f
+	case h.held != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()):
+		return h.abandon(ctx)
+	}
+	h.beginDecode()
+	return h.sendAndRelay(ctx)
+}
+
+// clientLeft ends the attempt of a client that has left. A prefill stage continues: an engine may keep the prompt of
+// an aborted one. A decode worker that was sent the hand-over gets the time to read it.
+func (h *handover) clientLeft(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = true
+	switch {
+	case h.closed:
+	case errors.Is(cause, ErrDrainCut):
+		h.cancel(cause)
+	case h.begun:
+		h.cancel(context.Canceled)
+	case h.sent:
+		h.leaveSoonLocked()
+	}
+}
+
+// leaveSoonLocked ends the attempt when its decode worker has had the time to read the prompt.
+func (h *handover) leaveSoonLocked() {
+	if h.leaving == nil {
+		h.leaving = time.AfterFunc(abandonWithin, func() { h.cancel(context.Canceled) })
+	}
+}
+
+// beginDecode records that the request is sent to the decode worker now. The time limit for the first event covers
+// both stages.
+func (h *handover) beginDecode() {
+	now := time.Now()
+	h.lease.Begin(now) // without effect if it computes the prompt itself
+	h.watch.startSilence(h.firstByteLeft(now), errFirstByteTimeout)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent = true
+	h.begun = h.begun || h.held == nil
+	switch {
+	case !h.left:
+	case h.begun:
+		h.cancel(context.Canceled)
+	default:
+		h.leaveSoonLocked()
+	}
+}
+
+// firstByteLeft returns the rest of the time until the first event.
+func (h *handover) firstByteLeft(now time.Time) time.Duration {
+	if h.firstByte == unbounded {
+		return unbounded
+	}
+	return max(0, h.firstByte-now.Sub(h.started))
+}
+
+// cancelUnlessBegun ends the attempt if its worker has sent nothing of the answer.
+func (h *handover) cancelUnlessBegun(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.begun {
+		h.cancel(cause)
+	}
+}
+
+// answerBegan records that the decode worker has sent a part of the answer, and thus has read the prompt.
+func (h *handover) answerBegan() {
+	h.mu.Lock()
+	first := !h.begun
+	if h.begun = true; first && h.left {
+		h.cancel(context.Canceled)
+	}
+	h.mu.Unlock()
+	if p := h.held; p != nil {
+		h.held = nil
+		h.releaseHeld(p, true)
+	}
+}
+
+// releaseHeld releases the worker of a prefill stage. read reports that another worker has read the prompt.
+func (h *handover) releaseHeld(p *attempt, read bool) {
+	if h.keepsPrompts() {
+		now := time.Now()
+		p.m.Handovers.Remove(read, now, p.ended.Add(h.pool.HandoverLease))
+	}
+	p.reportOutcome()
+}
+
+// keepsPrompts reports whether prefill workers keep a prompt until another worker has read it.
+func (h *handover) keepsPrompts() bool {
+	return h.pool.Handover == config.HandoverNIXL || h.pool.Handover == config.HandoverP2PNCCL
+}
+
+// recompute lets the decode worker compute the prompt itself. Without such a worker it returns f for the attempt.
+func (h *handover) recompute(f *failure) *failure {
+	if h.lease.PrefillLocally(time.Now()) != nil {
+		return h.prefillFailed(f)
+	}
+	if p := h.held; p != nil {
+		h.held = nil
+		h.releaseHeld(p, false)
+	}
+	h.result, h.stage, h.cleaner.SetCached = telemetry.HandoverRecomputed, nil, false
+	return nil
+}
+
+// prefillFailed returns the failure of the attempt if a prefill stage failed with f. The attempt's own worker is not
+// at fault, and has received nothing.
+func (h *handover) prefillFailed(f *failure) *failure {
+	h.used.sent = h.used.sent || f.sent
+	return &failure{err: f.err, fault: excluded("the prefill stage failed: %w", f.fault), retry: f.retry, sent: f.sent,
+		status: f.status, prefill: true}
+}
+
+// abandon sends the hand-over of a client that has left to the decode worker, which reads the prompt, so that the
+// prefill worker releases it.
+func (h *handover) abandon(ctx context.Context) *failure {
+	h.result = telemetry.HandoverAbandoned
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonWithin)
+	defer cancel()
+	stage := *h.stage
+	stage.set = append(slices.Clip(stage.set), h.x.parsed.Req.AbandonMembers(h.fields)...)
+	h.stage = &stage
+	h.lease.Begin(time.Now())
+	resp, err := sendRequest(ctx, h.attempt, false, sentPriority{})
+	if err == nil {
+		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status < 300 {
+			h.answerBegan()
+		}
+		resp.Body.Close()
+	}
+	fault := error(errClientGone)
+	if cause := h.cause(); errors.Is(cause, ErrDrainCut) || errors.Is(cause, errTotalTimeout) {
+		return h.sendFailure(&http1.SendError{Phase: http1.PhaseAwait, Err: cause})
+	}
+	return &failure{sent: true, fault: excluded("%w", fault),
+		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The client left.", Cause: fault}}
+}
+
+// end releases the prefill stages after the attempt, which failed with f, and counts it.
+func (h *handover) end(f *failure) {
+	h.mu.Lock()
+	h.closed = true
+	if h.leaving != nil {
+		h.leaving.Stop()
+	}
+	h.mu.Unlock()
+	if p := h.held; p != nil {
+		h.held = nil
+		h.releaseHeld(p, false)
+	}
+	if f != nil && h.result != telemetry.HandoverAbandoned && h.result != telemetry.HandoverLocal {
+		h.result = telemetry.HandoverFailed
+	}
+	if !h.uncounted {
+		h.pool.HandoverSeries.Ended(h.result)
+	}
+}
+
+// mayResend reports whether the request may be sent to the same worker again without a field that its engine refuses.
+// SGLang's engines may know the room already.
+func (a *attempt) mayResend() bool { return a.stage == nil || a.pool.Handover != config.HandoverSGLang }
+
+// prepareResend prepares the request for another time. A hand-over object is spent, so that the worker then computes
+// the prompt itself.
+func (a *attempt) prepareResend() error {
+	if a.handover == nil || a.stage == nil || !a.stage.once || a.pool.Handover != config.HandoverNIXL {
+		return nil
+	}
+	if f := a.handover.recompute(noObject()); f != nil {
+		return f.fault
+	}
+	return nil
+}
+
+// newRequestID returns the request ID by which two engines of P2pNcclConnector find each other, and the part of it
+// that clients may see.
+func (h *handover) newRequestID(p *attempt) (id, public string) {
+	var random [16]byte
+	binary.BigEndian.PutUint64(random[:8], h.x.s.rand())
+	binary.BigEndian.PutUint64(random[8:], h.x.s.rand())
+	public = hex.EncodeToString(random[:])
+	return "___prefill_addr_" + p.m.Worker.Spec().KVAddress + "___decode_addr_" + h.m.Worker.Spec().KVAddress + "_" +
+		public, public
+}
+
+// hideHandover returns an engine's error without what only engines may see.
+func (a *attempt) hideHandover(body []byte) []byte {
+	if a.stage == nil {
+		return body
+	}
+	for _, m := range a.stage.set {
+		if openai.IsTransferField(m.Name) && openai.Mentions(body, m.Name) {
+			return nil // some engines repeat the request
+		}
+	}
+	if a.stage.requestID != "" && openai.HasEngineAddress(string(body)) {
+		return nil
+	}
+	return body
+}
+
+// record returns the record of the hand-over.
+func (h *handover) record() *decisions.Handover {
+	if h.uncounted && len(h.prefills) == 0 {
+		return nil
+	}
+	r := &decisions.Handover{Result: h.result.String()}
+	for _, p := range h.prefills {
+		try := buildAttempt(p)
+		r.Prefills = append(r.Prefills, decisions.Prefill{Worker: try.Worker, Reason: try.Reason, Status: try.Status,
+			Error: try.Error, ErrorType: try.ErrorType, AtMs: try.AtMs, EndAtMs: try.EndAtMs, Predicted: try.Predicted,
+			Usage: try.Usage, Span: try.Span})
+	}
+	return r
+}
+
+// prefillSpans returns the spans of the request's prefill stages.
+func (d *dispatch) prefillSpans() (spans []trace.Span) {
+	for _, a := range d.attempts {
+		if a.handover != nil {
+			for _, p := range a.handover.prefills {
+				spans = append(spans, p.span)
+			}
+		}
+	}
+	return spans
+}

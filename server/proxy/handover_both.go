@@ -1,0 +1,201 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tierway/decisions"
+	"tierway/http1"
+	"tierway/openai"
+)
+
+// rooms issues the rooms in which the two engines of SGLang meet. No room is issued twice within 2^63 requests. It is
+// safe for concurrent use.
+type rooms struct{ last atomic.Uint64 }
+
+// next returns a room of 63 bits. The first one is random, so that gateways have different ones.
+func (r *rooms) next(random func() uint64) uint64 {
+	if r.last.Load() == 0 {
+		r.last.CompareAndSwap(0, random()|1)
+	}
+	return r.last.Add(1) &^ (1 << 63)
+}
+
+// serveBoth sends the request to both workers at once, as SGLang's engines require. The prefill worker's answer shows
+// only whether that stage succeeds; the client receives nothing before. If one stage fails, the other one ends.
+func (h *handover) serveBoth(ctx context.Context) *failure {
+	p := h.newPrefill()
+	p.stage = &stageRequest{set: bootstrapMembers(p, h.x.s.rooms.next(h.x.s.rand)), once: true}
+	h.stage = p.stage
+	prefillCtx, stop := h.startPrefill(ctx, p)
+	defer p.releaseUnsettled() // for a panic
+	leg := &prefillLeg{h: h, p: p, decided: make(chan struct{})}
+	var running sync.WaitGroup
+	running.Go(func() { leg.run(prefillCtx) })
+	defer running.Wait()
+	defer stop() // before the wait
+	h.beginDecode()
+	resp, err := h.send(ctx, !h.m.RejectsAccounting.Load() && !h.m.HasTimings())
+	if err == nil {
+		defer resp.Body.Close()
+	}
+	if (err != nil || resp.Status > 299) && !errors.Is(h.cause(), errOtherStage) {
+		stop()
+		running.Wait()
+		p.settled, p.ended, p.fault = true, time.Now(), excluded("%w", errOtherStage)
+		p.reportOutcome()
+		if err != nil {
+			return h.sendFailure(err)
+		}
+		return relayAnswer(h.attempt, resp)
+	}
+	f := leg.judge()
+	h.endPrefill(p, f)
+	switch {
+	case f != nil:
+		return h.prefillFailed(f)
+	case p.ending.result == decisions.Refused:
+		h.refusedBy(p)
+		return nil
+	case err != nil:
+		return h.sendFailure(err)
+	}
+	h.held = p
+	f = relayAnswer(h.attempt, resp)
+	if f != nil && errors.Is(h.cause(), errOtherStage) {
+		running.Wait()
+		h.held, p.fault = nil, leg.late.fault
+		p.reportOutcome()
+		h.tried = append(h.tried, p.lease.Worker())
+		return h.prefillFailed(leg.late)
+	}
+	return f
+}
+
+// bootstrapMembers returns the members by which the decode engine finds the prefill worker p.
+func bootstrapMembers(p *attempt, room uint64) []openai.Member {
+	spec := p.m.Worker.Spec()
+	host := spec.URL
+	if u, err := url.Parse(spec.URL); err == nil {
+		host = u.Hostname()
+	}
+	return openai.BootstrapMembers(host, spec.BootstrapPort, room)
+}
+
+// prefillLeg is a prefill stage beside its decode stage. Its goroutine sets the fields before it closes decided.
+type prefillLeg struct {
+	h       *handover
+	p       *attempt
+	once    sync.Once
+	decided chan struct{}
+
+	resp    *http1.Response
+	body    []byte // a refusal, a whole answer, or the first event of a stream
+	stream  bool
+	failure *failure
+	late    *failure // a failure after decided was closed; set before the goroutine ends
+}
+
+// run sends the request and reads the answer to its end.
+func (l *prefillLeg) run(ctx context.Context) {
+	defer l.decide()
+	l.failure = protocolFailure("%w", errPanic)
+	l.h.x.s.control.Recoverer.Run("sending a prefill request", func() {
+		var err error
+		if l.resp, err = l.p.send(ctx, false); err != nil {
+			l.fail(l.p.sendFailure(err))
+			return
+		}
+		l.failure = nil
+		defer l.resp.Body.Close()
+		l.read()
+	})
+}
+
+// decide lets judge continue.
+func (l *prefillLeg) decide() { l.once.Do(func() { close(l.decided) }) }
+
+// fail records why the stage failed, if it is not a refusal of the request, and ends the decode stage.
+func (l *prefillLeg) fail(f *failure) {
+	l.failure = f
+	l.h.cancel(errOtherStage)
+}
+
+// read reads the answer.
+func (l *prefillLeg) read() {
+	if l.resp.Status < 200 || l.resp.Status > 299 {
+		l.body, _ = io.ReadAll(io.LimitReader(l.resp.Body, refusalMax))
+		l.fail(nil)
+		return
+	}
+	if l.p.x.parsed.Req.Stream {
+		l.stream = true
+		l.readStream()
+		return
+	}
+	buf := new(bytes.Buffer)
+	memory := l.p.x.s.intake.Memory(l.p.x.caller.Tenant)
+	defer memory.Release()
+	if f := readWhole(l.p, l.resp, buf, &memory); f != nil {
+		l.fail(f)
+		return
+	}
+	l.body = bytes.TrimPrefix(buf.Bytes(), []byte("\xef\xbb\xbf"))
+	if answer := openai.ReadAnswer(l.p.x.in.Dialect, l.body); answer.Err != nil || answer.Aborted {
+		l.fail(nil)
+	}
+}
+
+// readStream reads the first event, which decides, and drops the others.
+func (l *prefillLeg) readStream() {
+	events := openai.NewEventReader(l.resp.Body, int(l.p.x.in.Snap.File.MaxResponseBytes))
+	for {
+		ev, err := events.Next()
+		if len(ev.Data) > 0 && l.body == nil {
+			l.body = bytes.Clone(ev.Data)
+			if _, isError := openai.ErrorOf(ev.Data); isError {
+				l.fail(nil)
+			}
+			l.decide()
+		}
+		l.p.watch.startSilence(l.p.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
+		switch {
+		case err == nil:
+		case l.body == nil:
+			l.fail(l.p.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
+			return
+		case errors.Is(err, io.EOF):
+			return
+		default:
+			l.late = l.p.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
+			l.h.cancelUnlessBegun(errOtherStage)
+			return
+		}
+	}
+}
+
+// judge waits until the stage has succeeded or failed. If the engine refused the request, the client receives its
+// answer, as the ending of the stage shows.
+func (l *prefillLeg) judge() *failure {
+	<-l.decided
+	switch {
+	case l.failure != nil:
+		return l.failure
+	case l.resp.Status < 200 || l.resp.Status > 299:
+		l.resp.Body = io.NopCloser(bytes.NewReader(l.body))
+		return relayRefusal(l.p, l.resp)
+	case !l.stream:
+		f, _ := l.p.judgePrefill(l.body, l.resp)
+		return f
+	}
+	if e, isError := openai.ErrorOf(l.body); isError {
+		return engineError(l.p, e, l.body)
+	}
+	return nil
+}
