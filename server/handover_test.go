@@ -30,6 +30,7 @@ tiers:
   - name: large
     model: fake-7b
     serves: [chat, completions, responses, messages, embeddings]
+    engine: %s
     handover: %s
     uncached_threshold: 1
     workers: [ %s ]
@@ -143,7 +144,11 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 			s.decodes = append(s.decodes, w)
 		}
 	}
-	s.rig = newRig(t, fmt.Sprintf(stagesConfig, keys, handover, strings.Join(list, ", "))+"# %s\n")
+	engine := "vllm"
+	if handover == engines.HandoverSGLang {
+		engine = "sglang"
+	}
+	s.rig = newRig(t, fmt.Sprintf(stagesConfig, keys, engine, handover, strings.Join(list, ", "))+"# %s\n")
 	return s
 }
 

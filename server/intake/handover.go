@@ -32,7 +32,9 @@ func (p *Parsed) mustStayWhole(pool *control.Pool) bool {
 }
 
 // generates reports whether the answer is generated from a prompt: it has two stages.
-func (p *Parsed) generates() bool { return p.in.Dialect.Generates() && p.UsesEngine() && p.Upload == nil }
+func (p *Parsed) generates() bool {
+	return p.in.Dialect.Generates() && p.UsesEngine() && p.Upload == nil
+}
 
 // CheckHandover returns the error of a request that a pool with a hand-over does not take: one with fields that name
 // another engine, and one that must stay on one worker if no worker of the pool serves whole requests.

@@ -80,7 +80,7 @@ func (x *exchange) attemptContext(lease *routing.Lease) (context.Context, contex
 func (a *attempt) openHandover(cancel context.CancelCauseFunc) {
 	f := a.x.parsed.StageFields()
 	h := &handover{attempt: a, fields: f, result: telemetry.HandoverLocal, cancel: cancel,
-		cleaner: openai.AnswerCleaner{TokenIDs: f.TokenIDs}, uncounted: a.lease.Worker() == nil || !a.usesEngine}
+		cleaner: openai.AnswerCleaner{TokenIDs: f.TokenIDs}, uncounted: !a.usesEngine || !a.x.in.Dialect.Generates()}
 	a.handover = h
 	if f.Forged != "" { // a request that comes from a pool without a hand-over
 		a.stage = &stageRequest{set: forgedMembers}

@@ -135,10 +135,19 @@ func (l *prefillLeg) read() {
 		return
 	}
 	if l.p.x.parsed.Req.Stream {
-		l.stream = true
-		l.readStream()
-		return
+		events := openai.NewEventReader(l.resp.Body, int(l.p.x.in.Snap.File.MaxResponseBytes))
+		begin := events.Peek()
+		if l.stream = openai.BeginsStream(begin); l.stream {
+			l.readEvents(events)
+			return
+		}
+		l.resp.Body = readCloser{io.MultiReader(bytes.NewReader(begin), l.resp.Body), l.resp.Body}
 	}
+	l.readWhole()
+}
+
+// readWhole reads an answer that is one JSON object.
+func (l *prefillLeg) readWhole() {
 	buf := new(bytes.Buffer)
 	memory := l.p.x.s.intake.Memory(l.p.x.caller.Tenant)
 	defer memory.Release()
@@ -147,14 +156,13 @@ func (l *prefillLeg) read() {
 		return
 	}
 	l.body = bytes.TrimPrefix(buf.Bytes(), []byte("\xef\xbb\xbf"))
-	if answer := openai.ReadAnswer(l.p.x.in.Dialect, l.body); answer.Err != nil || answer.Aborted {
+	if a := openai.ReadAnswer(l.p.x.in.Dialect, l.body); a.Err != nil || !a.Valid || a.Hollow || a.Aborted {
 		l.fail(nil)
 	}
 }
 
-// readStream reads the first event, which decides, and drops the others.
-func (l *prefillLeg) readStream() {
-	events := openai.NewEventReader(l.resp.Body, int(l.p.x.in.Snap.File.MaxResponseBytes))
+// readEvents reads the first event of a stream, which decides, and drops the others.
+func (l *prefillLeg) readEvents(events *openai.EventReader) {
 	for {
 		ev, err := events.Next()
 		if len(ev.Data) > 0 && l.body == nil {
