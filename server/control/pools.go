@@ -97,14 +97,6 @@ func membersOf(c config.Pool, gateways int) []routing.Member {
 	return members
 }
 
-// routingHandover returns the hand-over of the pool for routing; nil without one.
-func (p *Pool) routingHandover() *routing.Handover {
-	if p.Handover == "" {
-		return nil
-	}
-	return &routing.Handover{Policy: p.Prefill, Threshold: p.UncachedThreshold}
-}
-
 // gatewayShare returns one gateway's equal share of a bound. It is rounded up, because a gateway
 // without a slot would serve no request.
 func gatewayShare[N int | int64](bound, gateways N) N {
