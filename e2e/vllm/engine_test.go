@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,18 +29,20 @@ const (
 	starting = 5 * time.Minute
 )
 
-// engine is a vLLM engine. It connects to a gateway that listens for its events.
+// engine is a vLLM engine.
 type engine struct {
-	name   string
-	url    string
-	replay string // port
+	name string
+	url  string
 
 	t       *testing.T
 	model   string
-	events  string // address at which the gateway listens
+	own     options
 	process *exec.Cmd
 	log     *os.File
 }
+
+// options are the arguments and variables of an engine that not all engines have.
+type options struct{ arguments, environment []string }
 
 // python is the interpreter that has vLLM.
 func python(t *testing.T) string {
@@ -65,11 +68,10 @@ func makeModel(t *testing.T) string {
 	return dir
 }
 
-// newEngine starts an engine that publishes its events to an address. It returns before it is ready.
-func newEngine(t *testing.T, name, model, events string) *engine {
+// newEngine starts an engine. It returns before the engine is ready.
+func newEngine(t *testing.T, name, model string, own options) *engine {
 	t.Helper()
-	e := &engine{name: name, t: t, model: model, events: events, url: "http://" + gateway.Address(t)}
-	e.replay = portOf(gateway.Address(t))
+	e := &engine{name: name, t: t, model: model, own: own, url: "http://" + gateway.Address(t)}
 	var err error
 	if e.log, err = os.Create(filepath.Join(t.TempDir(), name+".log")); err != nil {
 		t.Fatal(err)
@@ -86,26 +88,31 @@ func newEngine(t *testing.T, name, model, events string) *engine {
 
 func (e *engine) start() {
 	e.t.Helper()
-	events, err := json.Marshal(map[string]any{"enable_kv_cache_events": true, "publisher": "zmq",
-		"endpoint": "tcp://" + e.events, "replay_endpoint": "tcp://" + loopback.Host() + ":" + e.replay, "topic": "kv@" + e.name})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	e.process = exec.Command(python(e.t), "-m", "vllm.entrypoints.openai.api_server",
-		"--model", e.model, "--served-model-name", "tiny", "--load-format", "dummy", "--seed", "7",
+	e.process = exec.Command(python(e.t), append([]string{"-m", "vllm.entrypoints.openai.api_server",
+		"--model", e.model, "--served-model-name", "tiny", "--seed", "7",
 		"--host", loopback.Host(), "--port", portOf(e.url), "--dtype", "bfloat16", "--enforce-eager",
 		"--max-model-len", "4096", "--max-num-seqs", "8", "--block-size", fmt.Sprint(blockTokens),
 		"--num-gpu-blocks-override", fmt.Sprint(cacheBlocks), "--enable-prefix-caching", "--enable-prompt-tokens-details",
-		"--enable-auto-tool-choice", "--tool-call-parser", "hermes",
-		"--kv-events-config", string(events))
+		"--enable-auto-tool-choice", "--tool-call-parser", "hermes"}, e.own.arguments...)...)
 	e.process.Env = append(os.Environ(), "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_SERVER_DEV_MODE=1", "VLLM_NO_USAGE_STATS=1",
 		"HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1",
 		"VLLM_HOST_IP=127.0.0.1", "GLOO_SOCKET_IFNAME=lo", "TOKENIZERS_PARALLELISM=false")
+	e.process.Env = append(e.process.Env, e.own.environment...)
 	e.process.Stdout, e.process.Stderr = e.log, e.log
 	e.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its core is a process of its own
 	if err := e.process.Start(); err != nil {
 		e.t.Fatal(err)
 	}
+}
+
+// encoded returns an argument in JSON.
+func encoded(t *testing.T, v map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // waitUntilReady waits until the engine answers.
@@ -148,13 +155,25 @@ func (e *engine) ask(body string) {
 	}
 }
 
-// completion is an answer, as far as the tests need it.
+// completion is an answer of any dialect, as far as the tests need it.
 type completion struct {
 	Choices []struct {
+		Text    string `json:"text"`
 		Message struct {
 			Content string `json:"content"`
 		} `json:"message"`
+		Delta struct {
+			Content string `json:"content"`
+		} `json:"delta"`
 	} `json:"choices"`
+	Content []struct { // of messages
+		Text string `json:"text"`
+	} `json:"content"`
+	Output []struct { // of responses
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	} `json:"output"`
 	Usage struct {
 		Prompt  int64 `json:"prompt_tokens"`
 		Details struct {
@@ -167,14 +186,32 @@ type completion struct {
 	} `json:"usage"`
 	worker string // from the gateway
 	id     string // the gateway's id of the request
+	raw    []byte
 }
 
-// cached returns the cached tokens of an answer of any dialect.
+// cached returns the cached tokens of an answer.
 func (c *completion) cached() int64 {
 	return c.Usage.Details.Cached + c.Usage.OfResponse.Cached + c.Usage.OfMessage
 }
 
-// post sends a request and returns its answer.
+// text returns the generated text, and of an event the part that it adds.
+func (c *completion) text() string {
+	var b strings.Builder
+	for _, choice := range c.Choices {
+		b.WriteString(choice.Text + choice.Message.Content + choice.Delta.Content)
+	}
+	for _, part := range c.Content {
+		b.WriteString(part.Text)
+	}
+	for _, item := range c.Output {
+		for _, part := range item.Content {
+			b.WriteString(part.Text)
+		}
+	}
+	return b.String()
+}
+
+// post sends a request and returns its answer. Of a stream, only the bytes are returned.
 func post(ctx context.Context, url string, body []byte) (c completion, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -186,16 +223,15 @@ func post(ctx context.Context, url string, body []byte) (c completion, err error
 		return c, err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
+	if c.raw, err = io.ReadAll(answer.Body); err != nil {
 		return c, err
 	}
 	if answer.StatusCode != http.StatusOK {
-		return c, fmt.Errorf("%s: status %d: %s", url, answer.StatusCode, text)
+		return c, fmt.Errorf("%s: status %d: %s", url, answer.StatusCode, c.raw)
 	}
 	c.worker, c.id = answer.Header.Get("X-Routed-To"), answer.Header.Get("X-Request-Id")
-	if len(text) == 0 {
+	if len(c.raw) == 0 || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
 		return c, nil
 	}
-	return c, json.Unmarshal(text, &c)
+	return c, json.Unmarshal(c.raw, &c)
 }

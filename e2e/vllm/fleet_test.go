@@ -15,6 +15,7 @@ import (
 
 	"tierway/decisions"
 	"tierway/e2e/gateway"
+	"tierway/e2e/loopback"
 	"tierway/e2e/rig"
 )
 
@@ -41,16 +42,27 @@ type outcome struct {
 	cached    int64
 }
 
+// publisher returns the options of an engine that sends its events to an address at which a gateway listens. Events
+// do not depend on the weights.
+func publisher(t *testing.T, name, events, replay string) options {
+	t.Helper()
+	return options{arguments: []string{"--load-format", "dummy", "--kv-events-config", encoded(t, map[string]any{
+		"enable_kv_cache_events": true, "publisher": "zmq", "topic": "kv@" + name, "endpoint": "tcp://" + events,
+		"replay_endpoint": "tcp://" + loopback.Host() + ":" + replay,
+	})}}
+}
+
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{t: t}
 	model, events := makeModel(t), gateway.Address(t)
 	var workers []string
 	for _, name := range []string{"w0", "w1"} {
-		e := newEngine(t, name, model, events)
+		replay := portOf(gateway.Address(t))
+		e := newEngine(t, name, model, publisher(t, name, events, replay))
 		f.engines = append(f.engines, e)
 		workers = append(workers, fmt.Sprintf("{ name: %s, url: %q, kv_events: { topic: %q, replay_port: %s } }",
-			name, e.url, "kv@"+name, e.replay))
+			name, e.url, "kv@"+name, replay))
 	}
 	f.Process = gateway.Start(t, rig.Settings{
 		"admin":     `{ keys: [ { name: tests, sha256: ` + rig.Digest(rig.AdminKey) + ` } ] }`,

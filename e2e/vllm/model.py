@@ -1,12 +1,14 @@
 """model.py DIR TEXT…: makes a model for vLLM with random weights. Its tokenizer is trained on the texts.
 
-Weights are not stored: the engine must run with --load-format dummy.
+An answer depends on all tokens of its prompt. With --load-format dummy, it depends only on the last one.
 """
 
 import json
 import pathlib
 import sys
 
+import torch
+from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 CONTEXT = 4096
@@ -32,6 +34,38 @@ def train(texts):
     return tokenizer
 
 
+def weights(config):
+    """Returns the weights of a model, the same for each call."""
+    random = torch.Generator().manual_seed(7)
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    cached = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+
+    def matrix(rows, columns, scale):
+        return (torch.randn(rows, columns, generator=random) * scale * columns**-0.5).bfloat16()
+
+    def ones():
+        return torch.ones(hidden, dtype=torch.bfloat16)
+
+    tensors = {
+        "model.embed_tokens.weight": matrix(config["vocab_size"], hidden, hidden**0.5),
+        "model.norm.weight": ones(),
+        "lm_head.weight": matrix(config["vocab_size"], hidden, 1),
+    }
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        tensors |= {prefix + f"{norm}_layernorm.weight": ones() for norm in ("input", "post_attention")}
+        # The values' scale lets attention change the answer.
+        for name, rows, columns, scale in (
+            ("self_attn.q_proj", hidden, hidden, 1), ("self_attn.k_proj", cached, hidden, 1),
+            ("self_attn.v_proj", cached, hidden, 3), ("self_attn.o_proj", hidden, hidden, 1),
+            ("mlp.gate_proj", inner, hidden, 1), ("mlp.up_proj", inner, hidden, 1), ("mlp.down_proj", hidden, inner, 1),
+        ):
+            tensors[prefix + name + ".weight"] = matrix(rows, columns, scale)
+            if name.endswith(("q_proj", "k_proj", "v_proj")):
+                tensors[prefix + name + ".bias"] = torch.zeros(rows, dtype=torch.bfloat16)
+    return tensors
+
+
 def main(directory, texts):
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = train(texts)
@@ -51,6 +85,7 @@ def main(directory, texts):
     for name, value in files.items():
         (directory / name).write_text(json.dumps(value, indent=1))
     tokenizer.save(str(directory / "tokenizer.json"))
+    save_file(weights(files["config.json"]), directory / "model.safetensors", metadata={"format": "pt"})
 
 
 if __name__ == "__main__":
