@@ -132,7 +132,7 @@ func (p *pair) wants(name, path, body, text string, remote bool) completion {
 	if moved := p.transferred() - before; remote != (moved > 0) {
 		p.t.Errorf("%s: %d tokens were transferred, remote is %v", name, moved, remote)
 	}
-	for _, internal := range []string{"kv_transfer_params", "prompt_token_ids", p.prefill.url, p.decode.url} {
+	for _, internal := range []string{"kv_transfer_params", `"prompt_token_ids":[`, p.prefill.url, p.decode.url} {
 		if bytes.Contains(c.raw, []byte(internal)) {
 			p.t.Errorf("%s: %s is in the answer %s", name, internal, c.raw)
 		}
@@ -210,7 +210,8 @@ func (p *pair) testCachedTokens() {
 func (p *pair) testLocal() {
 	short := chat("", 8, message{"user", "Where are the maps?"})
 	p.wants("short", chatPath, short, p.expected(chatPath, short), false)
-	two := chat(`"n":2,`, 8, message{"user", words(20, 40)})
+	two := strings.Replace(chat(`"n":2,"seed":7,`, 8, message{"user", words(20, 40)}),
+		`"temperature":0`, `"temperature":0.5`, 1) // a temperature of 0 permits one choice only
 	p.wants("two choices", chatPath, two, p.expected(chatPath, two), false)
 }
 
@@ -228,6 +229,13 @@ func (p *pair) testClientsThatLeave() {
 		}
 		return err
 	})
+	m, err := p.Metrics()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, result := range []string{"remote", "local", "recomputed", "failed", "abandoned"} {
+		p.t.Logf("%s: %v", result, m.Sum("tierway_handover_total", `result="`+result+`"`))
+	}
 	body := chat("", 8, message{"user", words(30, 40)})
 	p.wants("afterwards", chatPath, body, p.expected(chatPath, body), true)
 }
