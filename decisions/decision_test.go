@@ -59,7 +59,10 @@ func fullDecision() *Decision {
 					Cost: routing.CostFacts{Backlog: 1, Overhead: 2, Behind: 2.5, PerToken: 3, Slowdown: 4, Step: 5, StepEach: 6,
 						Stall:      7,
 						WorkingSet: 8, Load: 9, Recent: 11, SlotWait: 10, Late: 12},
-					Terms: terms(`{"load":1.25,"ring":-2}`)}}}}},
+					Terms: terms(`{"load":1.25,"ring":-2}`)}}},
+			Handover: &Handover{Result: "remote", Prefills: []Prefill{{Worker: "p", Reason: "random", Status: 200, Error: "e",
+				ErrorType: "cut", AtMs: 1, EndAtMs: 2, Predicted: 3, Usage: Usage{Prompt: 4, Cached: 5, Output: 6},
+				Span: 11}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
 		UsageNote: "o",
 		QueueMs:   20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
@@ -84,7 +87,9 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
 	`"attempts":[{"worker":"w1","tier":"t","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
-	`"choice":` + choiceJSON + `}],` +
+	`"choice":` + choiceJSON + `,` +
+	`"handover":{"result":"remote","prefills":[{"worker":"p","reason":"random","status":200,"error":"e","error_type":"cut","at_ms":1,"end_at_ms":2,` +
+	`"predicted_cached_tokens":3,"usage":{"prompt":4,"cached":5,"output":6},"span":"000000000000000b"}]}}],` +
 	`"refused_choice":` + choiceJSON + `,` +
 	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"usage_note":"o","queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
