@@ -32,7 +32,7 @@ type Config struct {
 	Models            []string `yaml:"models" absent:"all" doc:"Models of the tier or pool that this worker serves, such as the adapters that it has loaded."`
 	Region            string   `yaml:"region" form:"name" absent:"none" doc:"Region of the worker. Within a 'priority' group, requests use the nearest region. They use a farther one only while all nearer workers are full, saturated or not usable. A worker without a region is the farthest."`
 	APIKeyEnv         string   `yaml:"api_key_env" form:"variable" secret:"true" doc:"Environment variable with the worker's key. It is sent as a bearer token, or as x-api-key to the engine 'anthropic'."`
-	APIKeyFile        string   `yaml:"api_key_file" doc:"File with the worker's key, in place of 'api_key_env'. It is read again when it changes."`
+	APIKeyFile        string   `yaml:"api_key_file" doc:"File with the worker's key, in place of 'api_key_env'. It is read again when it changes. A relative file is resolved against the working directory of the process."`
 	Headers           Headers  `yaml:"headers" json:"-" secret:"true" absent:"the tier's or pool's 'headers'" doc:"Headers of everything that is sent to this worker, by name: of requests, health checks and metrics. They replace the client's. Values may contain ${NAME}; no output shows them. Other headers of the tier or pool apply too."`
 	TLS               *TLS     `yaml:"tls" absent:"the tier's or pool's 'tls'" doc:"Certificates for the connections to the worker. Its URL must begin with https."`
 	Health            *Health  `yaml:"health" absent:"the tier's or pool's 'health', then the file's" doc:"Health checks of this worker. Each key replaces the inherited one."`
@@ -47,7 +47,7 @@ type Config struct {
 
 // TLS names the certificates of connections to a worker. All files are PEM.
 type TLS struct {
-	CA   string `yaml:"ca" absent:"those of the system" doc:"File of the authorities that sign the server's certificate. It is read again every five minutes."`
+	CA   string `yaml:"ca" absent:"those of the system" doc:"File of the authorities that sign the server's certificate. It is read again every five minutes. Relative files of this section are resolved against the working directory of the process."`
 	Cert string `yaml:"cert" absent:"none" doc:"File of the gateway's own certificate, for a server that requires one. It is read for each connection."`
 	Key  string `yaml:"key" absent:"none" doc:"File of the private key of 'cert'. It is read for each connection."`
 }
