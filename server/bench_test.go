@@ -35,11 +35,31 @@ func BenchmarkChatTraced(b *testing.B) {
 	}
 }
 
+// benchAnswer is a chat's answer.
+const benchAnswer = `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
+
 func benchChat(b *testing.B, size int, more string) {
-	const answer = `{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4}}`
+	benchRequests(b, size, benchFront(b, fmt.Sprintf(plain, benchWorker(b, "w0", benchAnswer, ""))+more))
+}
+
+// BenchmarkChatHandedOver sends a chat of 1 KB through the gateway whose prompt one worker computes for another one,
+// beside one that a single worker serves. PD12: the two stages cost at most 1.8 times as much CPU time.
+func BenchmarkChatHandedOver(b *testing.B) {
+	const object = `"kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[[17,18]],` +
+		`"remote_engine_id":"e","remote_request_id":"r","remote_host":"10.0.0.1","remote_port":5600,"tp_size":1}`
+	b.Run("plain", func(b *testing.B) { benchChat(b, 1000, "") })
+	b.Run("nixl", func(b *testing.B) {
+		prefill := benchWorker(b, "p0", strings.TrimSuffix(benchAnswer, "}")+","+object+"}", "role: prefill")
+		decode := benchWorker(b, "d0", benchAnswer, "role: decode")
+		text := strings.Replace(plain, "    workers:", "    handover: nixl\n    uncached_threshold: 1\n    workers:", 1)
+		benchRequests(b, 1000, benchFront(b, fmt.Sprintf(text, prefill+", "+decode)))
+	})
+}
+
+func benchRequests(b *testing.B, size int, address string) {
 	body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) +
 		`"}],"max_tokens":20}`
-	conn, err := net.Dial("tcp", benchFront(b, answer, more))
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,9 +108,8 @@ func readRaw(b *testing.B, r *bufio.Reader) (first string) {
 	return first
 }
 
-// benchFront serves one tier before a raw worker with a constant answer. more is added to its
-// configuration.
-func benchFront(b *testing.B, answer, more string) string {
+// benchWorker starts a raw worker with a constant answer, and returns its entry in a configuration.
+func benchWorker(b *testing.B, name, answer, more string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -115,7 +134,11 @@ func benchFront(b *testing.B, answer, more string) string {
 			}()
 		}
 	}()
-	text := fmt.Sprintf(plain, fmt.Sprintf("{ name: w0, url: \"http://%s\" }", l.Addr())) + more
+	return fmt.Sprintf("{ name: %s, url: \"http://%s\", %s }", name, l.Addr(), more)
+}
+
+// benchFront serves a configuration and returns its address.
+func benchFront(b *testing.B, text string) string {
 	file, err := config.Parse("bench.yaml", []byte(text), func(string) (string, bool) { return "", false })
 	if err != nil {
 		b.Fatal(err)
