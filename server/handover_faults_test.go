@@ -55,6 +55,24 @@ func TestPD4FailedDecodesGetANewPrompt(t *testing.T) {
 	}
 }
 
+func TestPD4AnUnreachableDecodeWorkerCostsNoPrompt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := newStagesRig(t, "nixl", steadyKeys+"\npolicy: { name: round_robin }", nil, "p0", "p1", "d0", "x0"), 20
+		for i := range n {
+			q := oneRequest(i, 50, i/4%2 == 0)
+			wantAnswer(t, q, s.post(q.path, q.body))
+			time.Sleep(2 * time.Second) // the worker gets requests again
+		}
+		all := s.wantClean()
+		if all.used != int64(n) || s.metric(`tierway_retries_total{tier="large"}`) < 5 {
+			t.Errorf("%d objects were used, after %v retries", all.used, s.metric(`tierway_retries_total{tier="large"}`))
+		}
+		if prefills := len(s.prefills[0].Requests()) + len(s.prefills[1].Requests()); prefills != n {
+			t.Errorf("%d prompts were computed for %d requests", prefills, n)
+		}
+	})
+}
+
 // wholeRequests are requests that one worker must serve, by the field that requires it.
 var wholeRequests = map[string][]request{
 	"n":               {{"/v1/chat/completions", `{"model":"large","messages":[{"role":"user","content":"Hi"}],"n":3,"max_tokens":5}`}},

@@ -113,7 +113,7 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 		names = []string{"p0", "p1", "d0", "d1"}
 	}
 	for i, name := range names {
-		role := map[byte]string{'p': "prefill", 'd': "decode", 'b': "both"}[name[0]]
+		role := map[byte]string{'p': "prefill", 'd': "decode", 'x': "decode", 'b': "both"}[name[0]]
 		c := engines.Config{Name: name, Model: "fake-7b", Seed: 1, CacheTokens: 1 << 18, Handover: handover, Peers: peers,
 			Context: 1 << 17, KVAddress: fmt.Sprintf("10.1.2.%d:14579", i), Prefill: 10_000, PerToken: 20 * time.Millisecond,
 			Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }}
@@ -135,7 +135,11 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 		if handover == engines.HandoverNccl && role != "both" {
 			extra = fmt.Sprintf(", kv_address: %q", c.KVAddress)
 		}
-		list = append(list, fmt.Sprintf("{ name: %s, url: %q, role: %s%s }", name, startServer(t, w), role, extra))
+		url := "http://127.0.0.1:1" // accepts no connection
+		if name[0] != 'x' {
+			url = startServer(t, w)
+		}
+		list = append(list, fmt.Sprintf("{ name: %s, url: %q, role: %s%s }", name, url, role, extra))
 		s.stages = append(s.stages, w)
 		switch role {
 		case "prefill":

@@ -18,6 +18,7 @@ type dispatch struct {
 	first    [2]*attempt       // initial array of attempts, which saves an allocation
 	failed   []*attempt        // failed attempts; some outcomes are pending
 	firstAt  time.Time         // first content of a generated stream
+	unsent   *unsentPrompt     // nil without one
 }
 
 // forward sends the request to its pool. If the pool does not serve it, the request goes to the further
@@ -35,7 +36,10 @@ func (x *exchange) forwardToTargets() error {
 	if err := pinToStored(x); err != nil {
 		return err
 	}
-	defer func() { x.dispatch.reportFailed(errNoAnswer) }()
+	defer func() {
+		x.dispatch.reportFailed(errNoAnswer)
+		x.dispatch.dropUnsent()
+	}()
 	why, err := x.forwardToPool()
 	for why != "" && x.leaveUnavailable() {
 		why, err = x.forwardToPool()

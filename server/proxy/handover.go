@@ -106,11 +106,12 @@ func (h *handover) serve(ctx context.Context) *failure {
 		stop = context.AfterFunc(client, func() { h.clientLeft(context.Cause(client)) })
 	}
 	defer stop()
-	f, refused := h.computePrompt(ctx)
-	switch {
-	case f != nil || refused:
-		return f
-	case h.held != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()):
+	if !h.takeUnsent() {
+		if f, refused := h.computePrompt(ctx); f != nil || refused {
+			return f
+		}
+	}
+	if h.held != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()) {
 		return h.abandon(ctx)
 	}
 	h.beginDecode()
@@ -187,22 +188,21 @@ func (h *handover) answerBegan() {
 	h.mu.Unlock()
 	if p := h.held; p != nil {
 		h.held = nil
-		h.releaseHeld(p, true)
+		p.releaseHeld(true)
 	}
 }
 
 // releaseHeld releases the worker of a prefill stage. read reports that another worker has read the prompt.
-func (h *handover) releaseHeld(p *attempt, read bool) {
-	if h.keepsPrompts() {
-		now := time.Now()
-		p.m.Handovers.Remove(read, now, p.ended.Add(h.pool.HandoverLease))
+func (a *attempt) releaseHeld(read bool) {
+	if a.keepsPrompts() {
+		a.m.Handovers.Remove(read, time.Now(), a.ended.Add(a.pool.HandoverLease))
 	}
-	p.reportOutcome()
+	a.reportOutcome()
 }
 
 // keepsPrompts reports whether prefill workers keep a prompt until another worker has read it.
-func (h *handover) keepsPrompts() bool {
-	return h.pool.Handover == config.HandoverNIXL || h.pool.Handover == config.HandoverP2PNCCL
+func (a *attempt) keepsPrompts() bool {
+	return a.pool.Handover == config.HandoverNIXL || a.pool.Handover == config.HandoverP2PNCCL
 }
 
 // recompute lets the decode worker compute the prompt itself. Without such a worker it returns f for the attempt.
@@ -212,7 +212,7 @@ func (h *handover) recompute(f *failure) *failure {
 	}
 	if p := h.held; p != nil {
 		h.held = nil
-		h.releaseHeld(p, false)
+		p.releaseHeld(false)
 	}
 	h.result, h.stage, h.cleaner.SetCached = telemetry.HandoverRecomputed, nil, false
 	return nil
@@ -259,10 +259,12 @@ func (h *handover) end(f *failure) {
 		h.leaving.Stop()
 	}
 	h.mu.Unlock()
-	if p := h.held; p != nil {
-		h.held = nil
-		h.releaseHeld(p, false)
+	if p := h.held; p != nil && f != nil && !f.sent && h.pool.Handover == config.HandoverNIXL {
+		h.x.dispatch.unsent = &unsentPrompt{p, h.stage}
+	} else if p != nil {
+		p.releaseHeld(false)
 	}
+	h.held = nil
 	if f != nil && h.result != telemetry.HandoverAbandoned && h.result != telemetry.HandoverLocal {
 		h.result = telemetry.HandoverFailed
 	}
@@ -285,6 +287,34 @@ func (a *attempt) prepareResend() error {
 		return f.fault
 	}
 	return nil
+}
+
+// unsentPrompt is a prompt that a prefill worker keeps for a decode worker that accepted no connection. No worker has
+// received its object, so that the next one may.
+type unsentPrompt struct {
+	p     *attempt
+	stage *stageRequest // of the decode worker
+}
+
+// takeUnsent takes the prompt of the previous attempt in place of a prefill stage. It returns false without one.
+func (h *handover) takeUnsent() bool {
+	u := h.x.dispatch.unsent
+	if u == nil || u.p.pool != h.pool || time.Since(u.p.ended) > h.pool.HandoverLease/2 {
+		return false
+	}
+	h.x.dispatch.unsent = nil
+	h.lease.Prefill().Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
+	h.held, h.stage = u.p, u.stage
+	h.cleaner.SetCached, h.cleaner.Cached = true, u.p.usage.Cached
+	return true
+}
+
+// dropUnsent releases the worker of a prompt that no further attempt took.
+func (d *dispatch) dropUnsent() {
+	if u := d.unsent; u != nil {
+		d.unsent = nil
+		u.p.releaseHeld(false)
+	}
 }
 
 // newRequestID returns the request ID by which two engines of P2pNcclConnector find each other, and the part of it
