@@ -35,7 +35,7 @@ type handover struct {
 
 	mu      sync.Mutex  // guards the rest, which the goroutine of a client that leaves shares
 	sent    bool        // the decode worker gets the request
-	begun   bool        // it has sent a part of the answer, or reads no prompt from another worker
+	begun   bool        // it has sent a part of the answer, or computes the prompt itself
 	left    bool        // the client has left
 	closed  bool        // the attempt has ended
 	leaving *time.Timer // ends an attempt whose client has left
@@ -97,7 +97,12 @@ func (h *handover) serve(ctx context.Context) *failure {
 		return h.sendAndRelay(ctx)
 	case h.pool.Handover == config.HandoverSGLang:
 		h.result = telemetry.HandoverRemote
-		return h.serveBoth(ctx)
+		f := h.serveBoth(ctx)
+		if f != nil && f.prefill && f.retry && h.x.in.HTTP.Context().Err() == nil &&
+			h.retryPrefill(h.prefills[len(h.prefills)-1]) {
+			f = h.serveBoth(ctx)
+		}
+		return f
 	}
 	h.result = telemetry.HandoverRemote
 	stop := func() bool { return false }
@@ -151,7 +156,7 @@ func (h *handover) beginDecode() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sent = true
-	h.begun = h.begun || h.held == nil
+	h.begun = h.begun || h.held == nil && h.pool.Handover != config.HandoverSGLang
 	switch {
 	case !h.left:
 	case h.begun:

@@ -30,6 +30,9 @@ func (r *rooms) next(random func() uint64) uint64 {
 // serveBoth sends the request to both workers at once, as SGLang's engines require. The prefill worker's answer shows
 // only whether that stage succeeds; the client receives nothing before. If one stage fails, the other one ends.
 func (h *handover) serveBoth(ctx context.Context) *failure {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	h.cancel, h.cause = cancel, func() error { return context.Cause(ctx) }
 	p := h.newPrefill()
 	p.stage = &stageRequest{set: bootstrapMembers(p, h.x.s.rooms.next(h.x.s.rand)), once: true}
 	h.stage = p.stage
@@ -70,7 +73,7 @@ func (h *handover) serveBoth(ctx context.Context) *failure {
 	f = relayAnswer(h.attempt, resp)
 	if f != nil && errors.Is(h.cause(), errOtherStage) {
 		running.Wait()
-		h.held, p.fault = nil, leg.late.fault
+		h.held, p.failure = nil, leg.late
 		p.reportOutcome()
 		h.tried = append(h.tried, p.lease.Worker())
 		return h.prefillFailed(leg.late)
