@@ -14,8 +14,8 @@
 //
 // A request is written before its answer is read. If a kept connection breaks before the first
 // byte of an answer, the request is sent once more on a new connection. Set Request.Fresh for a
-// request that must not be sent twice, or Request.Once if it may fail instead. A streamed body ([Request].Upload) always has a connection
-// of its own.
+// request that must not be sent twice, or Request.Once if it may fail instead. A streamed body
+// ([Request].Upload) always has a connection of its own.
 //
 // # Errors
 //

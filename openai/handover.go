@@ -257,7 +257,7 @@ func (r *Request) memberChanges(cuts []change, e Edit) (_ []change, removed []en
 
 // Prefill is the answer of an engine that has computed only the prompt. Its slices point into the body.
 type Prefill struct {
-	// Object is the hand-over object exactly as received; nil if it is absent, null or without members.
+	// Object is the hand-over object exactly as received; nil if it is absent, null or incomplete.
 	Object []byte
 	// TokenIDs is the list of the prompt's token IDs; nil without one.
 	TokenIDs []byte
@@ -272,7 +272,7 @@ func ReadPrefill(body []byte) (p Prefill) {
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "kv_transfer_params":
-			if v := c.Skip(); len(v) > 0 && v[0] == '{' && nonEmpty(v) {
+			if v := c.Skip(); isComplete(v) {
 				p.Object, p.ReadsTokenIDs = v, hasField(v, []byte("remote_num_tokens"))
 			}
 		case "prompt_token_ids":
@@ -298,6 +298,32 @@ func ReadPrefill(body []byte) (p Prefill) {
 		return Prefill{}
 	}
 	return p
+}
+
+// isComplete reports whether a hand-over object names an engine and blocks. vLLM's decode engines hang or end at one
+// that does not. A prefill engine that pushes its blocks need not name them.
+func isComplete(object []byte) bool {
+	if len(object) == 0 || object[0] != '{' {
+		return false
+	}
+	var engine, host, port, blocks bool
+	c := newReader(object)
+	for c.Enter('{'); c.More('}'); {
+		switch string(c.Name()) {
+		case "remote_engine_id":
+			engine = c.nonEmpty()
+		case "remote_host":
+			host = c.nonEmpty()
+		case "remote_port":
+			port = c.nonEmpty()
+		case "remote_block_ids":
+			v := c.Skip()
+			blocks = blocks || len(v) > 0 && v[0] == '[' && len(bytes.Trim(v, "[], \t\r\n")) > 0
+		case "transfer_mode":
+			blocks = blocks || string(c.Word()) == "push"
+		}
+	}
+	return engine && host && port && blocks
 }
 
 // setTokenIDs sets the token IDs if the value is a list with elements.

@@ -157,16 +157,25 @@ func TestBootstrapMembersAreAdded(t *testing.T) {
 }
 
 func TestReadPrefillReturnsTheReceivedBytes(t *testing.T) {
+	const from = `"remote_engine_id":"e","remote_host":"h","remote_port":5600`
+	const old = `{ "remote_block_ids":[17,18], "x":1e30,` + from + `}`
+	const current = `{"remote_num_tokens":3,"remote_block_ids":[[9007199254740993]],` + from + `}`
+	const push = `{"transfer_mode":"push",` + from + `}`
 	for _, tt := range []struct {
 		body string
 		want Prefill
 	}{
-		{`{"choices":[{"text":"a","prompt_token_ids":[5, 6]}],"kv_transfer_params":{"remote_block_ids":[[17,18]], "x":1e30}}`,
-			Prefill{Object: []byte(`{"remote_block_ids":[[17,18]], "x":1e30}`), TokenIDs: []byte(`[5, 6]`)}},
-		{`{"prompt_token_ids":[1],"kv_transfer_params":{"remote_num_tokens":3}}`,
-			Prefill{Object: []byte(`{"remote_num_tokens":3}`), TokenIDs: []byte(`[1]`), ReadsTokenIDs: true}},
+		{`{"choices":[{"text":"a","prompt_token_ids":[5, 6]}],"kv_transfer_params":` + old + `}`,
+			Prefill{Object: []byte(old), TokenIDs: []byte(`[5, 6]`)}},
+		{`{"prompt_token_ids":[1],"kv_transfer_params":` + current + `}`,
+			Prefill{Object: []byte(current), TokenIDs: []byte(`[1]`), ReadsTokenIDs: true}},
+		{`{"kv_transfer_params":` + push + `}`, Prefill{Object: []byte(push)}},
 		{`{"kv_transfer_params":null,"prompt_token_ids":null}`, Prefill{}},
 		{`{"kv_transfer_params":{}}`, Prefill{}},
+		{`{"kv_transfer_params":{"remote_block_ids":[[]],` + from + `}}`, Prefill{}},
+		{`{"kv_transfer_params":{"remote_block_ids":null,` + from + `}}`, Prefill{}},
+		{`{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_engine_id":"e","remote_host":null,"remote_port":1}}`, Prefill{}},
+		{`{"kv_transfer_params":{"remote_block_ids":[[1]],"remote_engine_id":"e","remote_port":1}}`, Prefill{}},
 		{`{"kv_transfer_params":"x"}`, Prefill{}},
 		{`{"kv_transfer_params":{"a":1}`, Prefill{}},
 		{``, Prefill{}},

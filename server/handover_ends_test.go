@@ -88,8 +88,8 @@ func TestOneAnswerIsBookedOnceAndRecordedWithBothStages(t *testing.T) {
 			h.Prefills[0].Usage.Output != 1 || h.Prefills[0].EndAtMs < h.Prefills[0].AtMs {
 			t.Errorf("the hand-over is %+v", h)
 		}
-		if d.Usage.Output != 4 || d.Usage.Prompt != h.Prefills[0].Usage.Prompt || d.Usage.Cached != h.Prefills[0].Usage.Cached {
-			t.Errorf("the usage is %+v, that of the prefill stage %+v", d.Usage, h.Prefills[0].Usage)
+		if of := h.Prefills[0].Usage; d.Usage.Output != 4 || d.Usage.Prompt != of.Prompt || d.Usage.Cached != of.Cached {
+			t.Errorf("the usage is %+v, that of the prefill stage %+v", d.Usage, of)
 		}
 		if n := s.metric(`tierway_prefill_seconds_count{tier="large"}`); n != 2 {
 			t.Errorf("%v prefill stages are measured", n)

@@ -19,7 +19,7 @@ func TestPD4FailedDecodesGetANewPrompt(t *testing.T) {
 	for _, handover := range []string{"nixl", "p2p_nccl", "sglang", "shared"} {
 		for _, kind := range []chaos.Kind{chaos.Reset, chaos.Stale, chaos.Status} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStagesRig(t, handover, "breaker: { consecutive_failures: 1000 }\nretry: { budget: 1 }", nil)
+				s := newStagesRig(t, handover, steadyKeys, nil)
 				if err := s.decodes[0].faults.Set(chaos.Fault{Kind: kind, Status: 500}); err != nil {
 					t.Fatal(err)
 				}
@@ -164,17 +164,12 @@ func TestPD7FieldsOfAHandOverAreNotAcceptedFromClients(t *testing.T) {
 	}
 }
 
-func TestPD8StagesOfSGLangFailTogether(t *testing.T) {
-	run := func(change func(name string, c *engines.Config), do func(s *stagesRig)) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStagesRig(t, "sglang", "breaker: { consecutive_failures: 1000 }\nretry: { budget: 1 }", change)
-			do(s)
-			s.wantClean()
-		})
-	}
-	run(nil, func(s *stagesRig) {
-		rooms := map[string]int{}
-		n := fixedseed.Samples(60, 1000)
+// steadyKeys keep failing workers in rotation.
+const steadyKeys = "breaker: { consecutive_failures: 1000 }\nretry: { budget: 1 }"
+
+func TestPD8StagesOfSGLangMeetInRoomsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n, rooms := newStagesRig(t, "sglang", "", nil), fixedseed.Samples(60, 1000), map[string]int{}
 		each(n, func(i int) {
 			q := oneRequest(i, 50, i/4%2 == 0)
 			wantAnswer(t, q, s.post(q.path, q.body))
@@ -196,16 +191,22 @@ func TestPD8StagesOfSGLangFailTogether(t *testing.T) {
 				t.Errorf("the room %s was sent %d times, of %d rooms", room, times, len(rooms))
 			}
 		}
+		s.wantClean()
 	})
-	run(func(name string, c *engines.Config) {
-		if name[0] == 'p' {
-			c.Context = 100
-		}
-	}, func(s *stagesRig) {
+}
+
+func TestPD8ARefusedPrefillEndsTheDecodeStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStagesRig(t, "sglang", steadyKeys, func(name string, c *engines.Config) {
+			if name[0] == 'p' {
+				c.Context = 100
+			}
+		})
 		for i := range 8 {
 			q, began := oneRequest(i, 500, i/4%2 == 0), time.Now()
 			a := s.post(q.path, q.body)
-			if a.status != http.StatusBadRequest || !strings.Contains(a.body, "context") && !strings.Contains(a.body, "too long") {
+			if a.status != http.StatusBadRequest ||
+				!strings.Contains(a.body, "context") && !strings.Contains(a.body, "too long") {
 				t.Errorf("a prompt that is too long for the prefill worker: %d %s", a.status, a.body)
 			}
 			synctest.Wait()
@@ -213,17 +214,24 @@ func TestPD8StagesOfSGLangFailTogether(t *testing.T) {
 				t.Errorf("the decode worker still has its request after %v", took)
 			}
 		}
+		s.wantClean()
 	})
+}
+
+func TestPD8AFailedPrefillOfSGLangCostsNoAnswer(t *testing.T) {
+	const broken = `{"error":{"message":"broken","type":"InternalServerError","param":null,"code":500}}`
 	for _, kind := range []chaos.Kind{chaos.Reset, chaos.Close, chaos.Status, chaos.JSONError, chaos.ErrorFirst} {
-		run(nil, func(s *stagesRig) {
-			const broken = `{"error":{"message":"broken","type":"InternalServerError","param":null,"code":500}}`
-			if err := s.prefills[0].faults.Set(chaos.Fault{Kind: kind, Status: 500, Body: broken, Form: chaos.FormSGLang}); err != nil {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStagesRig(t, "sglang", steadyKeys, nil)
+			if err := s.prefills[0].faults.Set(chaos.Fault{Kind: kind, Status: 500, Body: broken,
+				Form: chaos.FormSGLang}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 16 {
 				q := oneRequest(i, 50, i/4%2 == 0)
 				wantAnswer(t, q, s.post(q.path, q.body))
 			}
+			s.wantClean()
 		})
 	}
 }

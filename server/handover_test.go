@@ -158,9 +158,9 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 
 // kvStats are the sums over all engines.
 type kvStats struct {
-	pinned, open                        int
-	leaked, used, reused, wrong, keys   int64
-	recomputed, prefillTokens, requests int64
+	pinned, open                      int
+	leaked, used, reused, wrong, keys int64
+	recomputed                        int64
 }
 
 func (s *stagesRig) sum() (all kvStats) {
@@ -428,7 +428,7 @@ func TestPD3FailedPrefillsCostNoAnswer(t *testing.T) {
 	} {
 		for _, both := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStagesRig(t, "nixl", "breaker: { consecutive_failures: 1000 }\nretry: { budget: 1 }", func(name string, e *engines.Config) {
+				s := newStagesRig(t, "nixl", steadyKeys, func(name string, e *engines.Config) {
 					if c.null && (name == "p0" || both) && name[0] == 'p' {
 						e.Script = func(string, []byte) engines.Script { return engines.Script{NoObject: true} }
 					}

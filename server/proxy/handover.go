@@ -82,13 +82,10 @@ func (a *attempt) openHandover(cancel context.CancelCauseFunc) {
 	h := &handover{attempt: a, fields: f, result: telemetry.HandoverLocal, cancel: cancel,
 		cleaner: openai.AnswerCleaner{TokenIDs: f.TokenIDs}, uncounted: !a.usesEngine || !a.x.in.Dialect.Generates()}
 	a.handover = h
-	if f.Forged != "" { // a request that comes from a pool without a hand-over
-		a.stage = &stageRequest{set: forgedMembers}
+	if f.Forged != "" { // a request that comes from a pool without a hand-over; no other Edit removes these fields
+		a.stage = &stageRequest{set: []openai.Member{{Name: "prompt_token_ids"}, {Name: "request_id"}}}
 	}
 }
-
-// forgedMembers removes the fields that name another engine and that no Edit removes otherwise.
-var forgedMembers = []openai.Member{{Name: "prompt_token_ids"}, {Name: "request_id"}} //nolint:gochecknoglobals // constant
 
 // serve serves the request in one or two stages.
 func (h *handover) serve(ctx context.Context) *failure {
