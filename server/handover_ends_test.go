@@ -21,7 +21,7 @@ func TestARefusalOfThePrefillWorkerReachesTheClient(t *testing.T) {
 	for _, handover := range []string{"nixl", "p2p_nccl", "shared", "sglang"} {
 		for status, passes := range map[int]bool{400: true, 404: true, 422: true, 408: false, 429: false} {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStagesRig(t, handover, "retry: { budget: 1 }", nil)
+				s := newStagesRig(t, handover, steadyKeys, nil)
 				for i, w := range s.prefills {
 					if !passes && i > 0 {
 						break
@@ -56,7 +56,7 @@ func TestARefusalOfThePrefillWorkerReachesTheClient(t *testing.T) {
 func TestAHangingPrefillWorkerIsLeftInTime(t *testing.T) {
 	for _, stream := range []string{`}`, `,"stream":true}`} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStagesRig(t, "nixl", "timeouts: { first_byte: 20s }", nil)
+			s := newStagesRig(t, "nixl", steadyKeys+"\ntimeouts: { first_byte: 20s }", nil)
 			if err := s.prefills[0].faults.Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 				t.Fatal(err)
 			}
@@ -65,6 +65,11 @@ func TestAHangingPrefillWorkerIsLeftInTime(t *testing.T) {
 				a := s.post("/v1/chat/completions", handoverChat+stream)
 				if took := time.Since(began); a.status != http.StatusOK || took > 21*time.Second {
 					t.Errorf("the answer is %d after %v: %s", a.status, took, a.body)
+				}
+			}
+			for _, w := range []string{"p1", "d0", "d1"} { // not at fault
+				if n := s.metric(`tierway_attempts_total{result="error",tier="large",worker="` + w + `"}`); n != 0 {
+					t.Errorf("%v attempts of %s count as failed", n, w)
 				}
 			}
 			s.wantClean()

@@ -57,7 +57,7 @@ func TestPD4FailedDecodesGetANewPrompt(t *testing.T) {
 
 func TestPD4AnUnreachableDecodeWorkerCostsNoPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, n := newStagesRig(t, "nixl", steadyKeys+"\npolicy: { name: round_robin }", nil, "p0", "p1", "d0", "x0"), 20
+		s, n := newStagesRig(t, "nixl", steadyKeys, nil, "p0", "p1", "d0", "x0"), 20
 		for i := range n {
 			q := oneRequest(i, 50, i/4%2 == 0)
 			wantAnswer(t, q, s.post(q.path, q.body))
@@ -164,8 +164,8 @@ func TestPD7FieldsOfAHandOverAreNotAcceptedFromClients(t *testing.T) {
 	}
 }
 
-// steadyKeys keep failing workers in rotation.
-const steadyKeys = "breaker: { consecutive_failures: 1000 }\nretry: { budget: 1 }"
+// steadyKeys send requests to all workers in turn, and keep failing ones in rotation.
+const steadyKeys = "breaker: { consecutive_failures: 1000 }\nretry: { budget: 1 }\npolicy: { name: round_robin }"
 
 func TestPD8StagesOfSGLangMeetInRoomsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,8 @@ func (h *handover) computePrompt(ctx context.Context) (f *failure, refused bool)
 			return nil, false
 		case f == nil:
 			return h.recompute(noObject()), false
-		case !f.retry || ctx.Err() != nil || h.x.in.HTTP.Context().Err() != nil:
+		case !f.retry || ctx.Err() != nil || h.x.in.HTTP.Context().Err() != nil,
+			h.firstByteLeft(time.Now()) == 0: // another attempt has a time limit of its own
 			return h.prefillFailed(f), false
 		case !h.retryPrefill(p):
 			return h.recompute(f), false
