@@ -54,9 +54,11 @@ func TestARefusalOfThePrefillWorkerReachesTheClient(t *testing.T) {
 }
 
 func TestAHangingPrefillWorkerIsLeftInTime(t *testing.T) {
-	for _, stream := range []string{`}`, `,"stream":true}`} {
+	for _, c := range [][2]string{{"nixl", `}`}, {"nixl", `,"stream":true}`}, {"p2p_nccl", `,"stream":true}`},
+		{"sglang", `}`}, {"sglang", `,"stream":true}`}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStagesRig(t, "nixl", steadyKeys+"\ntimeouts: { first_byte: 20s }", nil)
+			handover, stream := c[0], c[1]
+			s := newStagesRig(t, handover, steadyKeys+"\ntimeouts: { first_byte: 20s }", nil)
 			if err := s.prefills[0].faults.Set(chaos.Fault{Kind: chaos.Hang}); err != nil {
 				t.Fatal(err)
 			}

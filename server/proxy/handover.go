@@ -95,7 +95,7 @@ func (h *handover) serve(ctx context.Context) *failure {
 	case h.pool.Handover == config.HandoverSGLang:
 		h.result = telemetry.HandoverRemote
 		f := h.serveBoth(ctx)
-		if f != nil && f.prefill && f.retry && h.x.in.HTTP.Context().Err() == nil &&
+		if f != nil && f.prefill && f.retry && h.x.in.HTTP.Context().Err() == nil && h.firstByteLeft(time.Now()) > 0 &&
 			h.retryPrefill(h.prefills[len(h.prefills)-1]) {
 			f = h.serveBoth(ctx)
 		}
@@ -149,7 +149,11 @@ func (h *handover) leaveSoonLocked() {
 func (h *handover) beginDecode() {
 	now := time.Now()
 	h.lease.Begin(now) // without effect if it computes the prompt itself
-	h.watch.startSilence(h.firstByteLeft(now), errFirstByteTimeout)
+	if h.pool.Handover == config.HandoverSGLang {
+		h.watch.stopSilence() // it waits for the prefill stage
+	} else {
+		h.watch.startSilence(h.firstByteLeft(now), errFirstByteTimeout)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sent = true

@@ -121,8 +121,13 @@ func (l *prefillLeg) run(ctx context.Context) {
 	})
 }
 
-// decide lets judge continue.
-func (l *prefillLeg) decide() { l.once.Do(func() { close(l.decided) }) }
+// decide lets judge continue. The decode worker's silence counts from here.
+func (l *prefillLeg) decide() {
+	l.once.Do(func() {
+		l.h.watch.startSilence(l.h.firstByteLeft(time.Now()), errFirstByteTimeout)
+		close(l.decided)
+	})
+}
 
 // fail records why the stage failed, if it is not a refusal of the request, and ends the decode stage.
 func (l *prefillLeg) fail(f *failure) {
