@@ -3,8 +3,11 @@ package kvaware
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"tierway/e2e/conversations"
 	"tierway/e2e/gateway"
+	"tierway/e2e/rig"
 )
 
 // size is the size of a comparison.
@@ -23,11 +26,15 @@ func sizeOf(t *testing.T, requests int) size {
 	return size{requests: 24, speed: 40}
 }
 
+// full reports whether the comparisons have their full size.
+func full(t *testing.T) bool { return rig.Soak(t, time.Second) >= rig.FullSoak }
+
 const workers = 8
 
 // run replays the chats through one policy and new engines. on is called for each request before it is sent,
 // and may return another route for it; such a request is not part of the figures.
-func run(t *testing.T, p policy, s size, cache int, chats []*chat, on func(f *fleet, c *call) route) figures {
+func run(t *testing.T, p policy, s size, cache int, chats []*conversations.Chat,
+	on func(f *fleet, c *call) route) figures {
 	t.Helper()
 	f := newFleet(t, workers, s.speed, cache, chats)
 	defer f.stop()
@@ -42,7 +49,7 @@ func run(t *testing.T, p policy, s size, cache int, chats []*chat, on func(f *fl
 	samples := replay(t.Context(), chats, s.speed, p.setting == "", func(c *call) (string, func()) {
 		if on != nil {
 			if other := on(f, c); other != nil {
-				direct[c.number] = true
+				direct[c.Number] = true
 				return other(c)
 			}
 		}
@@ -61,13 +68,13 @@ func run(t *testing.T, p policy, s size, cache int, chats []*chat, on func(f *fl
 }
 
 // checkUsage compares the reported tokens with those of the trace.
-func checkUsage(t *testing.T, c *chat, s *sample) {
+func checkUsage(t *testing.T, c *conversations.Chat, s *sample) {
 	t.Helper()
 	if s.err != nil {
 		return // figuresOf counts it
 	}
-	if want := int64(c.Input + c.templateTokens()); s.prompt != want || s.output != int64(c.Output) {
-		t.Errorf("request %d: %d prompt and %d output tokens, want %d and %d", c.number, s.prompt, s.output, want, c.Output)
+	if want := int64(c.Input + c.TemplateTokens()); s.prompt != want || s.output != int64(c.Output) {
+		t.Errorf("request %d: %d prompt and %d output tokens, want %d and %d", c.Number, s.prompt, s.output, want, c.Output)
 	}
 }
 
@@ -76,7 +83,7 @@ func checkUsage(t *testing.T, c *chat, s *sample) {
 // other policies, and means close to the reference.
 func TestPoliciesOnATrace(t *testing.T) {
 	s := sizeOf(t, 1000)
-	chats := readTrace(t, s.requests)
+	chats := conversations.Read(t, s.requests)
 	var all []figures
 	for _, p := range []policy{
 		{name: "perfect greedy"},
@@ -134,7 +141,7 @@ func skipIfLate(t *testing.T, s size, all []figures) {
 // is wrong. For requests past the gateway, `tierway simulate --direct` compares the means of a whole trace.
 func TestEventsCorrectTheHistory(t *testing.T) {
 	s := sizeOf(t, 1000)
-	chats := readTrace(t, s.requests)
+	chats := conversations.Read(t, s.requests)
 	for _, c := range []struct {
 		name   string
 		cache  int
@@ -143,14 +150,14 @@ func TestEventsCorrectTheHistory(t *testing.T) {
 		byHits bool // compares hit rates, because queues of direct requests dominate the means
 	}{
 		{"half of the requests go past the gateway", cacheTokens, "", func(f *fleet, c *call) route {
-			if c.number%2 == 0 {
+			if c.Number%2 == 0 {
 				return nil
 			}
-			return to(f.servers[c.number/2%workers].URL)
+			return to(f.servers[c.Number/2%workers].URL)
 		}, true},
 		{"engines restart one after the other", cacheTokens, "", func(f *fleet, c *call) route {
-			if every := len(chats) / workers; c.number%every == every-1 {
-				f.restart(c.number / every % workers)
+			if every := len(chats) / workers; c.Number%every == every-1 {
+				f.restart(c.Number / every % workers)
 			}
 			return nil
 		}, false},
@@ -177,16 +184,16 @@ func TestEventsCorrectTheHistory(t *testing.T) {
 }
 
 // alone returns a replay of one chat, which is sent at once.
-func alone(c *chat) []*chat {
+func alone(c *conversations.Chat) []*conversations.Chat {
 	one := *c
-	one.at = 0
-	return []*chat{&one}
+	one.At = 0
+	return []*conversations.Chat{&one}
 }
 
 // TestChatsReturnToTheWorkerWhoseEventsNameTheirPrompt: requests are sent one after the other. Nearly all
 // tokens that a prompt has in common with earlier ones are cached, and events are the source of each choice.
 func TestChatsReturnToTheWorkerWhoseEventsNameTheirPrompt(t *testing.T) {
-	chats := newChats(conversations(1, 80))
+	chats := conversations.New(conversations.Generate(1, 80))
 	f := newFleet(t, 4, 1000, cacheTokens, chats)
 	p := withEvents
 	p.setting = `{ name: kv_aware, lookup_timeout: 10s }` // enough for slow machines
@@ -196,7 +203,7 @@ func TestChatsReturnToTheWorkerWhoseEventsNameTheirPrompt(t *testing.T) {
 	for _, c := range chats {
 		for _, id := range c.HashIDs {
 			if seen[id] {
-				common += blockTokens
+				common += conversations.BlockTokens
 			}
 			seen[id] = true
 		}
@@ -226,12 +233,12 @@ func TestChatsReturnToTheWorkerWhoseEventsNameTheirPrompt(t *testing.T) {
 // once to idle engines. Only one engine computes the prompt.
 func TestEqualPromptsAtOnceArePrefilledOnce(t *testing.T) {
 	const requests = 16
-	chats := make([]*chat, requests)
-	first := newChats(conversations(1, 1))[0]
+	chats := make([]*conversations.Chat, requests)
+	first := conversations.New(conversations.Generate(1, 1))[0]
 	for i := range chats {
 		c := *first
-		c.number, c.Input, c.Output, c.at = i, 8000, 4, 0
-		c.HashIDs, c.ends, c.shared, c.begins = nil, []int{8000}, false, nil
+		c.Number, c.Input, c.Output, c.At = i, 8000, 4, 0
+		c.HashIDs, c.Ends, c.Shared = nil, []int{8000}, false
 		for id := range uint64(16) {
 			c.HashIDs = append(c.HashIDs, id)
 		}

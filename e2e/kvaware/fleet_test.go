@@ -1,16 +1,15 @@
 package kvaware
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"tierway/e2e/conversations"
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
 	"tierway/engines"
@@ -34,12 +33,14 @@ type fleet struct {
 }
 
 // newFleet starts n engines with caches of that many tokens. speed multiplies their rates.
-func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fleet {
+func newFleet(t *testing.T, n int, speed float64, cache int, chats []*conversations.Chat) *fleet {
 	t.Helper()
 	f := &fleet{t: t, config: engines.Config{
 		Model: "sim", Prefill: engineRate * speed, PerToken: time.Duration(float64(engineToken) / speed),
 		Interval: 16, CacheTokens: cache, Context: 1 << 18,
-		Script: func(_ string, body []byte) engines.Script { return engines.Script{Tokens: outputOf(body, chats)} },
+		Script: func(_ string, body []byte) engines.Script {
+			return engines.Script{Tokens: conversations.OutputOf(body, chats)}
+		},
 	}}
 	for i := range n {
 		f.engines, f.servers = append(f.engines, nil), append(f.servers, nil)
@@ -48,22 +49,6 @@ func newFleet(t *testing.T, n int, speed float64, cache int, chats []*chat) *fle
 	}
 	t.Cleanup(f.stop)
 	return f
-}
-
-// outputOf returns the length of the answer to a request. The seed of the request is its number in the trace.
-func outputOf(body []byte, chats []*chat) int {
-	_, rest, found := bytes.Cut(body[:min(len(body), 200)], []byte(`"seed":`))
-	if !found {
-		return 0
-	}
-	digits := 0
-	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
-		digits++
-	}
-	if n, err := strconv.Atoi(string(rest[:digits])); err == nil && n < len(chats) {
-		return chats[n].Output
-	}
-	return 0
 }
 
 func (f *fleet) start(i int, addr string) {

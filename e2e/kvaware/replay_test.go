@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"tierway/e2e/conversations"
 	"tierway/engines"
 )
 
@@ -23,7 +24,7 @@ type sample struct {
 
 // call is one request that is about to be sent.
 type call struct {
-	*chat
+	*conversations.Chat
 	body   []byte
 	tokens []uint32 // nil unless the route needs them
 }
@@ -39,17 +40,17 @@ func to(url string) route { return func(*call) (string, func()) { return url, fu
 const preparation = 50 * time.Millisecond
 
 // replay sends the chats at their times, divided by speed, and returns their results.
-func replay(ctx context.Context, chats []*chat, speed float64, tokens bool, where route) []sample {
+func replay(ctx context.Context, chats []*conversations.Chat, speed float64, tokens bool, where route) []sample {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	samples := make([]sample, len(chats))
 	begin := time.Now().Add(preparation)
 	var all sync.WaitGroup
 	for i, c := range chats {
-		at := begin.Add(time.Duration(float64(c.at) / speed))
+		at := begin.Add(time.Duration(float64(c.At) / speed))
 		<-time.After(time.Until(at.Add(-preparation)))
 		all.Go(func() {
-			prepared := &call{chat: c, body: c.body()}
+			prepared := &call{Chat: c, body: c.Body()}
 			if tokens {
 				prepared.tokens, samples[i].err = engines.ChatTokens(prepared.body)
 			}
@@ -80,11 +81,11 @@ func (s *sample) send(ctx context.Context, client *http.Client, c *call, at time
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		s.err = fmt.Errorf("request %d: status %d", c.number, response.StatusCode)
+		s.err = fmt.Errorf("request %d: status %d", c.Number, response.StatusCode)
 		return
 	}
 	if err := s.read(bufio.NewReader(response.Body), began); err != nil {
-		s.err = fmt.Errorf("request %d: %w", c.number, err)
+		s.err = fmt.Errorf("request %d: %w", c.Number, err)
 	}
 }
 
@@ -132,7 +133,7 @@ func (g *greedy) route(c *call) (url string, sent func()) {
 	defer g.mu.Unlock()
 	best, soonest, n := 0, time.Duration(0), len(g.fleet.engines)
 	for k := range n {
-		i := (c.number + k) % n // equal engines take turns
+		i := (c.Number + k) % n // equal engines take turns
 		if d := g.fleet.engines[i].TimeToFirst(c.tokens); k == 0 || d < soonest {
 			best, soonest = i, d
 		}
