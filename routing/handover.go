@@ -285,20 +285,26 @@ func (h *handover) decide(r *Request, ws []View, i int, pick func(Request) prefi
 }
 
 // stallWeight is the number of seconds to first token that count as much as one second for which a prefill stops a
-// running answer.
-const stallWeight = 1
+// running answer: readers wait for a beginning, but notice a pause. With less, pauses reach the p99 between tokens.
+const stallWeight = 4
 
 // handoverCosts returns the predicted costs in seconds of a prompt that the answer's worker computes, and of one that
 // the prefill worker computes. With the terms of kv_aware's cost,
 //
-//	local  = Σ terms(answer's worker, its uncached tokens) + stalls
+//	local  = Σ terms(answer's worker, its uncached tokens) + stalls + min(uncached, cached)·perToken
 //	remote = Σ terms(answer's worker, no tokens) + Σ terms(prefill worker, its uncached tokens) + transfer + stalls
-//	stalls = stall·inflight·(uncached·perToken), of the worker that computes the prompt
+//	stalls = stallWeight·answers·uncached·perToken, of the worker that computes the prompt
+//
+// answers are those in flight. An engine is assumed to stop them for a prefill: a pool that has never computed prompts
+// beside answers has not learned it. A prompt that is handed over is in both caches afterwards, one that is not is
+// missing in the prefill worker's. The next turn of the conversation then computes it again, as far as requests find
+// their prompts cached in the mean.
 func handoverCosts(r *Request, ws []View, i int, at *prefillPick, transfer float64) (local, remote float64) {
 	b := newCostBasis(r, ws)
 	computed := ws[i]
 	computed.Overlap, computed.Cost.Load = booked(r.PromptTokens), 0
 	local, remote = b.total(&ws[i]), b.total(&computed)+transfer
+	local += min(b.uncached(&ws[i]), b.cached) * ws[i].costFacts().PerToken
 	b = newCostBasis(&at.request, at.views)
 	return local, remote + b.total(&at.views[at.index])
 }
@@ -308,6 +314,9 @@ func (b *costBasis) total(v *View) (all float64) {
 	for _, term := range b.terms(v) {
 		all += term
 	}
-	f := v.costFacts()
-	return all + stallWeight*f.Stall*float64(v.Inflight)*b.uncached(v)*f.PerToken
+	if cmp.Or(v.stages, StageWhole)&(StageWhole|StageDecode) != 0 {
+		f := v.costFacts()
+		all += stallWeight * float64(v.Inflight) * b.uncached(v) * f.PerToken
+	}
+	return all
 }

@@ -154,36 +154,53 @@ func TestWhereAPromptMayBeComputed(t *testing.T) {
 	}
 }
 
-// TestDecisionFollowsCost: an idle decode worker computes a short prompt; answers in flight, whose engine stops for
-// prefills, and long prompts speak for the prefill worker.
+// TestDecisionFollowsCost: an idle decode worker computes a short prompt. Answers in flight speak for the prefill
+// worker, even if the pool has not learned that its engines stop for prefills, as do cached prompts, which both
+// workers have after a hand-over, and which the next turn of a conversation needs. A backlog speaks against it, and
+// requests that wait there are no answers.
 func TestDecisionFollowsCost(t *testing.T) {
-	decide := func(prompt int64, answers int, stall float64) *HandoverChoice {
+	type state struct {
+		prompt  int64
+		answers int   // in flight on the decode worker
+		queued  int   // prompts of 20,000 tokens in flight on the prefill worker
+		cached  int64 // mean cached tokens of a request
+	}
+	for _, c := range []struct {
+		state
+		want string
+	}{
+		{state{prompt: 50}, HandoverLocal},
+		{state{prompt: 50, answers: 1}, HandoverLocal},
+		{state{prompt: 4000}, HandoverLocal},
+		{state{prompt: 4000, cached: 4000}, HandoverRemote},
+		{state{prompt: 4000, answers: 1}, HandoverRemote},
+		{state{prompt: 4000, answers: 10}, HandoverRemote},
+		{state{prompt: 30_000, answers: 10}, HandoverRemote},
+		{state{prompt: 4000, answers: 1, queued: 3}, HandoverLocal},
+		{state{prompt: 4000, answers: 60, queued: 3}, HandoverRemote},
+	} {
 		p := pairs(AutoThreshold, map[string]Stages{"p1": StagePrefill, "d1": StageWhole | StageDecode})
-		p.times.decode.coefficients[xPrefill] = stall
-		for range answers {
+		p.traffic.cached.mean = float64(c.cached)
+		for range c.queued {
+			if err := p.bookPrefill(&Lease{}, long(20_000), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range c.answers {
 			l, err := p.Acquire(&Request{Now: start, PromptTokens: 1, OutputTokens: 100, Stream: true, Whole: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			l.Answered(start, nil)
 		}
-		r := long(prompt)
+		r := long(c.prompt)
 		if _, err := p.Acquire(r); err != nil {
 			t.Fatal(err)
 		}
-		return r.Record.Handover
-	}
-	for _, c := range []struct {
-		prompt  int64
-		answers int
-		stall   float64
-		want    string
-	}{{50, 0, 0.9, HandoverLocal}, {50, 1, 0, HandoverLocal}, {4000, 10, 0.9, HandoverRemote},
-		{30_000, 10, 0.9, HandoverRemote}} {
-		d := decide(c.prompt, c.answers, c.stall)
+		d := r.Record.Handover
 		if d.Decision != c.want || d.Why != HandoverCost || d.Local <= 0 || d.Remote <= 0 ||
 			(d.Remote < d.Local) != (c.want == HandoverRemote) {
-			t.Errorf("%d tokens beside %d answers: %+v", c.prompt, c.answers, d)
+			t.Errorf("%+v: %+v", c.state, d)
 		}
 	}
 }
