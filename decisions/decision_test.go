@@ -52,19 +52,20 @@ func fullDecision() *Decision {
 				Rand:         math.MaxUint64,
 				PromptTokens: 12, OutputTokens: 13, WaitedMs: 14, Waits: true, Stream: true, WorkerFull: true,
 				RunnerUp: "w0", Traffic: routing.Traffic{Arrivals: 1, Utilization: 0.5, Cached: 2, Queueing: 1}, Seen: 1,
-				Handover: &routing.HandoverChoice{Decision: "remote", Why: "cost", Uncached: 1, Local: 2, Remote: 3, Transfer: 4,
-					Worker: "p", Prefill: &routing.Choice{Policy: "random"}},
+				Handover: &routing.HandoverChoice{Decision: "remote", Why: "cost", Uncached: 3, Local: 0.5, Remote: 0.25,
+					Transfer: 0.125, Worker: "p", Reason: "random", Prefill: &routing.Choice{Policy: "random", Rand: 1,
+						PromptTokens: 12, OutputTokens: 1, Stream: true, Seen: 1, Candidates: []routing.Candidate{}}},
 				Candidates: []routing.Candidate{{Worker: "w1", Index: 1, Score: 2, Excluded: "tokens", Weight: 1, Effective: 0.5,
 					Inflight: 3, OthersInflight: 1,
 					MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000, Events: true,
-					Stages:       routing.StageWhole | routing.StageDecode,
+					Stages:       routing.StageDecode,
 					CachedBlocks: 9, Success: 0.5, Latency: routing.LatencyFacts{Mean: 0.25, Samples: 12, Idle: 3},
 					Cost: routing.CostFacts{Backlog: 1, Overhead: 2, Behind: 2.5, PerToken: 3, Slowdown: 4, Step: 5, StepEach: 6,
 						Stall:      7,
 						WorkingSet: 8, Load: 9, Recent: 11, SlotWait: 10, Late: 12},
 					Terms: terms(`{"load":1.25,"ring":-2}`)}}},
-			Handover: &Handover{Result: "remote", Prefills: []Prefill{{Worker: "p", Reason: "random", Status: 200, Error: "e",
+			Handover: &Handover{Result: "remote", DecodeAtMs: 2.5, Prefills: []Prefill{{Worker: "p", Reason: "random", Status: 200, Error: "e",
 				ErrorType: "cut", AtMs: 1, EndAtMs: 2, Predicted: 3, Usage: Usage{Prompt: 4, Cached: 5, Output: 6},
 				Span: 11}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
@@ -77,9 +78,9 @@ func fullDecision() *Decision {
 
 // choiceJSON is the form of a pick in it.
 const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rule":2,"pinned":"w1","rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"stream":true,"worker_full":true,` +
-	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"handover":{"decision":"remote","why":"cost","uncached_tokens":1,"local_s":2,"remote_s":3,"transfer_s":4,` +
-	`"prefill_worker":"p","prefill":{"policy":"random","rand":"0000000000000000","prompt_tokens":0,"expected_output_tokens":0,"seen":0,"candidates":null}},"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"effective_weight":0.5,"inflight":3,"other_gateways_inflight":1,"max_inflight":4,"full":true,` +
-	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"stages":"whole,decode","cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10,"late_s":12},"terms":{"load":1.25,"ring":-2}}]}`
+	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"handover":{"decision":"remote","why":"cost","uncached_tokens":3,"local_s":0.5,"remote_s":0.25,"transfer_s":0.125,"prefill_worker":"p","prefill_reason":"random","prefill":{"policy":"random","rand":"0000000000000001","prompt_tokens":12,"expected_output_tokens":1,"stream":true,"seen":1,"candidates":[]}},` +
+	`"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"effective_weight":0.5,"inflight":3,"other_gateways_inflight":1,"max_inflight":4,"full":true,` +
+	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"stages":"decode","cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10,"late_s":12},"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold
 // it: a renamed or removed field needs another SchemaVersion.
@@ -94,7 +95,7 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
 	`"choice":` + choiceJSON + `,` +
 	`"handover":{"result":"remote","prefills":[{"worker":"p","reason":"random","status":200,"error":"e","error_type":"cut","at_ms":1,"end_at_ms":2,` +
-	`"predicted_cached_tokens":3,"usage":{"prompt":4,"cached":5,"output":6},"span":"000000000000000b"}]}}],` +
+	`"predicted_cached_tokens":3,"usage":{"prompt":4,"cached":5,"output":6},"span":"000000000000000b"}],"decode_at_ms":2.5}}],` +
 	`"refused_choice":` + choiceJSON + `,` +
 	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"usage_note":"o","queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
@@ -132,7 +133,7 @@ func TestGoldenDecisionSetsEveryField(t *testing.T) {
 		switch {
 		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[routing.Terms]() ||
 			v.Type() == reflect.TypeFor[routing.Link]():
-		case strings.HasSuffix(path, ".Handover.Prefill") && !v.IsNil(): // a pick, as the one around it
+		case strings.HasSuffix(path, ".Handover.Prefill") && !v.IsNil(): // a pick, which has its form already
 			return
 		case v.Kind() == reflect.Pointer && !v.IsNil():
 			walk(path, v.Elem())

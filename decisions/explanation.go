@@ -50,6 +50,8 @@ type Explanation struct {
 	Reason     string              `json:"reason,omitempty"`
 	RunnerUp   string              `json:"runner_up,omitempty"`
 	Candidates []routing.Candidate `json:"candidates,omitempty"`
+	// the decision which worker computes the prompt
+	Handover *routing.HandoverChoice `json:"handover,omitempty" doc:"Absent in a tier without handover."`
 
 	Status int    `json:"status,omitempty" doc:"HTTP status of the refusal; absent if the request would be sent."`
 	Code   string `json:"code,omitempty" doc:"Error code of the refusal."`
@@ -162,6 +164,9 @@ func (e *Explanation) Sentence(steps []Step) string {
 		if first, second := c.CandidateOf(e.Worker), c.CandidateOf(e.RunnerUp); first != nil && second != nil {
 			text += fmt.Sprintf(", score %.4g, next %s with %.4g", first.Score, e.RunnerUp, second.Score)
 		}
+	}
+	if handover := HandoverText(e.Handover, e.Worker); handover != "" {
+		text += "; " + handover
 	}
 	return text
 }

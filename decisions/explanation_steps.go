@@ -36,6 +36,8 @@ type QueueStep struct {
 type WorkerStep struct {
 	Choice    *routing.Choice    `json:"choice,omitempty" doc:"The candidates and the choice; absent if there was no worker to choose from."`
 	Others    []routing.Excluded `json:"others,omitempty" doc:"Workers that were not candidates."`
+	Prefill   []routing.Excluded `json:"prefill_others,omitempty" doc:"Workers that were no candidates for computing the prompt for another worker. Absent in a tier without handover."`
+	Handover  *Handover          `json:"handover,omitempty" doc:"Past requests only: how the prompt was computed, with the durations of both stages. Absent in a tier without handover."`
 	Learned   *routing.Estimates `json:"learned,omitempty" doc:"Rates and lengths that the pool has learned, each with its number of samples."`
 	Used      string             `json:"used,omitempty" doc:"Past requests only: the worker that served it."`
 	Redecided *RedecidedPick     `json:"again,omitempty" doc:"Past requests only: the result of deciding the recorded pick again."`
@@ -69,7 +71,11 @@ func (w *WorkerStep) Detail(e *Explanation) string {
 	if e.Worker != "" {
 		where = e.Worker + ": " + e.Reason
 	}
-	return fmt.Sprintf("%s by %s, candidates: %d, excluded: %d", where, policyOf(e.Policy, w.Choice), n, len(w.Others))
+	text := fmt.Sprintf("%s by %s, candidates: %d, excluded: %d", where, policyOf(e.Policy, w.Choice), n, len(w.Others))
+	if handover := HandoverText(e.Handover, e.Worker); handover != "" {
+		text += "; " + handover
+	}
+	return text
 }
 
 // policyOf returns the policy that made the choice, with its rule. configured is the policy of the tier or pool.

@@ -13,7 +13,7 @@ type Filter struct {
 	Until     time.Time `query:"until" json:"until,omitzero" doc:"RFC 3339; requests that arrived before this time."`
 	Tenant    string    `query:"tenant" json:"tenant,omitempty" maxLength:"63"`
 	Tier      string    `query:"tier" json:"tier,omitempty" maxLength:"200" doc:"The tier or pool."`
-	Worker    string    `query:"worker" json:"worker,omitempty" maxLength:"200" doc:"Worker of any attempt."`
+	Worker    string    `query:"worker" json:"worker,omitempty" maxLength:"200" doc:"Worker of any attempt, or one that computed its prompt."`
 	Outcome   string    `query:"outcome" json:"outcome,omitempty" enum:"ok,refused,failed,truncated,client_gone"`
 	Reason    string    `query:"reason" json:"reason,omitempty" pattern:"^[a-z0-9_]{1,100}$" doc:"Reason for the worker of any attempt."`
 	Rule      string    `query:"rule" json:"rule,omitempty" maxLength:"100" doc:"Rule that selected the tier."`
@@ -46,7 +46,8 @@ func (f *Filter) matchesAttempt(d *Decision) bool {
 		return (f.Worker == "" || f.Worker == d.Worker) && (f.Reason == "" || f.Reason == d.Reason)
 	}
 	return slices.ContainsFunc(d.Attempts, func(a Attempt) bool {
-		return (f.Worker == "" || f.Worker == a.Worker) && (f.Reason == "" || f.Reason == a.Reason)
+		return (f.Worker == "" || f.Worker == a.Worker || a.Handover.uses(f.Worker)) &&
+			(f.Reason == "" || f.Reason == a.Reason)
 	})
 }
 

@@ -198,5 +198,9 @@ func bytesOfChoice(c *routing.Choice) int {
 	if c == nil {
 		return 0
 	}
-	return int(unsafe.Sizeof(*c)) + cap(c.Candidates)*int(unsafe.Sizeof(routing.Candidate{}))
+	n := int(unsafe.Sizeof(*c)) + cap(c.Candidates)*int(unsafe.Sizeof(routing.Candidate{}))
+	if h := c.Handover; h != nil {
+		n += int(unsafe.Sizeof(*h)) + bytesOfChoice(h.Prefill)
+	}
+	return n
 }

@@ -97,6 +97,11 @@ func (m *Member) Takes(model uint64) bool {
 	return m.Weight > 0 && m.Stages != StagePrefill && serves(m.Models, model)
 }
 
+// Prefills reports whether the configured member computes prompts of that model for other workers.
+func (m *Member) Prefills(model uint64) bool {
+	return m.Weight > 0 && m.Stages&StagePrefill != 0 && serves(m.Models, model)
+}
+
 // exclusionLocked returns why the worker can never take the request in its present state, or
 // "" if it can. Load, backoff and an open breaker are not considered.
 func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {

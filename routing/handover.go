@@ -70,7 +70,8 @@ type HandoverChoice struct {
 	Remote   float64 `json:"remote_s,omitempty"`
 	Transfer float64 `json:"transfer_s,omitempty"` // part of Remote
 	Worker   string  `json:"prefill_worker,omitempty"`
-	Prefill  *Choice `json:"prefill,omitempty"` // the pick of the prefill worker; nil without one
+	Reason   Reason  `json:"prefill_reason,omitempty"` // for Worker
+	Prefill  *Choice `json:"prefill,omitempty"`        // the pick of the prefill worker; nil without one
 }
 
 const (
@@ -201,6 +202,7 @@ func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View
 		if p.bookLocked(l, &whole, tried) != nil {
 			return at.err
 		}
+		whole.Record.whyWhole()
 		return nil
 	}
 	if r.Record != nil {
@@ -222,6 +224,13 @@ func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View
 	}
 	l.expected += l.prefiller.expected
 	return nil
+}
+
+// whyWhole records that one worker serves both stages because no prefill worker takes requests.
+func (c *Choice) whyWhole() {
+	if c != nil && c.Handover != nil {
+		c.Handover.Why = HandoverNoPrefill
+	}
 }
 
 // pickPrefillLocked picks the worker of a prefill stage. The pool's policy is that of the stage.
@@ -273,7 +282,7 @@ func (h *handover) decide(r *Request, ws []View, i int, pick func(Request) prefi
 		}
 		return d, at
 	}
-	d.Worker, d.Prefill = at.views[at.index].ID, record
+	d.Worker, d.Reason, d.Prefill = at.views[at.index].ID, at.reason, record
 	if d.Why == HandoverCost || record != nil && can&StageWhole != 0 {
 		d.Transfer = h.transfer.seconds(booked(r.PromptTokens))
 		d.Local, d.Remote = handoverCosts(r, ws, i, &at, d.Transfer)

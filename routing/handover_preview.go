@@ -15,6 +15,7 @@ func (v *poolView) captureHandoverLocked(p *Pool, r *Request, tried []*Worker) {
 	h.swap(p)
 	ws, err := p.showLocked(&v.prefill.request, tried)
 	v.prefill.views, v.prefill.err = slices.Clone(ws), err
+	v.prefillExcluded = p.allExcludedLocked(&v.prefill.request, ws, tried)
 	v.handover = &handover{Handover: Handover{policyCopy(p.policy, r), h.Threshold}, transfer: h.transfer}
 	h.swap(p)
 }

@@ -478,3 +478,35 @@ func TestStagesAreWords(t *testing.T) {
 		t.Error("an unknown word is read")
 	}
 }
+
+// TestExplainedHandoverNamesBothPicks: the prefill worker with its reason, and the members that serve no such stage.
+func TestExplainedHandoverNamesBothPicks(t *testing.T) {
+	p := pairs(1, fleet())
+	o, err := p.Preview(long(4000), nil)
+	h := o.Choice.Handover
+	if err != nil || h == nil || h.Decision != HandoverRemote || h.Worker != "p1" || h.Reason == "" || h.Prefill.Seen != 2 {
+		t.Fatalf("%v, %+v", err, h)
+	}
+	for name, all := range map[string][]Excluded{"p1 p2": o.Excluded, "d1 d2": o.PrefillExcluded} {
+		if len(all) != 2 || all[0].Worker+" "+all[1].Worker != name || all[0].Why != ExcludedRole {
+			t.Errorf("%+v, want %s by their role", all, name)
+		}
+	}
+	r := long(4000)
+	if _, err := p.Acquire(r); err != nil || r.Record.Handover.Reason != h.Reason {
+		t.Errorf("%v, the record has the reason %q, want %q", err, r.Record.Handover.Reason, h.Reason)
+	}
+}
+
+// TestWholeRequestForLackOfAPrefillWorkerSaysSo in the record and in an explanation.
+func TestWholeRequestForLackOfAPrefillWorkerSaysSo(t *testing.T) {
+	p := pairs(1, map[string]Stages{"d1": StageDecode, "both": StageWhole})
+	r := long(4000)
+	o, err := p.Preview(r, nil)
+	if err != nil || o.Worker != "both" || o.Choice.Handover.Why != HandoverNoPrefill {
+		t.Errorf("%v, %+v", err, o.Choice.Handover)
+	}
+	if l, err := p.Acquire(r); err != nil || l.Worker().ID() != "both" || r.Record.Handover.Why != HandoverNoPrefill {
+		t.Errorf("%v, %+v", err, r.Record.Handover)
+	}
+}

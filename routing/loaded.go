@@ -26,7 +26,8 @@ func Eligible(p Policy, limit Saturation, r *Request, workers []Loaded) ([]View,
 	for i := range workers {
 		l := &workers[i]
 		all[i] = Worker{id: l.ID, index: i, weight: l.Weight, group: l.Group, models: l.Models, region: l.Region,
-			maxInflight: l.MaxInflight, maxTokens: l.MaxTokensInflight, reserved: l.Full, inflight: l.Inflight, tokens: l.Tokens,
+			stages: l.Stages, maxInflight: l.MaxInflight, maxTokens: l.MaxTokensInflight, reserved: l.Full,
+			inflight: l.Inflight, tokens: l.Tokens,
 			status: Status{Up: true, Waiting: l.Waiting, KVUsage: l.KVUsage, LoadAt: r.Now}, reportedInflight: l.Reported}
 		pool.workers[i] = &all[i]
 	}

@@ -13,6 +13,8 @@ type Preview struct {
 	WorkerFull bool       // the worker is full: the request would wait for it
 	Choice     Choice     // what the policy would see, and its result
 	Excluded   []Excluded // the members that the policy would not be shown
+	// the same for the policy of the prefill stage; nil without a hand-over
+	PrefillExcluded []Excluded
 }
 
 // Excluded is a member that the policy is not shown.
@@ -59,7 +61,7 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 	q := *r
 	q.Record, q.preview = &o.Choice, true
 	captured, err := p.capture(&q, draft, tried)
-	o.Excluded = captured.excluded
+	o.Excluded, o.PrefillExcluded = captured.excluded, captured.prefillExcluded
 	if err != nil {
 		return o, err
 	}
@@ -82,6 +84,7 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 	whole := *r // as in bookStagesLocked
 	whole.Whole = true
 	if w, err := p.Preview(&whole, draft, tried...); err == nil {
+		w.Choice.whyWhole()
 		return w, nil
 	}
 	return o, at.err
@@ -95,8 +98,9 @@ type poolView struct {
 	excluded []Excluded
 
 	// the prefill stage; handover is nil without one
-	handover *handover
-	prefill  prefillPick
+	handover        *handover
+	prefill         prefillPick
+	prefillExcluded []Excluded
 }
 
 // cloner is a Policy with memory.

@@ -225,6 +225,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 	}
 	if o := n.preview; o != nil {
 		e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
+		e.Handover = o.Choice.Handover
 	}
 	if n.waits {
 		e.Outcome = decisions.WouldQueue

@@ -26,7 +26,8 @@ func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 		all[4].Queue, all[4].Detail = n.queue, n.queue.Detail()
 	}
 	if n.preview != nil {
-		w := &decisions.WorkerStep{Others: n.preview.Excluded, Learned: new(n.x.resolution.Pool.Routing.Estimates())}
+		w := &decisions.WorkerStep{Others: n.preview.Excluded, Prefill: n.preview.PrefillExcluded,
+			Learned: new(n.x.resolution.Pool.Routing.Estimates())}
 		if len(n.preview.Choice.Candidates) > 0 {
 			w.Choice = &n.preview.Choice
 		}

@@ -31,6 +31,7 @@ type handover struct {
 	prefills  []*attempt        // prefill stages, in order
 	tried     []*routing.Worker // prefill workers that failed
 	held      *attempt          // the stage whose worker keeps the prompt; nil without one
+	decodeAt  time.Time         // when the request was sent to the decode worker; zero: it was not
 	cancel    context.CancelCauseFunc
 
 	mu      sync.Mutex  // guards the rest, which the goroutine of a client that leaves shares
@@ -148,6 +149,7 @@ func (h *handover) leaveSoonLocked() {
 // both stages.
 func (h *handover) beginDecode() {
 	now := time.Now()
+	h.decodeAt = now
 	h.lease.Begin(now) // without effect if it computes the prompt itself
 	if h.pool.Handover == config.HandoverSGLang {
 		h.watch.stopSilence() // it waits for the prefill stage
@@ -241,7 +243,8 @@ func (h *handover) abandon(ctx context.Context) *failure {
 	stage := *h.stage
 	stage.set = append(slices.Clip(stage.set), h.x.parsed.Req.AbandonMembers(h.fields)...)
 	h.stage = &stage
-	h.lease.Begin(time.Now())
+	h.decodeAt = time.Now()
+	h.lease.Begin(h.decodeAt)
 	resp, err := sendRequest(ctx, h.attempt, false, sentPriority{})
 	if err == nil {
 		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status < 300 {
@@ -355,7 +358,7 @@ func (h *handover) record() *decisions.Handover {
 	if h.uncounted && len(h.prefills) == 0 {
 		return nil
 	}
-	r := &decisions.Handover{Result: h.result.String()}
+	r := &decisions.Handover{Result: h.result.String(), DecodeAtMs: h.x.msSinceStart(h.decodeAt)}
 	for _, p := range h.prefills {
 		try := buildAttempt(p)
 		r.Prefills = append(r.Prefills, decisions.Prefill{Worker: try.Worker, Reason: try.Reason, Status: try.Status,

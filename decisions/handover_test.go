@@ -1,0 +1,56 @@
+package decisions
+
+import (
+	"testing"
+
+	"tierway/routing"
+)
+
+func TestHandoverIsOneLine(t *testing.T) {
+	for want, h := range map[string]*routing.HandoverChoice{
+		"": nil,
+		"computed by p1, handed to d2: 0.31 s against 0.52 s": {Decision: "remote", Why: routing.HandoverCost,
+			Worker: "p1", Remote: 0.3104, Local: 0.5249},
+		"computed by p1, handed to d2: 120 s against 1234 s": {Decision: "remote", Why: routing.HandoverCost,
+			Worker: "p1", Remote: 120.2, Local: 1234.4},
+		"computed by p1, handed to d2: 4000 uncached tokens reach uncached_threshold": {Decision: "remote",
+			Why: routing.HandoverThreshold, Worker: "p1", Uncached: 4000},
+		"computed by p1, handed to d2: d2 computes no prompts": {Decision: "remote", Why: routing.HandoverOnlyWay,
+			Worker: "p1"},
+		"no prefill worker takes the request, and d2 computes no prompts": {Decision: "remote",
+			Why: routing.HandoverOnlyWay},
+		"computed by d2 itself: 0.052 s against 0.31 s with p1": {Decision: "local", Why: routing.HandoverCost,
+			Worker: "p1", Remote: 0.31, Local: 0.052},
+		"computed by d2 itself: uncached_threshold hands no prompt with 100 uncached tokens over": {Decision: "local",
+			Why: routing.HandoverThreshold, Uncached: 100},
+		"computed by d2 itself: one worker must serve both stages of this request": {Decision: "local",
+			Why: routing.HandoverWhole},
+		"computed by d2 itself: it takes no computed prompts":        {Decision: "local", Why: routing.HandoverOnlyWay},
+		"computed by d2 itself: no prefill worker takes the request": {Decision: "local", Why: routing.HandoverNoPrefill},
+	} {
+		if got := HandoverText(h, "d2"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestRecordedHandoverIsOneLine(t *testing.T) {
+	p1 := Prefill{Worker: "p1", AtMs: 10, EndAtMs: 320, Status: 200, Usage: Usage{Prompt: 4000, Cached: 1000}}
+	down := Prefill{Worker: "p2", AtMs: 2, EndAtMs: 10, ErrorType: ErrorConnect, Error: "refused"}
+	a := &Attempt{Worker: "d2", AtMs: 2, FirstAtMs: 400, EndAtMs: 900}
+	for want, h := range map[string]*Handover{
+		"local": {Result: "local"},
+		"remote: p1 computed the prompt in 310 ms; d2 sent the first part of the answer after 75 ms; p1 had 1000 of " +
+			"4000 prompt tokens cached": {Result: "remote", Prefills: []Prefill{p1}, DecodeAtMs: 325},
+		"remote: p2 failed (connect) in 8 ms, then p1 computed the prompt in 310 ms; d2 sent the first part of the " +
+			"answer after 75 ms; p1 had 1000 of 4000 prompt tokens cached": {Result: "remote",
+			Prefills: []Prefill{down, p1}, DecodeAtMs: 325},
+		"recomputed: p2 failed (connect) in 8 ms; d2 sent the first part of the answer after 390 ms": {Result: "recomputed",
+			Prefills: []Prefill{down}, DecodeAtMs: 10},
+		"failed: p2 failed (connect) in 8 ms": {Result: "failed", Prefills: []Prefill{down}},
+	} {
+		if got := h.Text(a); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
