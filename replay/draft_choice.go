@@ -13,44 +13,75 @@ import (
 // draft's changes to the pool, and with the load and cache of earlier requests that the draft
 // placed elsewhere.
 func (r *Replay) draftChoice(p *pick, to *sidePool) *routing.Choice {
-	c := *p.a.Choice
-	c.Candidates = make([]routing.Candidate, 0, len(p.a.Choice.Candidates)+1)
+	c, known := r.changedChoice(p, to, p.a.Choice, stage{model: uint64(p.d.Features.Model)})
+	if !known {
+		r.sums.Unknown.Bounds++
+	}
+	return c
+}
+
+// stage is the part of a request that a pick is for.
+type stage struct {
+	model   uint64
+	prefill bool // it computes the prompt for another worker
+	every   bool // members without a record could be chosen too
+}
+
+// takes reports whether a member serves the stage.
+func (s stage) takes(m *routing.Member) bool {
+	if s.prefill {
+		return m.Prefills(s.model)
+	}
+	return m.Takes(s.model)
+}
+
+// changedChoice is draftChoice for one stage, of which base is the recorded pick. known is false if it needs a number
+// that is not in the records.
+func (r *Replay) changedChoice(p *pick, to *sidePool, base *routing.Choice, s stage) (c *routing.Choice, known bool) {
+	c, known = new(*base), true
+	c.Candidates = make([]routing.Candidate, 0, len(base.Candidates)+1)
 	workers := make([]routing.Loaded, 0, cap(c.Candidates))
-	model, all := uint64(p.d.Features.Model), true
-	for i := range p.a.Choice.Candidates {
-		v := p.a.Choice.Candidates[i]
-		w, is, known := r.draftCandidate(p, to, &v)
-		if is {
-			c.Candidates, workers = append(c.Candidates, v), append(workers, w)
+	add := func(v routing.Candidate, w routing.Loaded) {
+		if w.Stages = v.Stages; s.prefill {
+			if v.Stages&routing.StagePrefill == 0 {
+				return
+			}
+			w.Stages = 0 // it serves the whole of this stage
 		}
-		all = all && known
+		c.Candidates, workers = append(c.Candidates, v), append(workers, w)
+	}
+	for i := range base.Candidates {
+		v := base.Candidates[i]
+		w, is, counted := r.draftCandidate(p, to, &v)
+		if is {
+			add(v, w)
+		}
+		known = known && counted
 	}
 	same := to.sameMembers()
 	for i := range to.Members {
 		m := &to.Members[i]
-		if !m.Takes(model) || p.a.Choice.CandidateOf(m.ID) != nil {
+		if !s.takes(m) || base.CandidateOf(m.ID) != nil {
 			continue
 		}
-		if !to.addsCandidate(m, model) {
-			all = all && !to.mayAdmitUnrecorded(m)
+		if !s.every && !to.addsCandidate(m, s) {
+			known = known && !to.mayAdmitUnrecorded(m)
 			continue
 		}
 		v, w := r.unrecordedCandidate(p, to, m, i)
-		c.Candidates, workers, same = append(c.Candidates, v), append(workers, w), false
+		add(v, w)
+		same = false
 	}
 	if same {
 		for i := range workers {
 			workers[i].Group = 0 // all in one group, as they were shown together
 		}
 	}
-	to.filterEligible(p, &c, model, workers)
+	to.filterEligible(p, c, s, workers)
 	if !same {
-		to.orderByMembers(&c)
+		to.orderByMembers(c)
 	}
-	if !all {
-		r.sums.Unknown.Bounds++
-	}
-	return &c
+	return c, known
 }
 
 // draftCandidate turns a recorded candidate into one of the draft's pool, and returns the
@@ -75,6 +106,9 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 		if was == nil || m.Weight != was.Weight {
 			v.Effective *= float64(m.Weight) / float64(max(1, v.Weight))
 			v.Weight = m.Weight
+		}
+		if was == nil || m.Stages != was.Stages {
+			v.Stages = m.Stages
 		}
 		if was == nil || !slices.Equal(m.Models, was.Models) {
 			w.Models = m.Models
@@ -119,9 +153,9 @@ func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight in
 // addsCandidate reports whether the draft adds a member that the record does not show: a new
 // one, or one that the draft's changes no longer exclude. A worker that was down, full or in
 // backoff is not added.
-func (to *sidePool) addsCandidate(m *routing.Member, model uint64) bool {
+func (to *sidePool) addsCandidate(m *routing.Member, s stage) bool {
 	was, _ := to.was.member(m.ID)
-	return was == nil || !was.Takes(model) || was.Group != m.Group
+	return was == nil || !s.takes(was) || was.Group != m.Group
 }
 
 // mayAdmitUnrecorded reports whether the record may lack a member because of a bound that the
@@ -141,9 +175,9 @@ func raised[N int | int64 | float64 | time.Duration](was, is N) bool {
 
 // filterEligible keeps the candidates that the pool would show its policy. workers has their
 // states. If all are full or saturated, the request would wait for any of them.
-func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, workers []routing.Loaded) {
-	q := routing.Request{Now: p.pickTime(), Model: model, PromptTokens: c.PromptTokens,
-		OutputTokens: c.OutputTokens, Wait: c.Waits}
+func (to *sidePool) filterEligible(p *pick, c *routing.Choice, s stage, workers []routing.Loaded) {
+	q := routing.Request{Now: p.pickTime(), Model: s.model, PromptTokens: c.PromptTokens,
+		OutputTokens: c.OutputTokens, Wait: c.Waits, Whole: !s.prefill && to.staysWhole(c, s.model)}
 	shown, err := routing.Eligible(to.policy, to.Saturation, &q, workers)
 	if errors.Is(err, routing.ErrFull) {
 		for i := range workers {
@@ -156,6 +190,13 @@ func (to *sidePool) filterEligible(p *pick, c *routing.Choice, model uint64, wor
 		c.Candidates[i].Full = shown[i].Full
 	}
 	c.Candidates, c.Seen = c.Candidates[:len(shown)], len(shown)
+}
+
+// staysWhole reports whether one worker must serve both stages of the request: by its record, or because no member
+// computes prompts for others.
+func (to *sidePool) staysWhole(c *routing.Choice, model uint64) bool {
+	return c.Handover != nil && c.Handover.Why == routing.HandoverWhole ||
+		!slices.ContainsFunc(to.Members, func(m routing.Member) bool { return m.Prefills(model) })
 }
 
 // sameMembers reports whether the draft keeps all members and their groups.
@@ -211,7 +252,7 @@ func (r *Replay) unrecordedCandidate(
 		rate = to.rate()
 	}
 	return routing.Candidate{Worker: m.ID, Index: at, Weight: m.Weight, Inflight: w.inflight, MaxInflight: m.MaxInflight,
-			PendingTokens: w.pending, OutputTokens: w.output,
+			PendingTokens: w.pending, OutputTokens: w.output, Stages: m.Stages,
 			Overlap: w.cache.hit(p.residency.chain, p.a.Choice.PromptTokens), Rate: rate},
 		routing.Loaded{Member: *m, Inflight: w.inflight, Tokens: w.tokens}
 }
@@ -241,6 +282,6 @@ func (r *Replay) otherPoolChoice(p *pick, to *sidePool) *routing.Choice {
 	for i := range to.Members {
 		c.Candidates[i], workers[i] = r.unrecordedCandidate(p, to, &to.Members[i], i)
 	}
-	to.filterEligible(p, c, 0, workers) // the pool's own model, not the recorded one
+	to.filterEligible(p, c, stage{}, workers) // the pool's own model, not the recorded one
 	return c
 }

@@ -19,10 +19,12 @@ type pick struct {
 	at        time.Duration
 	residency residency
 	worker    string // the real worker
+	prefiller string // the worker that computed its prompt; "" if that is worker
 }
 
 func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.Duration) *pick {
-	return &pick{d: d, a: a, tier: tier, at: at, residency: newResidency(d, a, at), worker: a.Worker}
+	return &pick{d: d, a: a, tier: tier, at: at, residency: newResidency(d, a, at), worker: a.Worker,
+		prefiller: prefillerOf(a)}
 }
 
 func (p *pick) pickTime() time.Time { return p.d.Time.Add(millis(p.a.AtMs)) }
@@ -32,6 +34,10 @@ type Placement struct {
 	Choice *routing.Choice
 	Worker string
 	Reason routing.Reason
+
+	// the decision which worker computes the prompt, of Redecide only; nil without a hand-over
+	Handover *routing.HandoverChoice
+	Unknown  bool // the record lacks what that decision needs; then it is the recorded one
 }
 
 // redecide lets a policy decide a choice of the request again.
@@ -41,7 +47,7 @@ func (p *pick) redecide(policy routing.Policy, c *routing.Choice) (Placement, er
 	if err != nil {
 		return Placement{}, err
 	}
-	return Placement{decided, c.Candidates[i].Worker, reason}, nil
+	return Placement{Choice: decided, Worker: c.Candidates[i].Worker, Reason: reason}, nil
 }
 
 // countRefusal places a request at its real worker. Under the draft it has no worker.
@@ -119,6 +125,11 @@ func (p *sidePool) updateRates(c *routing.Choice) {
 	for i := range c.Candidates {
 		p.worker(c.Candidates[i].Worker).rate = c.Candidates[i].Rate
 	}
+	if h := c.Handover; h != nil && h.Prefill != nil {
+		for i := range h.Prefill.Candidates {
+			p.worker(h.Prefill.Candidates[i].Worker).rate = h.Prefill.Candidates[i].Rate
+		}
+	}
 }
 
 // decideDraft decides the request's worker under the draft. In its recorded pool, the recorded
@@ -155,7 +166,7 @@ func (to *sidePool) byRecord(p *pick, c *routing.Choice) (as Placement, ok bool,
 		as, err = p.redecide(to.policy, c)
 		return as, true, err
 	case c.CandidateOf(p.worker) != nil: // made under an older configuration, which the draft does not change
-		return Placement{c, p.worker, routing.Reason(p.a.Reason)}, true, nil
+		return Placement{Choice: c, Worker: p.worker, Reason: routing.Reason(p.a.Reason)}, true, nil
 	}
 	return as, false, nil
 }
@@ -173,19 +184,22 @@ func (p *sidePool) rule(d *decisions.Decision) int {
 func (p *sidePool) observePick(k *pick, c *routing.Choice) Placement {
 	f := &k.d.Features
 	i, reason := routing.LearnChoice(p.policy, c, f.Model, f.Prefix, f.Chain, k.pickTime())
-	return Placement{c, c.Candidates[i].Worker, reason}
+	return Placement{Choice: c, Worker: c.Candidates[i].Worker, Reason: reason}
 }
 
 // placeOnBothSides places a request at its real worker and at the draft's, and counts the
 // differences.
 func (r *Replay) placeOnBothSides(p *pick, was, to *sidePool, as Placement) {
 	r.placeAsRecorded(p, was)
-	r.diverged = r.diverged || p.tier != p.d.Tier || as.Worker != p.worker
-	r.draft.account(p, p.tier, to, as.Worker)
+	prefiller := r.draftPrefiller(p, was, to, as)
+	r.diverged = r.diverged || p.tier != p.d.Tier || as.Worker != p.worker || prefiller != p.prefiller
+	r.draft.account(p, p.tier, to, as.Worker, prefiller)
 	if p.tier == p.d.Tier {
 		r.sums.countWorker(p, as.Worker, as.Reason)
 	}
-	r.draft.regret.add(as.Choice, as.Worker)
+	if prefiller == "" {
+		r.draft.regret.add(as.Choice, as.Worker)
+	}
 	r.countRegret(p)
 }
 
@@ -194,18 +208,18 @@ func (r *Replay) placeOnBothSides(p *pick, was, to *sidePool, as Placement) {
 func (r *Replay) keepPlacement(p *pick, was *sidePool) {
 	r.placeAsRecorded(p, was)
 	if to := r.draft.pools[p.d.Tier]; to != nil {
-		r.draft.account(p, p.d.Tier, to, p.worker)
+		r.draft.account(p, p.d.Tier, to, p.worker, p.prefiller)
 	}
 }
 
 // placeAsRecorded places a request at its real worker, and counts its hits.
 func (r *Replay) placeAsRecorded(p *pick, was *sidePool) {
-	r.now.account(p, p.d.Tier, was, p.worker)
+	r.now.account(p, p.d.Tier, was, p.worker, p.prefiller)
 	r.sums.countHits(p)
 }
 
-func (s *replaySide) account(p *pick, tier string, pool *sidePool, worker string) {
-	hit := s.placeRequest(pool, worker, p.residency)
+func (s *replaySide) account(p *pick, tier string, pool *sidePool, worker, prefiller string) {
+	hit := s.placeRequest(pool, worker, prefiller, p.residency)
 	if p.hasChain() {
 		s.hits.add(hit, p.residency.prompt)
 	}
@@ -250,6 +264,14 @@ func Redecide(was, to *Pool, d *decisions.Decision, a *decisions.Attempt) (as Pl
 	}
 	if as.Choice == c && c.CandidateOf(c.RunnerUp) == nil {
 		c.RunnerUp = ""
+	}
+	as.Handover = a.Choice.Handover
+	if pool.handover != nil {
+		if d, known := r.decideHandover(p, pool, as.Choice, as.Worker); known {
+			as.Handover = &d
+		} else {
+			as.Unknown = true
+		}
 	}
 	return as, unknown, nil
 }

@@ -46,6 +46,7 @@ type Pool struct {
 	Policy     routing.Config
 	Rules      []routing.Config                // policies of its rules, as Choice.Rule numbers them
 	RuleOf     func(d *decisions.Decision) int // number of the rule that a recorded request meets; nil without rules
+	Handover   *Handover                       // nil: each worker computes its prompts itself
 	Members    []routing.Member                // all fields except Gate and Ref
 	Saturation routing.Saturation
 	Context    int64 // tokens of prompt and answer that its model takes; 0: unknown
@@ -135,6 +136,7 @@ type sidePool struct {
 	was         *Pool          // the pool of that name in Now; nil without one
 	samePolicy  bool           // the policy is configured as in was
 	policy      routing.Policy // has seen the requests of this side
+	handover    *routing.Handover
 	workers     map[string]*workerState
 	cacheTokens int64 // capacity of a worker's cache
 }
@@ -160,7 +162,11 @@ func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the policy of %s: %w", setup.Name, err)
 	}
-	return &sidePool{Pool: setup, was: was, samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy) &&
+	handover, err := setup.Handover.open()
+	if err != nil {
+		return nil, fmt.Errorf("the prefill policy of %s: %w", setup.Name, err)
+	}
+	return &sidePool{Pool: setup, was: was, handover: handover, samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy) &&
 		reflect.DeepEqual(was.Rules, setup.Rules),
 		policy: policy, workers: map[string]*workerState{}, cacheTokens: tokens}, nil
 }
@@ -277,7 +283,7 @@ func reasonWithoutWorker(d *decisions.Decision) string {
 func (r *Replay) keepOnBothSides(p *pick) {
 	for _, s := range []*replaySide{&r.now, &r.draft} {
 		if pool := s.pools[p.d.Tier]; pool != nil {
-			s.placeRequest(pool, p.worker, p.residency)
+			s.placeRequest(pool, p.worker, p.prefiller, p.residency)
 		}
 	}
 }

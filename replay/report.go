@@ -55,6 +55,8 @@ type Report struct {
 	ChangedBy         []Count      `json:"changed_worker_by" nullable:"false"` // the draft's reason
 	WorkerMoves       []WorkerMove `json:"worker_moves" nullable:"false"`      // at most 100
 
+	Handovers *Handovers `json:"handovers,omitempty"` // absent if neither a record nor the draft has a hand-over
+
 	// cached ÷ prompt tokens; absent if no record has the blocks of a prompt
 	Hit *Estimates `json:"est_prefix_hit,omitempty"`
 	// as the engines reported; absent if none reported a cached token, which some never do

@@ -53,6 +53,14 @@ func (s *sums) countRecord(d *decisions.Decision) {
 	}
 }
 
+// handovers returns the counts of hand-overs.
+func (s *sums) handovers() *Handovers {
+	if s.Handovers == nil {
+		s.Handovers = &Handovers{}
+	}
+	return s.Handovers
+}
+
 func (s *sums) skip(why string) { s.skipped[why]++ }
 
 // addExample adds an example to one kind of move.
@@ -126,7 +134,7 @@ func (s *sums) countHits(p *pick) {
 // countRegret counts the loss of the real pick if the record has all candidates. It compares
 // the measured time to a stream's first content with the best other candidate's estimate.
 func (r *Replay) countRegret(p *pick) {
-	if p.a.Choice.Check() != nil {
+	if p.a.Choice.Check() != nil || p.prefiller != "" { // its first token is not a matter of its worker's prefill
 		return
 	}
 	r.now.regret.add(p.a.Choice, p.worker)

@@ -76,15 +76,22 @@ func usageOf(d *decisions.Decision, a *decisions.Attempt) decisions.Usage {
 
 // placeRequest puts a request on a worker and returns how many tokens of its prompt the worker has
 // cached. Prompts are prefilled in the order of arrival: each one finds the blocks of those
-// before it, also of those at the same moment.
-func (s *replaySide) placeRequest(p *sidePool, worker string, v residency) (hit int64) {
-	w := p.worker(worker)
-	hit = w.cache.hit(v.chain, v.prompt)
+// before it, also of those at the same moment. If another worker, prefiller, computes the prompt, it has the prompt
+// until the first content of the answer, and its cache counts.
+func (s *replaySide) placeRequest(p *sidePool, worker, prefiller string, v residency) (hit int64) {
+	w, prefill := p.worker(worker), int64(0)
+	if prefiller != "" {
+		stage := v
+		stage.output, stage.expected, stage.booked, stage.end = 0, 0, v.booked-v.expected, v.first
+		hit = s.placeRequest(p, prefiller, "", stage)
+	} else {
+		hit = w.cache.hit(v.chain, v.prompt)
+		prefill = v.prompt - hit
+	}
 	w.cache.store(v.chain, v.prompt, v.output)
 	if v.end <= v.at {
 		return hit // never in flight according to the record
 	}
-	prefill := v.prompt - hit
 	w.inflight++
 	w.pending += prefill
 	w.output += v.expected

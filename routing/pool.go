@@ -314,6 +314,7 @@ type WorkerView struct {
 	ID                string
 	Ref               any
 	Weight, Group     int
+	Stages            Stages // 0 in a pool without a hand-over
 	Up, Saturated     bool
 	Inflight          int   // of this gateway
 	OthersInflight    int   // of other gateways, as estimated
@@ -373,6 +374,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Ref:               w.ref,
 			Weight:            w.weight,
 			Group:             w.group,
+			Stages:            w.stages,
 			Up:                w.status.Up,
 			Saturated:         saturated,
 			Stale:             stale,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"tierway/routing"
 	"tierway/server/control"
 )
 
@@ -44,18 +45,19 @@ func (p *planes) readiness() readiness {
 	r := readiness{Draining: p.proxy.Draining(), Degraded: []string{}}
 	served := false
 	for _, pool := range p.control.Snapshot().Pools {
-		up, all := 0, 0
-		for _, w := range pool.LiveWorkers(time.Now()) {
-			all++
-			if w.InRotation() {
-				up++
+		ws, up := pool.LiveWorkers(time.Now()), 0
+		missing, serves := control.MissingWorkers(ws, func(w *control.LiveWorker) (routing.Stages, bool) {
+			if !w.InRotation() {
+				return w.Stages, false
 			}
-		}
-		served = served || up > 0
+			up++
+			return w.Stages, true
+		})
+		served = served || serves
 		switch {
-		case up == 0:
-			r.Degraded = append(r.Degraded, pool.Name+": no worker is in rotation")
-		case up < all:
+		case missing != "":
+			r.Degraded = append(r.Degraded, pool.Name+": "+missing+" is in rotation")
+		case up < len(ws):
 			r.Degraded = append(r.Degraded, pool.Name+": some workers are out of rotation")
 		}
 	}

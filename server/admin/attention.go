@@ -12,6 +12,7 @@ import (
 	"tierway/breaker"
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/routing"
 	"tierway/server/control"
 	"tierway/tenants"
 )
@@ -71,13 +72,13 @@ func orderedAttention(items []AttentionItem) []AttentionItem {
 
 // poolAttention returns what is wrong with a pool and its workers.
 func poolAttention(p *poolView) (items []AttentionItem) {
-	message, severity := "", severityError
+	message, severity := p.stagesAttention()
 	switch {
-	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation }):
-		message = "No worker is in rotation. Requests wait, move to another tier or fail."
+	case severity == severityError: // no request is served
 	case !slices.ContainsFunc(p.workers, func(w workerState) bool { return w.inRotation && !w.failing() }):
+		severity = severityError
 		message = "The breaker of each worker in rotation is open or half open. Most requests fail or are rejected."
-	case !slices.ContainsFunc(p.workers, func(w workerState) bool {
+	case message == "" && !slices.ContainsFunc(p.workers, func(w workerState) bool {
 		return w.inRotation && w.State == "up" && !w.failing()
 	}):
 		severity = severityWarning // most backoffs last a second
@@ -111,6 +112,25 @@ func poolAttention(p *poolView) (items []AttentionItem) {
 		}
 	}
 	return items
+}
+
+// stagesAttention returns which kind of worker is not in rotation, and what that means for requests; "" if none.
+func (p *poolView) stagesAttention() (message, severity string) {
+	missing, serves := control.MissingWorkers(p.workers, func(w *workerState) (routing.Stages, bool) {
+		return w.Stages, w.inRotation
+	})
+	severity = severityError
+	switch {
+	case missing == "":
+		return "", ""
+	case serves:
+		severity, message = severityWarning, " is in rotation: decode workers compute the prompts."
+	case missing == control.NoPrefillWorker:
+		message = " is in rotation, and the other workers compute no prompts. Requests wait, move to another tier or fail."
+	default:
+		message = " is in rotation. Requests wait, move to another tier or fail."
+	}
+	return strings.ToUpper(missing[:1]) + missing[1:] + message, severity
 }
 
 // subject returns the pool as the subject of an item.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tierway/config"
+	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
 	"tierway/tenants"
@@ -30,6 +31,9 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 		return &poolView{Pool: &control.Pool{Pool: config.Pool{Name: name, Tier: tier}}, workers: ws}
 	}
 	good := workerState{Name: "good", State: "up", inRotation: true, Breaker: breakerState{State: "closed"}}
+	d, p, strict := good, good, good
+	d.Stages, p.Stages = routing.StageWhole|routing.StageDecode, routing.StagePrefill
+	strict.Stages = routing.StageDecode
 	for _, tt := range []struct {
 		pool *poolView
 		want []string
@@ -50,6 +54,15 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 		{pool("small", true, good, workerState{Name: "w1", State: "up", inRotation: true,
 			Breaker: breakerState{State: "open", Cause: "probe_failed"}}), []string{"error | worker w1 | Its breaker is open: " +
 			"probe_failed. The ejection cap keeps it in rotation with a part of its share. | workers?q=w1"}},
+		{pool("small", true, d, p, workerState{Name: "p2", State: "drained", Stages: routing.StagePrefill}), nil},
+		{pool("small", true, d, workerState{Name: "p", State: "drained", Stages: routing.StagePrefill}), []string{"warning | " +
+			"tier small | No prefill worker is in rotation: decode workers compute the prompts. | workers?pool=small"}},
+		{pool("small", true, strict, workerState{Name: "p", State: "drained", Stages: routing.StagePrefill}),
+			[]string{"error | tier small | No prefill worker is in rotation, and the other workers compute no prompts. " +
+				"Requests wait, move to another tier or fail. | workers?pool=small"}},
+		{pool("small", true, p, workerState{Name: "d", State: "drained", Stages: routing.StageDecode}), []string{"error | " +
+			"tier small | No decode worker is in rotation. Requests wait, move to another tier or fail. " +
+			"| workers?pool=small"}},
 		{pool("extra", false, workerState{Name: "w1", State: "half_open", inRotation: true,
 			Breaker: breakerState{State: "half_open"}}), []string{"error | pool extra | The breaker of each " +
 			"worker in rotation is open or half open. Most requests fail or are rejected. | workers?pool=extra",

@@ -70,7 +70,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 		e.Notes = append(e.Notes, notes...)
 		return e
 	}
-	decide := func(try *decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
+	decide := func(try *decisions.Attempt) (*decisions.RedecidedPick, replay.Placement, error) {
 		tier := cmp.Or(try.Tier, d.Tier)
 		was, to := a.setupPool(live, tier), a.setupPool(snap, tier)
 		if under == nil || to == nil {
@@ -87,7 +87,11 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 		}
 		again := &decisions.RedecidedPick{Worker: as.Worker, Reason: string(as.Reason),
 			Agrees: decisions.Names(try.Worker, as.Worker)}
-		return again, as.Choice, err
+		if as.Unknown {
+			e.Notes = append(e.Notes, "the record lacks the prefill workers that the decision about the hand-over needs: "+
+				"it is the recorded one")
+		}
+		return again, as, err
 	}
 	for i := range d.Attempts {
 		if e.Outcome == decisions.WouldRoute {
@@ -178,29 +182,35 @@ func addQueueBounds(steps []decisions.Step, p *control.Pool, class string) {
 // pastAttempt returns the worker step of one recorded attempt, and sets its worker in e. decide repeats
 // the selection.
 func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
-	decide func(*decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error)) decisions.Step {
+	decide func(*decisions.Attempt) (*decisions.RedecidedPick, replay.Placement, error)) decisions.Step {
 	st := decisions.Step{Stage: decisions.StageWorker, OK: true,
-		Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice}}
-	e.Worker, e.Reason, e.RunnerUp, e.Candidates = a.Worker, a.Reason, "", nil
+		Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice, Handover: a.Handover}}
+	e.Worker, e.Reason, e.RunnerUp, e.Candidates, e.Handover = a.Worker, a.Reason, "", nil, nil
 	if a.Choice == nil {
 		st.Detail = a.Worker + ": the only possible worker, or its selection was not recorded"
 		return st
 	}
-	again, decided, err := decide(a)
+	again, as, err := decide(a)
 	if err != nil {
+		e.Handover = a.Choice.Handover
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
 		if errors.Is(err, replay.ErrNoWorker) {
 			st.OK, e.Summary = false, "was rejected at worker: "+err.Error()
-			e.Worker, e.Reason, e.Outcome, e.Code = "", "", decisions.WouldReject, string(openai.CodeNoHealthyWorker)
+			e.Worker, e.Reason, e.Handover, e.Outcome, e.Code = "", "", nil, decisions.WouldReject, string(openai.CodeNoHealthyWorker)
 		}
 		return st
 	}
-	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates = again.Worker, again.Reason, decided.Policy, decided.RunnerUp,
-		decided.Candidates
+	decided := new(*as.Choice)
+	decided.Handover = as.Handover
+	e.Worker, e.Reason, e.Policy, e.RunnerUp, e.Candidates, e.Handover = again.Worker, again.Reason, decided.Policy,
+		decided.RunnerUp, decided.Candidates, as.Handover
 	st.Worker.Redecided, st.Worker.Choice = again, decided
 	st.Detail = fmt.Sprintf("%s: %s, candidates: %d", again.Worker, again.Reason, len(decided.Candidates))
 	if !again.Agrees {
 		st.Detail += "; the request used " + a.Worker + ": " + a.Reason
+	}
+	if text := decisions.HandoverText(as.Handover, again.Worker); text != "" {
+		st.Detail += "; " + text
 	}
 	return st
 }

@@ -15,8 +15,8 @@ import (
 func TestDraftWithoutAWorkerForAPastRequestRejectsIt(t *testing.T) {
 	e := &decisions.Explanation{Outcome: decisions.WouldRoute}
 	st := pastAttempt(e, &decisions.Attempt{Worker: "w0", Reason: "random", Choice: &routing.Choice{}},
-		func(*decisions.Attempt) (*decisions.RedecidedPick, *routing.Choice, error) {
-			return nil, nil, replay.ErrNoWorker
+		func(*decisions.Attempt) (*decisions.RedecidedPick, replay.Placement, error) {
+			return nil, replay.Placement{}, replay.ErrNoWorker
 		})
 	if e.Worker != "" || e.Outcome != decisions.WouldReject || e.Code != "no_healthy_worker" || st.OK {
 		t.Errorf("%s, %s, %q; the step is %+v", e.Outcome, e.Code, e.Worker, st)

@@ -3,11 +3,11 @@ package admin
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
 )
@@ -86,15 +86,19 @@ func (a *workerAPI) drainOf(o store.Override) (begun drainBegun, here bool) {
 // expectedOf returns the expected shares of a pool's workers, and warnings about them. weights
 // replaces weights in force.
 func expectedOf(p *control.Pool, weights map[string]int, now time.Time) (map[string]float64, []string) {
-	shares := expectedShares(p.LiveWorkers(now), weights)
-	for _, share := range shares {
-		if share > 0 {
-			return shares, nil
-		}
+	ws := p.LiveWorkers(now)
+	shares := expectedShares(ws, weights)
+	missing, serves := control.MissingWorkers(ws, func(w *control.LiveWorker) (routing.Stages, bool) {
+		return w.Stages, shares[w.ID] > 0
+	})
+	switch {
+	case missing == "":
+		return shares, nil
+	case serves:
+		return shares, []string{fmt.Sprintf("%s of %s takes requests: decode workers compute the prompts", missing, p.Name)}
 	}
-	return shares,
-		[]string{fmt.Sprintf("no worker of %s takes requests: requests that may change tier follow classifier.unavailable, "+
-			"all others fail", p.Name)}
+	return shares, []string{fmt.Sprintf("%s of %s takes requests: requests that may change tier follow "+
+		"classifier.unavailable, all others fail", missing, p.Name)}
 }
 
 func (a *workerAPI) weighWorker(ctx context.Context, in *struct {
@@ -292,10 +296,10 @@ func (a *workerAPI) fileWeights() map[string]int {
 	return weights
 }
 
-// expectedShares returns each worker's share of its pool's requests by weight. Only the lowest group
-// that has a worker in rotation receives requests. weights replaces weights in force.
+// expectedShares returns each worker's share of the requests of its pool's workers with the same stages, by weight. Only
+// the lowest group that has such a worker in rotation receives requests. weights replaces weights in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
-	shares, sum, group := map[string]float64{}, 0.0, math.MaxInt
+	shares, sums, groups := map[string]float64{}, map[routing.Stages]float64{}, map[routing.Stages]int{}
 	weight := func(w *control.LiveWorker) float64 {
 		v := w.WorkerView
 		if replaced, ok := weights[v.ID]; ok {
@@ -307,21 +311,22 @@ func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]
 		return v.EffectiveWeight()
 	}
 	for i := range ws {
-		if weight(&ws[i]) > 0 {
-			group = min(group, ws[i].Group)
+		w := &ws[i]
+		if group, any := groups[w.Stages]; weight(w) > 0 && (!any || w.Group < group) {
+			groups[w.Stages] = w.Group
 		}
 	}
 	for i := range ws {
-		v := &ws[i]
-		shares[v.ID] = 0
-		if v.Group == group {
-			shares[v.ID] = weight(v)
-			sum += weight(v)
+		w := &ws[i]
+		shares[w.ID] = 0
+		if group, any := groups[w.Stages]; any && w.Group == group {
+			shares[w.ID] = weight(w)
+			sums[w.Stages] += weight(w)
 		}
 	}
-	for id := range shares {
-		if sum > 0 {
-			shares[id] /= sum
+	for i := range ws {
+		if sum := sums[ws[i].Stages]; sum > 0 {
+			shares[ws[i].ID] /= sum
 		}
 	}
 	return shares

@@ -32,6 +32,19 @@ func TestExpectedSharesFollowWeights(t *testing.T) {
 	}
 }
 
+// TestExpectedSharesAreOfOneStage: a prefill worker takes nothing of a decode worker's share.
+func TestExpectedSharesAreOfOneStage(t *testing.T) {
+	view := func(id string, stages routing.Stages, group int) control.LiveWorker {
+		return control.LiveWorker{WorkerView: routing.WorkerView{ID: id, Weight: 1, Group: group, Up: true, Stages: stages}}
+	}
+	all := []control.LiveWorker{view("p", routing.StagePrefill, 1), view("d1", routing.StageDecode, 0),
+		view("d2", routing.StageDecode, 0), view("d3", routing.StageDecode, 1)}
+	want := map[string]float64{"p": 1, "d1": 0.5, "d2": 0.5, "d3": 0}
+	if diff := cmp.Diff(want, expectedShares(all, nil)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestEjectedWorkerHasNoExpectedShare: the next group has it. A worker in backoff keeps its share.
 func TestEjectedWorkerHasNoExpectedShare(t *testing.T) {
 	all := []control.LiveWorker{

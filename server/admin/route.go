@@ -18,6 +18,7 @@ import (
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/replay"
+	"tierway/routing"
 	"tierway/server/control"
 	"tierway/tenants"
 )
@@ -39,7 +40,7 @@ type ExplainOrder struct {
 type RouteExplanation struct {
 	decisions.Explanation
 	Draft   *decisions.Explanation `json:"draft,omitempty" doc:"Explanation of the same request under the draft, with the same random number."`
-	Changed []string               `json:"changed,omitempty" doc:"What differs under the draft: outcome, tier, worker."`
+	Changed []string               `json:"changed,omitempty" doc:"What differs under the draft: outcome, tier, worker, handover. The last one is whether another worker computes the prompt, and which."`
 	DraftReview
 }
 
@@ -259,12 +260,25 @@ func changedBetween(a, b *decisions.Explanation) []string {
 	changed := []string{}
 	for _, f := range [...]struct {
 		name, was, is string
-	}{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker}} {
+	}{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker},
+		{"handover", handoverOf(a), handoverOf(b)}} {
 		if f.was != f.is {
 			changed = append(changed, f.name)
 		}
 	}
 	return changed
+}
+
+// handoverOf returns who computes the prompt: local, or remote and the prefill worker; "" without a hand-over.
+func handoverOf(e *decisions.Explanation) string {
+	switch h := e.Handover; {
+	case h == nil:
+		return ""
+	case h.Decision == routing.HandoverRemote:
+		return h.Decision + " " + h.Worker
+	default:
+		return h.Decision
+	}
 }
 
 // ReplayOrder is the body of POST /admin/route/replay.

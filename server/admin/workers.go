@@ -21,6 +21,7 @@ type workerState struct {
 	Rank   *int     `json:"rank,omitempty" doc:"Data-parallel rank of the server that the worker is. Absent: the engine chooses the rank of a request."`
 	Model  string   `json:"model" doc:"Model of the pool. Empty: the model that the client requests."`
 	Region string   `json:"region,omitempty" doc:"Region of the worker."`
+	Role   string   `json:"role,omitempty" enum:"prefill,decode,both" doc:"Absent in a pool without handover, like stages."`
 	Models []string `json:"models" nullable:"false" doc:"Further configured models, then the models that the engine lists."`
 
 	State     string        `json:"state" enum:"up,down,asleep,paused,backoff,open,half_open,draining,drained" doc:"asleep and paused: the engine reports that it runs no requests. open: breaker.cause has the reason. backoff: the worker returned 429, 503 or 529, or refused the gateway's key."`
@@ -31,6 +32,9 @@ type workerState struct {
 
 	WorkerLoad
 	EngineLoad
+
+	Stages        routing.Stages `json:"stages,omitempty" doc:"What the worker serves, as a list such as whole,decode. whole: requests of which it computes the prompt; prefill: prompts for other workers; decode: answers from prompts that others have computed."`
+	OpenHandovers *int           `json:"open_handovers,omitempty" doc:"Prompts that the worker keeps until other workers have read them, or until handover_lease ends. Absent if it computes none for others."`
 
 	Weights workerWeights `json:"weights"`
 	Drain   *drainState   `json:"drain,omitempty"`
@@ -126,16 +130,18 @@ type timesState struct {
 }
 
 type distribution struct {
-	Now      float64 `json:"now" doc:"Share of the attempts in the last 5 to 10 minutes."`
-	Expected float64 `json:"expected" doc:"Expected share by the weights of the workers in rotation."`
+	Now      float64 `json:"now" doc:"Share of the attempts in the last 5 to 10 minutes. In a pool with handover: of those on workers with the same stages."`
+	Expected float64 `json:"expected" doc:"Expected share by the weights of the workers in rotation, in a pool with handover of those with the same stages."`
 }
 
 type poolState struct {
-	Policy string           `json:"policy"`
-	Rate   float64          `json:"prefill_rate" doc:"Prefill rate of a typical worker, in tokens per second."`
-	Output routing.Estimate `json:"output_tokens" doc:"Estimated output tokens of an answer."`
-	Scale  routing.Estimate `json:"prompt_scale" doc:"Prompt tokens by the engine's count for each estimated token."`
-	Depth  *depthState      `json:"depth,omitempty"`
+	Policy   string           `json:"policy"`
+	Handover string           `json:"handover,omitempty" enum:"nixl,p2p_nccl,shared,sglang" doc:"How the workers compute prompts for each other. Absent: each one computes its own."`
+	Prefill  string           `json:"prefill_policy,omitempty" doc:"Policy that selects the worker that computes a prompt for another one."`
+	Rate     float64          `json:"prefill_rate" doc:"Prefill rate of a typical worker, in tokens per second."`
+	Output   routing.Estimate `json:"output_tokens" doc:"Estimated output tokens of an answer."`
+	Scale    routing.Estimate `json:"prompt_scale" doc:"Prompt tokens by the engine's count for each estimated token."`
+	Depth    *depthState      `json:"depth,omitempty"`
 }
 
 // depthState describes the prefix lengths from which the policy chwbl makes its keys.
@@ -212,12 +218,12 @@ func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]workerState, 
 	file, overrides := a.fileWeights(), a.control.OverridesNow()
 	shares := expectedShares(ws, nil)
 	states := make([]workerState, len(ws))
-	var recent int64
+	recent := map[routing.Stages]int64{}
 	for i, v := range ws {
 		stats := v.Stats.View(now)
-		st := workerStateOf(p, &v, stats, byID[v.ID])
+		st := workerStateOf(p, &v, stats, byID[v.ID], now)
 		st.Distribution = distribution{Now: float64(stats.Recent), Expected: shares[v.ID]}
-		recent += stats.Recent
+		recent[v.Stages] += stats.Recent
 		st.Weights = workerWeights{Effective: v.Weight, File: file[v.ID], Override: control.OverrideOf(overrides, v.ID)}
 		if o := st.Weights.Override; o != nil {
 			st.Weights.Version = o.Number()
@@ -226,9 +232,12 @@ func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]workerState, 
 		states[i] = st
 	}
 	for i := range states {
-		states[i].Distribution.Now /= float64(max(recent, 1))
+		states[i].Distribution.Now /= float64(max(recent[states[i].Stages], 1))
 	}
 	st := poolState{Policy: p.Policy.Name, Rate: learned.Rate, Output: learned.OutputTokens, Scale: learned.PromptScale}
+	if st.Handover = p.Handover; p.Handover != "" {
+		st.Prefill = p.PrefillPolicy.Name
+	}
 	if adaptive, ok := p.Picker.(routing.Adaptive); ok {
 		st.Depth = new(depthState(adaptive.Depth()))
 	}
@@ -252,10 +261,10 @@ func modelsOf(configured, listed []string) []string {
 
 // workerStateOf returns a worker as the API shows it, without weights, drain and distribution.
 func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsView,
-	learned routing.WorkerEstimates) workerState {
+	learned routing.WorkerEstimates, now time.Time) workerState {
 	seen, b, spec := &w.Health, &w.Breaker, w.Worker.Spec()
 	lookups, late := p.Lookups()
-	return workerState{
+	st := workerState{
 		Name:      w.ID,
 		Pool:      p.Name,
 		Tier:      p.Tier,
@@ -301,8 +310,16 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 			Samples: w.Samples},
 		Events:     eventsOf(&w.KV, lookups, late),
 		Learned:    learned,
+		Stages:     w.Stages,
 		inRotation: w.InRotation(),
 	}
+	if p.Handover != "" {
+		st.Role = spec.Role
+	}
+	if w.Stages&routing.StagePrefill != 0 {
+		st.OpenHandovers = new(w.Handovers.Open(now))
+	}
+	return st
 }
 
 // failureOf returns the last failed attempt as the API shows it.

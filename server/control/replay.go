@@ -49,6 +49,9 @@ func SetupPool(c config.Pool, gateways int) replay.Pool {
 		Saturation: c.Saturation,
 		Context:    c.Context,
 	}
+	if c.Handover != "" {
+		p.Handover = &replay.Handover{Policy: c.PrefillPolicy, Threshold: c.UncachedThreshold}
+	}
 	if price := c.Price; price != (tenants.Price{}) {
 		p.Cost = func(prompt, cached, output int64) float64 {
 			return float64(price.Cost(prompt, cached, output)) / float64(tenants.Unit)

@@ -1,0 +1,166 @@
+package replay
+
+import (
+	"slices"
+
+	"tierway/decisions"
+	"tierway/routing"
+)
+
+// Handover is how the workers of a pool compute prompts for each other.
+type Handover struct {
+	Policy    routing.Config // of the prefill stage
+	Threshold int64          // as in routing.Handover
+}
+
+// Handovers counts the decisions which worker computes a prompt, of requests whose worker is decided again.
+type Handovers struct {
+	Local  Totals `json:"local"`  // the worker of the answer computes it
+	Remote Totals `json:"remote"` // another worker does
+	// requests with another decision under the draft
+	Changed int `json:"changed"`
+	// requests that another prefill worker would get
+	ChangedWorker int `json:"changed_worker"`
+	// the record lacks what the draft's decision needs: counted as recorded
+	Undecided  int  `json:"undecided"`
+	Reproduced Part `json:"reproduced"` // the configuration yields the recorded decision
+}
+
+// open returns the hand-over as routing uses it; nil without one.
+func (h *Handover) open() (*routing.Handover, error) {
+	if h == nil {
+		return nil, nil
+	}
+	policy, err := routing.New(h.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return &routing.Handover{Policy: policy, Threshold: h.Threshold}, nil
+}
+
+// prefillerOf returns the worker that computed the prompt of an attempt for the worker of the answer; "" without one.
+func prefillerOf(a *decisions.Attempt) string {
+	if h := a.Handover; h != nil && len(h.Prefills) > 0 && h.Result != "recomputed" {
+		return h.Prefills[len(h.Prefills)-1].Worker
+	}
+	return ""
+}
+
+// decideHandover decides again which worker computes the prompt of a request whose answer's worker is worker, one of
+// the candidates of c. known is false if the record lacks what the decision needs.
+func (r *Replay) decideHandover(p *pick, to *sidePool, c *routing.Choice,
+	worker string) (d routing.HandoverChoice, known bool) {
+	at := slices.IndexFunc(c.Candidates, func(v routing.Candidate) bool { return v.Worker == worker })
+	if at < 0 {
+		return d, false
+	}
+	h, seen := r.draftPrefill(p, to)
+	in := *c
+	in.Handover = &h
+	f := &p.d.Features
+	d, known = routing.RedecideHandover(to.handover, &in, at, f.Model, f.Prefix, f.Chain, p.pickTime())
+	return d, known && (seen || d.Why != routing.HandoverCost)
+}
+
+// draftPrefill returns the record of the hand-over as the draft's pool would have shown it. seen is false if it has
+// workers whose load the record lacks; their loads are then those of the draft's side.
+func (r *Replay) draftPrefill(p *pick, to *sidePool) (h routing.HandoverChoice, seen bool) {
+	was, model := p.a.Choice.Handover, uint64(p.d.Features.Model)
+	if p.tier != p.d.Tier {
+		model = 0 // the pool's own model, not the recorded one
+	}
+	if was != nil {
+		h.Why, h.Transfer = was.Why, was.Transfer
+	}
+	base := &routing.Choice{Rand: p.a.Choice.Rand, PromptTokens: p.a.Choice.PromptTokens, OutputTokens: 1, Stream: true,
+		Key: p.a.Choice.Key, KeyOf: p.a.Choice.KeyOf}
+	seen = p.tier == p.d.Tier && was != nil && was.Prefill.Check() == nil
+	if seen {
+		base = was.Prefill
+	}
+	// Without a recorded pick, no member is known to have been unusable, unless none took requests.
+	every := !seen && h.Why != routing.HandoverNoPrefill
+	h.Prefill, _ = r.changedChoice(p, to, base, stage{model: model, prefill: true, every: every})
+	if !seen {
+		seen = !slices.ContainsFunc(h.Prefill.Candidates, func(v routing.Candidate) bool {
+			m, _ := to.was.member(v.Worker)
+			return m != nil && m.Prefills(model)
+		})
+	}
+	if len(h.Prefill.Candidates) == 0 && h.Why != routing.HandoverWhole {
+		h.Why = routing.HandoverNoPrefill
+	}
+	return h, seen
+}
+
+// draftPrefiller decides which worker computes the prompt under the draft, and counts it. It returns that worker if
+// it is another one than the worker of the answer, else "".
+func (r *Replay) draftPrefiller(p *pick, was, to *sidePool, as Placement) string {
+	recorded := p.a.Choice.Handover
+	if recorded == nil && to.handover == nil {
+		return ""
+	}
+	s := r.sums.handovers()
+	var now routing.HandoverChoice
+	if recorded != nil {
+		count(&s.Local.Now, &s.Remote.Now, recorded)
+		if was.handover != nil {
+			known := false
+			if now, known = r.decideHandover(p, was, p.a.Choice, p.worker); known {
+				s.Reproduced.add(sameHandover(&now, recorded))
+			}
+		}
+	}
+	if to.handover == nil {
+		return ""
+	}
+	d, known := r.decideHandover(p, to, as.Choice, as.Worker)
+	if unchanged := recorded != nil && p.tier == p.d.Tier && as.Worker == p.worker; unchanged {
+		switch {
+		case known && sameHandover(&d, &now): // both configurations agree
+			d = *recorded
+		case was.handover != nil && !sameHandover(&now, recorded):
+			known = false
+		}
+	}
+	if !known {
+		s.Undecided++
+		if recorded == nil {
+			return ""
+		}
+		d = *recorded
+	}
+	count(&s.Local.Draft, &s.Remote.Draft, &d)
+	switch {
+	case recorded == nil:
+	case d.Decision != recorded.Decision:
+		s.Changed++
+	case d.Decision == routing.HandoverRemote && d.Worker != recorded.Worker:
+		s.ChangedWorker++
+	}
+	if d.Decision != routing.HandoverRemote || d.Worker == as.Worker {
+		return ""
+	}
+	if known && d.Prefill != nil && len(d.Prefill.Candidates) > 0 {
+		f := &p.d.Features // the policy sees every prompt that it places
+		routing.LearnChoice(to.handover.Policy, d.Prefill, f.Model, f.Prefix, f.Chain, p.pickTime())
+	}
+	if recorded != nil && d.Worker == recorded.Worker && p.prefiller != "" {
+		return p.prefiller // after a retry
+	}
+	return d.Worker
+}
+
+// sameHandover reports whether two decisions let the same worker compute the prompt.
+func sameHandover(a, b *routing.HandoverChoice) bool {
+	return a.Decision == b.Decision && (a.Decision != routing.HandoverRemote || a.Worker == b.Worker)
+}
+
+// count counts a decision.
+func count(local, remote *int64, d *routing.HandoverChoice) {
+	if d.Decision == routing.HandoverRemote {
+		*remote++
+	} else {
+		*local++
+	}
+}
