@@ -75,6 +75,7 @@ func appendCourse(b []byte, d *Decision) []byte {
 		last = d.Attempts[n-1]
 		b = appendCount(b, "attempts", int64(n))
 		b = appendText(b, "error_type", last.ErrorType)
+		b = appendHandover(b, last.Handover)
 		b = appendNumber(b, "overhead_ms", d.OverheadMs)
 	}
 	if len(d.Attempts) > 0 || d.QueueMs > 0 {
@@ -95,6 +96,20 @@ func appendCourse(b []byte, d *Decision) []byte {
 	}
 	b = appendYes(b, "estimated", d.Estimated)
 	return appendText(b, "usage_note", d.UsageNote)
+}
+
+// appendHandover appends how the prompt was computed. The worker is that of the last prefill stage.
+func appendHandover(b []byte, h *Handover) []byte {
+	if h == nil {
+		return b
+	}
+	b = appendText(b, "handover", h.Result)
+	if n := len(h.Prefills); n > 0 {
+		p := &h.Prefills[n-1]
+		b = appendText(b, "prefill_worker", p.Worker)
+		b = appendNumber(b, "prefill_ms", p.EndAtMs-p.AtMs)
+	}
+	return b
 }
 
 // accessLevel returns the level of a line. ERROR is a fault of the gateway, WARN a fault or

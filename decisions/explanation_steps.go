@@ -38,6 +38,7 @@ type WorkerStep struct {
 	Others    []routing.Excluded `json:"others,omitempty" doc:"Workers that were not candidates."`
 	Prefill   []routing.Excluded `json:"prefill_others,omitempty" doc:"Workers that were no candidates for computing the prompt for another worker. Absent in a tier without handover."`
 	Handover  *Handover          `json:"handover,omitempty" doc:"Past requests only: how the prompt was computed, with the durations of both stages. Absent in a tier without handover."`
+	Took      string             `json:"handover_text,omitempty" doc:"handover in one line."`
 	Learned   *routing.Estimates `json:"learned,omitempty" doc:"Rates and lengths that the pool has learned, each with its number of samples."`
 	Used      string             `json:"used,omitempty" doc:"Past requests only: the worker that served it."`
 	Redecided *RedecidedPick     `json:"again,omitempty" doc:"Past requests only: the result of deciding the recorded pick again."`

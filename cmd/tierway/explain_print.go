@@ -147,9 +147,46 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 	for _, o := range st.Others {
 		line("other", "%s: %s", o.Worker, exclusionWords(o.Why))
 	}
+	printHandover(line, st)
 	if l := st.Learned; l != nil {
 		line("learned", "%s", learnedText(l))
 	}
+}
+
+// printHandover prints the decision which worker computes the prompt, the pick of the prefill worker, and what happened.
+func printHandover(line func(name, format string, args ...any), st *decisions.WorkerStep) {
+	if st.Choice != nil && st.Choice.Handover != nil {
+		h := st.Choice.Handover
+		line("hand-over", "%s", handoverText(h))
+		chosen := ""
+		if h.Decision == routing.HandoverRemote {
+			chosen = h.Worker
+		}
+		if h.Reason != "" {
+			line("prefill", "%s is the best worker for it: %s: %s", h.Worker, h.Reason, reasonWords(string(h.Reason)))
+		}
+		if p := h.Prefill; p != nil {
+			for i := range p.Candidates {
+				line("prefill candidate", "%s", candidateText(&p.Candidates[i], chosen, scoreUnit(p.Policy)))
+			}
+		}
+	}
+	for _, o := range st.Prefill {
+		line("prefill other", "%s: %s", o.Worker, exclusionWords(o.Why))
+	}
+	if st.Took != "" {
+		line("prompt", "%s", st.Took)
+	}
+}
+
+// handoverText returns a decision which worker computes the prompt, with its costs.
+func handoverText(h *routing.HandoverChoice) string {
+	text := fmt.Sprintf("%s, %s; %d uncached tokens", h.Decision, handoverWords(h.Why), h.Uncached)
+	if h.Remote > 0 || h.Local > 0 {
+		text += fmt.Sprintf("; predicted cost %.3g s if another worker computes them, of which %.3g s for the transfer, and "+
+			"%.3g s if the worker of the answer does", h.Remote, h.Transfer, h.Local)
+	}
+	return text
 }
 
 // reasonOf returns the code of the reason for the chosen worker; "" without one.

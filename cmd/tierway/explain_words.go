@@ -63,6 +63,23 @@ func homeWords(r routing.Reason) string {
 	return string(r)
 }
 
+// handoverWords returns why a hand-over was decided so as a clause; the code itself if it is unknown.
+func handoverWords(code string) string {
+	switch code {
+	case routing.HandoverCost:
+		return "the lower predicted cost"
+	case routing.HandoverThreshold:
+		return "by uncached_threshold"
+	case routing.HandoverWhole:
+		return "one worker must serve both stages of this request"
+	case routing.HandoverOnlyWay:
+		return "the only way with the worker of the answer"
+	case routing.HandoverNoPrefill:
+		return "no prefill worker takes the request"
+	}
+	return code
+}
+
 // exclusionWords returns why a worker was not selected as a clause; the code itself if it is unknown.
 func exclusionWords(code string) string {
 	words, ok := map[string]string{
@@ -72,6 +89,7 @@ func exclusionWords(code string) string {
 		routing.ExcludedNotDrawn:    "not among the workers drawn at random",
 		routing.ExcludedDown:        "down: health checks fail, or the engine is asleep or paused",
 		routing.ExcludedNoWeight:    "drained, or its weight is 0",
+		routing.ExcludedRole:        "its role does not serve this stage of the request",
 		routing.ExcludedModel:       "does not serve the model",
 		routing.ExcludedOtherWorker: "another worker stores the response that the request continues",
 		routing.ExcludedTried:       "the request was tried there",

@@ -60,11 +60,31 @@ func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 		}
 		leftOut(line, left, changes)
 	}
+	printReplayHandovers(line, r.Handovers, drafted)
 	printReplayNumbers(line, r, drafted)
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	return printReplayTiers(w, r, drafted)
+}
+
+// printReplayHandovers prints which workers compute the prompts; h is nil without hand-overs.
+func printReplayHandovers(line func(name, format string, args ...any), h *replay.Handovers, drafted bool) {
+	if h == nil {
+		return
+	}
+	text := fmt.Sprintf("%d computed by a prefill worker, %d by the worker of the answer", h.Remote.Now, h.Local.Now)
+	if drafted {
+		text = fmt.Sprintf("%d → %d computed by a prefill worker, %d → %d by the worker of the answer", h.Remote.Now,
+			h.Remote.Draft, h.Local.Now, h.Local.Draft)
+	}
+	line("hand-overs", "%s; %s reproduced", text, part(h.Reproduced))
+	if drafted {
+		line("", "%d would change, %d would get another prefill worker", h.Changed, h.ChangedWorker)
+	}
+	if h.Undecided > 0 {
+		line("", "%d undecided: the records lack the loads of the prefill workers", h.Undecided)
+	}
 }
 
 func printReplayNumbers(line func(name, format string, args ...any), r *replay.Report, drafted bool) {

@@ -185,6 +185,9 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 	decide func(*decisions.Attempt) (*decisions.RedecidedPick, replay.Placement, error)) decisions.Step {
 	st := decisions.Step{Stage: decisions.StageWorker, OK: true,
 		Worker: &decisions.WorkerStep{Used: a.Worker, Choice: a.Choice, Handover: a.Handover}}
+	if a.Handover != nil {
+		st.Worker.Took = a.Handover.Text(a)
+	}
 	e.Worker, e.Reason, e.RunnerUp, e.Candidates, e.Handover = a.Worker, a.Reason, "", nil, nil
 	if a.Choice == nil {
 		st.Detail = a.Worker + ": the only possible worker, or its selection was not recorded"
