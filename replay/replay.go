@@ -166,8 +166,8 @@ func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the prefill policy of %s: %w", setup.Name, err)
 	}
-	return &sidePool{Pool: setup, was: was, handover: handover, samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy) &&
-		reflect.DeepEqual(was.Rules, setup.Rules),
+	return &sidePool{Pool: setup, was: was, handover: handover,
+		samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy) && reflect.DeepEqual(was.Rules, setup.Rules),
 		policy: policy, workers: map[string]*workerState{}, cacheTokens: tokens}, nil
 }
 

@@ -484,7 +484,8 @@ func TestExplainedHandoverNamesBothPicks(t *testing.T) {
 	p := pairs(1, fleet())
 	o, err := p.Preview(long(4000), nil)
 	h := o.Choice.Handover
-	if err != nil || h == nil || h.Decision != HandoverRemote || h.Worker != "p1" || h.Reason == "" || h.Prefill.Seen != 2 {
+	if err != nil || h == nil || h.Decision != HandoverRemote || h.Worker != "p1" || h.Reason == "" ||
+		h.Prefill.Seen != 2 {
 		t.Fatalf("%v, %+v", err, h)
 	}
 	for name, all := range map[string][]Excluded{"p1 p2": o.Excluded, "d1 d2": o.PrefillExcluded} {

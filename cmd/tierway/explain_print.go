@@ -153,7 +153,7 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 	}
 }
 
-// printHandover prints the decision which worker computes the prompt, the pick of the prefill worker, and what happened.
+// printHandover prints which worker computes the prompt and why, the pick of the prefill worker, and what happened.
 func printHandover(line func(name, format string, args ...any), st *decisions.WorkerStep) {
 	if st.Choice != nil && st.Choice.Handover != nil {
 		h := st.Choice.Handover

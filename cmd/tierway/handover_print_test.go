@@ -15,8 +15,8 @@ func TestExplanationPrintsBothStages(t *testing.T) {
 	h := &routing.HandoverChoice{Decision: routing.HandoverRemote, Why: routing.HandoverCost, Uncached: 4000,
 		Local: 0.52, Remote: 0.31, Transfer: 0.02, Worker: "p1", Reason: routing.ReasonLowestCost,
 		Prefill: &routing.Choice{Policy: "kv_aware", Seen: 1, Candidates: []routing.Candidate{{Worker: "p1", Score: 0.25}}}}
-	e := admin.RouteExplanation{Explanation: decisions.Explanation{Outcome: decisions.WouldRoute, Summary: "s", Worker: "d2",
-		Reason: "lowest_cost", Handover: h, Steps: []decisions.Step{{Stage: decisions.StageWorker, OK: true, Detail: "d",
+	e := admin.RouteExplanation{Explanation: decisions.Explanation{Outcome: decisions.WouldRoute, Summary: "s",
+		Worker: "d2", Reason: "lowest_cost", Handover: h, Steps: []decisions.Step{{Stage: decisions.StageWorker, OK: true, Detail: "d",
 			Worker: &decisions.WorkerStep{Choice: &routing.Choice{Policy: "kv_aware", Handover: h,
 				Candidates: []routing.Candidate{{Worker: "d2"}}},
 				Others:  []routing.Excluded{{Worker: "p1", Why: routing.ExcludedRole}},

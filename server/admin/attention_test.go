@@ -55,8 +55,8 @@ func TestAttentionNamesWorkersOutOfService(t *testing.T) {
 			Breaker: breakerState{State: "open", Cause: "probe_failed"}}), []string{"error | worker w1 | Its breaker is open: " +
 			"probe_failed. The ejection cap keeps it in rotation with a part of its share. | workers?q=w1"}},
 		{pool("small", true, d, p, workerState{Name: "p2", State: "drained", Stages: routing.StagePrefill}), nil},
-		{pool("small", true, d, workerState{Name: "p", State: "drained", Stages: routing.StagePrefill}), []string{"warning | " +
-			"tier small | No prefill worker is in rotation: decode workers compute the prompts. | workers?pool=small"}},
+		{pool("small", true, d, workerState{Name: "p", State: "drained", Stages: routing.StagePrefill}), []string{"warning " +
+			"| tier small | No prefill worker is in rotation: decode workers compute the prompts. | workers?pool=small"}},
 		{pool("small", true, strict, workerState{Name: "p", State: "drained", Stages: routing.StagePrefill}),
 			[]string{"error | tier small | No prefill worker is in rotation, and the other workers compute no prompts. " +
 				"Requests wait, move to another tier or fail. | workers?pool=small"}},

@@ -126,6 +126,10 @@ func withoutCandidates(c *routing.Choice) *routing.Choice {
 	}
 	s := *c
 	s.Candidates = []routing.Candidate{}
+	if s.Handover != nil {
+		h := *s.Handover
+		h.Prefill, s.Handover = withoutCandidates(h.Prefill), &h
+	}
 	return &s
 }
 

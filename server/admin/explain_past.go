@@ -199,7 +199,8 @@ func pastAttempt(e *decisions.Explanation, a *decisions.Attempt,
 		st.Detail = fmt.Sprintf("%s: %s; %v", a.Worker, a.Reason, err)
 		if errors.Is(err, replay.ErrNoWorker) {
 			st.OK, e.Summary = false, "was rejected at worker: "+err.Error()
-			e.Worker, e.Reason, e.Handover, e.Outcome, e.Code = "", "", nil, decisions.WouldReject, string(openai.CodeNoHealthyWorker)
+			e.Worker, e.Reason, e.Handover = "", "", nil
+			e.Outcome, e.Code = decisions.WouldReject, string(openai.CodeNoHealthyWorker)
 		}
 		return st
 	}

@@ -296,8 +296,8 @@ func (a *workerAPI) fileWeights() map[string]int {
 	return weights
 }
 
-// expectedShares returns each worker's share of the requests of its pool's workers with the same stages, by weight. Only
-// the lowest group that has such a worker in rotation receives requests. weights replaces weights in force.
+// expectedShares returns each worker's share of the requests of its pool's workers with the same stages, by weight.
+// Only the lowest group that has such a worker in rotation receives requests. weights replaces weights in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {
 	shares, sums, groups := map[string]float64{}, map[routing.Stages]float64{}, map[routing.Stages]int{}
 	weight := func(w *control.LiveWorker) float64 {

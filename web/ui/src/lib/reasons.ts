@@ -64,6 +64,7 @@ const texts = {
     not_drawn: "not among the workers drawn at random",
     down: "health checks fail, or the engine is asleep or paused",
     no_weight: "drained, or its weight is 0",
+    role: "its role does not serve this stage of the request",
     model: "does not serve the model",
     other_worker: "another worker stores the response that the request continues",
     tried: "the request was tried there",
@@ -74,6 +75,22 @@ const texts = {
     saturated: "the engine's metrics show saturation",
     region: "a worker of a nearer region takes requests",
     slow_start: "in slow start, and already has its reduced share",
+  },
+  /** Why a worker computes the prompt, in a tier whose workers hand prompts over. */
+  handover: {
+    cost: "the lower predicted cost",
+    threshold: "by uncached_threshold",
+    whole: "one worker must serve both stages of this request",
+    only_way: "the only way with the worker of the answer",
+    no_prefill_worker: "no prefill worker takes the request",
+  },
+  /** How the prompt of an attempt was computed. */
+  prompt: {
+    remote: "a prefill worker computed the prompt",
+    local: "the worker of the answer computed the prompt, as decided",
+    recomputed: "the worker of the answer computed the prompt, because no prefill worker handed it over",
+    failed: "the attempt failed",
+    abandoned: "the client left between the stages",
   },
   /** Why the queue rejected a request. */
   shed: {

@@ -5,11 +5,13 @@ import { base } from "../../api/client";
 import type { Attempt, DecisionView, Excluded } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { count, millis, UNKNOWN } from "../../lib/format";
+import { promptText } from "../../lib/handover";
 import { codedText, reasonText, rejectionText, ruleText } from "../../lib/reasons";
 import { Dialog } from "../../ui/Dialog";
 import { Problem, Skeleton } from "../../ui/Panel";
 import { Badge, CopyButton, Curl } from "../../ui/parts";
 import { Candidates } from "../rules/Candidates";
+import { HandoverView } from "../rules/HandoverView";
 import { limitUsesOf } from "./limitUses";
 import { decisionQuery, tenantQuery } from "./queries";
 import { prefixOf, tokensOf, toneOf, triedBefore, triesOf } from "./rows";
@@ -106,6 +108,7 @@ interface AttemptProps {
 function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
   const choice = a.choice;
   const kept = choice?.candidates?.length ?? 0;
+  const prompt = promptText(a);
   return (
     <section className="stack tight attempt">
       <h3>
@@ -121,6 +124,7 @@ function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
         {a.selection_us ? `, in ${Math.round(a.selection_us)} µs` : ""}; {count(a.predicted_cached_tokens)} cached tokens expected
         {a.usage && a.usage.prompt > 0 && `, ${count(a.usage.cached)} of ${count(a.usage.prompt)} reported`}.
       </p>
+      {prompt && <p className="small">Prompt: {prompt}.</p>}
       {choice && kept > 0 ? (
         <>
           <Candidates of={{ candidates: choice.candidates, worker: a.worker, policy: choice.policy, reason: a.reason }} others={tried} />
@@ -133,6 +137,7 @@ function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
       ) : (
         <p className="small">{codedText("worker", a.reason)}. The record has no candidates: the worker was the only one, or the gateway did not record its selection.</p>
       )}
+      {choice?.handover && <HandoverView of={choice.handover} worker={a.worker} />}
     </section>
   );
 }

@@ -73,3 +73,11 @@ test("since is part of the period, and until is not, to the nanosecond", () => {
 test("the filter is that part of the address", () => {
   expect(filterOf({ id: "x", tenant: "acme", tier: "" })).toEqual({ tenant: "acme" });
 });
+
+test("a worker also matches if it computed the prompt of an attempt", () => {
+  const handover = { result: "remote", prefills: [{ worker: "p1" }] };
+  const d = { ...record, attempts: [{ worker: "w07", reason: "prefix", handover }] } as unknown as DecisionView;
+  expect(selects({ worker: "p1" }, d)).toBe(true);
+  expect(selects({ worker: "p1", reason: "random" }, d)).toBe(false);
+  expect(selects({ worker: "p2" }, d)).toBe(false);
+});

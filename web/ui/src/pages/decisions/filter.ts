@@ -86,8 +86,8 @@ function same(want: string | undefined, have: string | undefined): boolean {
 function matchesAttempt(f: Filter, d: DecisionView): boolean {
   if (!f.worker && !f.reason) return true;
   const attempts = d.attempts ?? [];
-  const all = attempts.length > 0 ? attempts : [d];
-  return all.some((a) => same(f.worker, a.worker) && same(f.reason, a.reason));
+  if (attempts.length === 0) return same(f.worker, d.worker) && same(f.reason, d.reason);
+  return attempts.some((a) => same(f.reason, a.reason) && (same(f.worker, a.worker) || a.handover?.prefills?.some((p) => p.worker === f.worker)));
 }
 
 function matchesSearch(q: string | undefined, d: DecisionView): boolean {

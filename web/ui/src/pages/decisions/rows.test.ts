@@ -73,3 +73,10 @@ test("records are ordered and shown by their end", () => {
   expect(timeOf(at.getTime(), now)).toBe("09:05:07.042");
   expect(timeOf(at.getTime(), new Date(2026, 10, 28))).toBe("11-27 09:05:07");
 });
+
+test("an attempt names the worker that computed its prompt", () => {
+  const attempt = (result: string) => ({ worker: "d1", handover: { result, prefills: [{ worker: "p0" }, { worker: "p1" }] } });
+  const prefills = (result: string) => triesOf(d(1, { attempts: [attempt(result)] })).map((t) => t.prefill);
+  expect(prefills("remote")).toEqual(["p1"]);
+  expect(prefills("recomputed")).toEqual([undefined]);
+});

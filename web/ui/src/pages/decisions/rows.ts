@@ -29,6 +29,8 @@ export function newerThan(live: DecisionView[], seq: number, f: Filter): Decisio
 /** Try is one attempt as the list shows it. */
 export interface Try {
   worker: string;
+  /** Worker that computed the prompt, if it is another one. */
+  prefill?: string;
   good: boolean;
   /** Status or kind of the failure. */
   text: string;
@@ -37,7 +39,12 @@ export interface Try {
 /** triesOf returns the attempts of a request in their order. */
 export function triesOf(d: DecisionView): Try[] {
   const all = d.attempts ?? [];
-  return all.map((a, i) => tryOf(a, i === all.length - 1 ? d.outcome : "failed"));
+  return all.map((a, i) => ({ ...tryOf(a, i === all.length - 1 ? d.outcome : "failed"), ...prefillOf(a) }));
+}
+
+function prefillOf({ handover: h }: Attempt): Pick<Try, "prefill"> {
+  const last = h?.result === "remote" ? h.prefills?.at(-1) : undefined;
+  return last ? { prefill: last.worker } : {};
 }
 
 // The end of the request decides about its last attempt: an answer can break off after its header.

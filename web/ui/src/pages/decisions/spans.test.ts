@@ -24,3 +24,12 @@ test("a whole answer has no time of a first token", () => {
   const attempts = [{ worker: "w1", at_ms: 1, duration_ms: 60, first_at_ms: 61, end_at_ms: 62 }];
   expect(text({ stream: undefined, attempts })).toEqual(["Gateway 0–1", "w1: answer 1–62"]);
 });
+
+test("a prompt that another worker computes is a phase of its own", () => {
+  const prefills = [
+    { worker: "p1", at_ms: 2, end_at_ms: 5, error_type: "connect" },
+    { worker: "p2", at_ms: 5, end_at_ms: 30 },
+  ];
+  const attempts = [{ worker: "d1", at_ms: 1, duration_ms: 35, first_at_ms: 40, end_at_ms: 100, handover: { result: "remote", prefills, decode_at_ms: 31 } }];
+  expect(text({ attempts })).toEqual(["Gateway 0–1", "p1: failed 2–5", "p2: prefill 5–30", "d1: until the first token 31–40", "d1: answer 40–100"]);
+});

@@ -17,19 +17,24 @@ export function spansOf(d: DecisionView): Span[] {
   add("Gateway", "gateway", 0, d.overhead_ms);
   for (const a of d.attempts ?? []) {
     add(`Queue for ${a.worker}`, "queue", a.at_ms - (a.queue_ms ?? 0), a.at_ms);
+    for (const p of a.handover?.prefills ?? []) {
+      const failed = Boolean(p.error || p.error_type);
+      add(`${p.worker}: ${failed ? "failed" : "prefill"}`, failed ? "failed" : "wait", p.at_ms, p.end_at_ms);
+    }
+    const sent = a.handover?.decode_at_ms || a.at_ms;
     const header = a.at_ms + a.duration_ms;
     const end = Math.max(a.end_at_ms ?? 0, header);
     if (a.error || a.error_type) {
-      add(`${a.worker}: failed`, "failed", a.at_ms, end);
+      add(`${a.worker}: failed`, "failed", sent, end);
       continue;
     }
     if (!d.stream) {
       // The engine sends the whole answer at once, so the time of its first token is unknown.
-      add(`${a.worker}: answer`, "answer", a.at_ms, end);
+      add(`${a.worker}: answer`, "answer", sent, end);
       continue;
     }
     const first = a.first_at_ms || header;
-    add(`${a.worker}: until the first token`, "wait", a.at_ms, first);
+    add(`${a.worker}: until the first token`, "wait", sent, first);
     add(`${a.worker}: answer`, "answer", first, end);
   }
   if (!d.attempts?.length) add("Queue", "queue", d.overhead_ms, d.overhead_ms + d.queue_ms);

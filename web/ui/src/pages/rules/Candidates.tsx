@@ -8,10 +8,12 @@ interface CandidatesProps {
   of: { candidates?: Candidate[] | null; worker?: string; policy?: string; reason?: string };
   /** Workers that could not be selected, with the reason. */
   others?: Excluded[];
+  /** What they are candidates for. */
+  label?: string;
 }
 
 /** Candidates is the table of all workers of a choice with the terms of their scores. */
-export function Candidates({ of: choice, others = [] }: CandidatesProps) {
+export function Candidates({ of: choice, others = [], label = "Candidates" }: CandidatesProps) {
   const all = ordered(choice.candidates ?? [], choice.worker);
   const names = termNames(all);
   const margin = marginOf(all, choice.worker);
@@ -19,11 +21,11 @@ export function Candidates({ of: choice, others = [] }: CandidatesProps) {
   return (
     <div className="stack tight">
       <h3>
-        Candidates by {choice.policy} {choice.reason && <small className="muted">({codedText("worker", choice.reason)})</small>}
+        {label} {choice.policy && `by ${choice.policy}`} {choice.reason && <small className="muted">({codedText("worker", choice.reason)})</small>}
       </h3>
       {margin && <p className="small">{margin}</p>}
-      <div className="table candidates" tabIndex={0} role="region" aria-label="Candidates">
-        <table aria-label="Candidates">
+      <div className="table candidates" tabIndex={0} role="region" aria-label={label}>
+        <table aria-label={label}>
           <Header names={names} meaning={meaning} />
           <tbody>
             {all.map((c) => (

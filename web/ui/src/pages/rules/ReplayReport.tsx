@@ -3,7 +3,7 @@ import { clock, plural } from "../../lib/format";
 import { Empty } from "../../ui/Panel";
 import { DraftReview } from "./DraftReview";
 import { Estimates } from "./Estimates";
-import { limitsOf, reproducedText, summaryOf } from "./report";
+import { handoversOf, limitsOf, reproducedText, summaryOf } from "./report";
 import { Moves, MovesMatrix, TierChanges } from "./ReportTables";
 
 /** ReplayReport shows the result of a replay. */
@@ -16,6 +16,7 @@ export function ReplayReport({ of: r, drafted }: { of: ReplayAnswer; drafted: bo
       </Empty>
     );
   }
+  const handovers = handoversOf(r, drafted);
   return (
     <div className="stack body padded">
       <p className="verdict">
@@ -24,6 +25,7 @@ export function ReplayReport({ of: r, drafted }: { of: ReplayAnswer; drafted: bo
       <p className="muted small">
         {plural(r.records, "record")} from {clock(r.from)} to {clock(r.to)}. {drafted && reproducedText(r)}
       </p>
+      {handovers && <p>{handovers}</p>}
       <Limits of={r} />
       <DraftReview of={r} />
       {drafted && <TierChanges of={r} />}

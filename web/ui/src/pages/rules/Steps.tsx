@@ -33,6 +33,7 @@ function Details({ of: s }: { of: Step }) {
   const lines = [
     ...(s.tier?.moves ?? []).map((m) => `${m.tier} was passed over${m.why ? `: ${m.why}` : ""}`),
     ...(s.limits ?? []).map((l) => `${l.scope} ${l.limit}: ${count(l.used)} of ${count(l.room)} used${l.would_use ? `, this request ${count(l.would_use)}` : ""}`),
+    ...(s.worker?.handover_text ? [s.worker.handover_text] : []),
     ...(s.queue?.would === "wait" ? [`estimated wait ${millis(s.queue.estimated_wait_ms)}, up to ${count(s.queue.ahead)} requests ahead`] : []),
   ];
   return lines.map((text) => (

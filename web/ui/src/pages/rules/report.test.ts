@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ReplayAnswer } from "../../api/schema";
-import { limitsOf, matrixOf, summaryOf } from "./report";
+import { handoversOf, limitsOf, matrixOf, summaryOf } from "./report";
 
 const tier = (name: string, now: number, draft: number) => ({ tier: name, requests: { now, draft }, prompt_tokens: { now: 0, draft: 0 } });
 const move = (from: string, to: string, n: number) => ({ from, to, n, examples: [] });
@@ -55,4 +55,18 @@ test("the summary names each kind of change once", () => {
     "Of 20 requests, 5 would get another tier, and with it another worker; 2 would be rejected; 3 would get another worker in the same tier.",
   );
   expect(summaryOf({ ...r, n: 0 }, true)).toBe("None of 20 records can be decided again.");
+});
+
+test("a replay says who computes the prompts", () => {
+  const totals = (now: number, draft: number) => ({ now, draft });
+  const handovers = { remote: totals(60, 90), local: totals(40, 10), changed: 30, changed_worker: 7, undecided: 0, reproduced: { n: 100, of: 100 } };
+  const r = { handovers, records: 100, n: 100, changed_tier: [], changed_worker: 0 } as unknown as ReplayAnswer;
+  expect(handoversOf({} as ReplayAnswer, true)).toBeUndefined();
+  expect(handoversOf(r, false)).toBe(
+    "Prompts computed by prefill workers: 60; by the worker of the answer: 40; 100 of 100 decisions reproduced.",
+  );
+  expect(handoversOf(r, true)).toBe(
+    "Prompts computed by prefill workers: 60 → 90; by the worker of the answer: 40 → 10; 30 would change, 7 would get another prefill worker.",
+  );
+  expect(summaryOf(r, true)).toBe("Of 100 requests, 37 would have the prompt computed elsewhere.");
 });

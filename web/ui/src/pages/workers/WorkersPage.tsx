@@ -142,7 +142,8 @@ function PoolPanel({ pool, state, workers, query, lifetime, sort, onSort, onOpen
           <small className="muted">
             {model && <>{model} · </>}
             {state.policy}
-            {ignoresWeights(state.policy) && " ignores weights except 0"} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
+            {ignoresWeights(state.policy) && " ignores weights except 0"}
+            {state.handover && ` · hand-over ${state.handover}, prefill by ${state.prefill_policy}`} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
             {count(Math.round(state.output_tokens.value))} tokens ·{" "}
             <Link to="/rules" search={{ tab: "tiers" }}>
               settings

@@ -5,7 +5,7 @@ import { Badge, Bar, toneOfWorker } from "../../ui/parts";
 import { DrainButton } from "./Drain";
 import type { Preview } from "./useWeightEdit";
 import { WeightControl } from "./WeightControl";
-import { ageText, breakerText, ignoresWeights, isKept, prefixHit, shareText, shareTitle, sinceOf, type Lifetime } from "./weights";
+import { ageText, breakerText, ignoresWeights, isKept, prefixHit, shareText, shareTitle, sinceOf, stagesText, type Lifetime } from "./weights";
 
 interface Context {
   /** Name of the pool's policy. */
@@ -20,7 +20,7 @@ interface Context {
 /** columnsOf returns the columns of a pool's table. */
 export function columnsOf({ policy, preview, lifetime, onPreview, onOpen }: Context): Column<WorkerState>[] {
   return [
-    { id: "name", header: "Worker", value: (w) => w.name, cell: (w) => w.name },
+    { id: "name", header: "Worker", value: (w) => w.name, cell: (w) => <Name worker={w} /> },
     { id: "state", header: "State", value: (w) => w.state, cell: (w) => <State worker={w} /> },
     {
       id: "weight",
@@ -73,6 +73,19 @@ export function columnsOf({ policy, preview, lifetime, onPreview, onOpen }: Cont
     },
     { id: "drain", header: "", label: "Drain", cell: (w) => <DrainButton worker={w} /> },
   ];
+}
+
+/** Name shows a worker with its role, which it has only in a pool whose workers hand prompts over. */
+function Name({ worker: w }: { worker: WorkerState }) {
+  if (!w.role) return w.name;
+  return (
+    <span className="lines">
+      {w.name}
+      <small className="muted" title={`It serves ${stagesText(w.stages)}.`}>
+        {w.role}
+      </small>
+    </span>
+  );
 }
 
 const sinceStart = "since the start of the gateway";

@@ -115,10 +115,10 @@ export function prefixHit(w: WorkerState): { share: number | undefined; source: 
   return { share: prompt > 0 ? cached / prompt : undefined, source };
 }
 
-/** matches reports whether a worker has a text in its name, model, state or region. */
+/** matches reports whether a worker has a text in its name, model, state, region or role. */
 export function matches(w: WorkerState, q: string): boolean {
   const text = q.trim().toLowerCase();
-  return [w.name, w.model, w.state, w.region ?? "", w.pool].some((v) => v.toLowerCase().includes(text));
+  return [w.name, w.model, w.state, w.region ?? "", w.role ?? "", w.pool].some((v) => v.toLowerCase().includes(text));
 }
 
 /** shownPools returns the workers that match q by pool; a pool without any is omitted. */
@@ -158,6 +158,20 @@ export function failureText(f: WorkerState["last_failure"]): string {
 export function ageText(since: string, now: number): string {
   const age = Math.max(0, Math.floor((now - new Date(since).getTime()) / 1000));
   return seconds(age).split(" ").slice(0, 2).join(" ");
+}
+
+const stageTexts: Record<string, string> = {
+  whole: "whole requests",
+  prefill: "prompts for other workers",
+  decode: "answers from computed prompts",
+};
+
+/** stagesText returns in words what a worker serves. */
+export function stagesText(stages: string | undefined): string {
+  return (stages ?? "whole")
+    .split(",")
+    .map((s) => stageTexts[s] ?? s)
+    .join(", ");
 }
 
 /** ignoresWeights reports whether a policy regards a weight only as 0 or not. */
