@@ -2,6 +2,7 @@ package decisions
 
 import (
 	"io"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -107,7 +108,7 @@ func appendHandover(b []byte, h *Handover) []byte {
 	if n := len(h.Prefills); n > 0 {
 		p := &h.Prefills[n-1]
 		b = appendText(b, "prefill_worker", p.Worker)
-		b = appendNumber(b, "prefill_ms", p.EndAtMs-p.AtMs)
+		b = appendNumber(b, "prefill_ms", math.Round((p.EndAtMs-p.AtMs)*1000)/1000)
 	}
 	return b
 }

@@ -36,7 +36,7 @@ func wholeDecision() *Decision {
 		Reason: "prefix_home",
 		Attempts: []Attempt{{Worker: "w0", ErrorType: "connect"},
 			{Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32, Handover: &Handover{Result: "failed",
-				Prefills: []Prefill{{Worker: "p0"}, {Worker: "p1", AtMs: 1, EndAtMs: 3.5}}}}},
+				Prefills: []Prefill{{Worker: "p0"}, {Worker: "p1", AtMs: 0.1, EndAtMs: 2.6}}}}},
 		Promoted: true, Usage: Usage{Prompt: 40, Cached: 30, Output: 9}, Estimated: true,
 		UsageNote: "n", QueueMs: 2.5, TTFTMs: 12,
 		DurationMs: 90.25, OverheadMs: 0.5,

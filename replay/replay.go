@@ -168,7 +168,7 @@ func openPool(setup, was *Pool, tokens int64) (*sidePool, error) {
 	}
 	return &sidePool{Pool: setup, was: was, handover: handover,
 		samePolicy: was != nil && reflect.DeepEqual(was.Policy, setup.Policy) && reflect.DeepEqual(was.Rules, setup.Rules),
-		policy: policy, workers: map[string]*workerState{}, cacheTokens: tokens}, nil
+		policy:     policy, workers: map[string]*workerState{}, cacheTokens: tokens}, nil
 }
 
 func (s *Setup) pool(name string) *Pool {

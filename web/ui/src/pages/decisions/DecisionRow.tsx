@@ -66,7 +66,7 @@ export const DecisionRow = memo(function DecisionRow({ row: d, index, onOpen }: 
 
 function chainText(d: DecisionView): string {
   return triesOf(d)
-    .map((t) => `${t.prefill ? `${t.prefill} for ` : ""}${t.worker} ${t.good ? "✓" : `✗ ${codedText("attempt", t.text)}`}`)
+    .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${codedText("attempt", t.text)}`}${t.prefill ? `, prompt by ${t.prefill}` : ""}`)
     .join(" → ");
 }
 
@@ -76,11 +76,6 @@ function Chain({ row: d }: { row: DecisionView }) {
   return tries.map((t, i) => (
     <span key={i}>
       {i > 0 && " → "}
-      {t.prefill && (
-        <>
-          <Value name="worker" value={t.prefill} title={`${t.prefill} computed the prompt`} /> +{" "}
-        </>
-      )}
       <Value name="worker" value={t.worker} />{" "}
       {t.good ? (
         <span className="good" role="img" aria-label="answered">
@@ -88,6 +83,12 @@ function Chain({ row: d }: { row: DecisionView }) {
         </span>
       ) : (
         <span className="bad">✗ {t.text}</span>
+      )}
+      {t.prefill && (
+        <>
+          {" "}
+          ← <Value name="worker" value={t.prefill} title={`${t.prefill} computed the prompt`} second />
+        </>
       )}
     </span>
   ));

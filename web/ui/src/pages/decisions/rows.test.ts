@@ -79,4 +79,7 @@ test("an attempt names the worker that computed its prompt", () => {
   const prefills = (result: string) => triesOf(d(1, { attempts: [attempt(result)] })).map((t) => t.prefill);
   expect(prefills("remote")).toEqual(["p1"]);
   expect(prefills("recomputed")).toEqual([undefined]);
+  const handover = { result: "remote", prefills: [{ worker: "p1", predicted_cached_tokens: 50 }] };
+  const predicted = { prompt_tokens_estimate: 100, attempts: [{ worker: "d1", predicted_cached_tokens: 0, handover }] };
+  expect(prefixOf(d(1, predicted))).toBe("≈50 %");
 });

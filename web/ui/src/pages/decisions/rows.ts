@@ -89,7 +89,8 @@ export function tokensOf(d: DecisionView): string {
 /** prefixOf shows the cached part of the prompt: as the engine reported it, or as the gateway expected it. */
 export function prefixOf(d: DecisionView): string {
   if (d.usage && d.usage.cached > 0 && d.usage.prompt > 0) return percent(d.usage.cached / d.usage.prompt);
-  const last = d.attempts?.at(-1);
+  const attempt = d.attempts?.at(-1);
+  const last = attempt?.handover?.prefills?.at(-1) ?? attempt; // the worker that computed the prompt
   if (!last || !d.prompt_tokens_estimate) return UNKNOWN;
   return `≈${percent(Math.min(last.predicted_cached_tokens / d.prompt_tokens_estimate, 1))}`;
 }

@@ -12,6 +12,7 @@ interface HandoverViewProps {
 
 /** HandoverView shows which worker computes a prompt, both costs, and the candidates for that. */
 export function HandoverView({ of: h, worker, others = [] }: HandoverViewProps) {
+  const text = handoverText(h, worker);
   const costs = costsText(h);
   const candidates = h.prefill?.candidates ?? [];
   const selected = h.decision === "remote" ? h.prefill_worker : undefined;
@@ -19,7 +20,7 @@ export function HandoverView({ of: h, worker, others = [] }: HandoverViewProps) 
     <section className="stack tight" aria-label="Prompt">
       <h3>Prompt</h3>
       <p>
-        <strong data-testid="handover">{handoverText(h, worker)}</strong>
+        <strong>{text[0]!.toUpperCase() + text.slice(1)}.</strong>
       </p>
       {costs && <p className="small">{costs}</p>}
       {candidates.length + others.length > 0 && (
