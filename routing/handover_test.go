@@ -119,7 +119,7 @@ func TestWhereAPromptMayBeComputed(t *testing.T) {
 			p.Observe("p2", nil, Status{})
 		}, "", "", "", ErrNoWorker},
 		"none, and another worker can": {pairs(1, map[string]Stages{"d1": StageDecode, "both": StageWhole}),
-			nil, "both", HandoverLocal, HandoverWhole, nil},
+			nil, "both", HandoverLocal, HandoverNoPrefill, nil},
 		"a worker never hands over to itself": {pairs(1, map[string]Stages{"both": allStages}), nil, "both", HandoverLocal,
 			HandoverNoPrefill, nil},
 		"prefill workers alone serve nothing": {pairs(1, map[string]Stages{"p1": StagePrefill}), nil, "", "", "",
