@@ -68,7 +68,7 @@ func fullDecision() *Decision {
 			Handover: &Handover{Result: "remote", DecodeAtMs: 2.5, Prefills: []Prefill{{Worker: "p", Reason: "random",
 				Status: 200, Error: "e", ErrorType: "cut", AtMs: 1, EndAtMs: 2, Predicted: 3,
 				Usage: Usage{Prompt: 4, Cached: 5, Output: 6},
-				Span: 11}}}}},
+				Span:  11}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
 		UsageNote: "o",
 		QueueMs:   20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
