@@ -31,6 +31,13 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, c.describe("read", err)
 }
 
+// Readable reports whether Read would return at once: with data, at the end, or after a reset.
+func (c *Conn) Readable() bool {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	return len(c.in.data) > 0 || c.in.reset || c.in.ended
+}
+
 // Write is part of net.Conn. It returns when the peer can read all of b.
 func (c *Conn) Write(b []byte) (int, error) {
 	n, err := c.out.writeData(b, c.closedErr)

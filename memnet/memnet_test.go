@@ -156,6 +156,22 @@ func TestAClosedEndIsSeenByBoth(t *testing.T) {
 	})
 }
 
+func TestReadableConnectionsHaveDataOrAnEnd(t *testing.T) {
+	for name, change := range map[string]func(client, server *Conn){
+		"data":  func(_, server *Conn) { _, _ = server.Write([]byte("x")) },
+		"end":   func(_, server *Conn) { _ = server.Close() },
+		"reset": func(_, server *Conn) { _, _ = server.SetLinger(0), server.Close() },
+	} {
+		client, server := pair(t)
+		if client.Readable() {
+			t.Errorf("%s: a new connection is readable", name)
+		}
+		if change(client, server); !client.Readable() {
+			t.Errorf("%s: not readable", name)
+		}
+	}
+}
+
 func TestAResetLosesUnreadBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)

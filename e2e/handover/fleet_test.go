@@ -66,15 +66,25 @@ func newFleet(t *testing.T, c engines.Config, keys string, names ...string) *fle
 	}
 	c.Model, c.Prefill, c.PerToken, c.Interval = modelName, engineRate, engineToken, eventTokens
 	c.CacheTokens, c.Context = cacheTokens, 1<<18
+	engine := "vllm"
+	if c.Handover == engines.HandoverSGLang {
+		engine = "sglang"
+	}
 	var list []string
 	for i, name := range names {
 		w := &worker{name: name, role: map[byte]string{'p': "prefill", 'd': "decode"}[name[0]],
 			address: fmt.Sprintf("127.0.0.1:%d", 9000+i)}
-		c.Name, c.Seed = name, uint64(i)
+		c.Name, c.Seed, c.Role, c.KVAddress = name, uint64(i), w.role, fmt.Sprintf("10.1.2.%d:14579", i)
+		if c.Handover == engines.HandoverSGLang {
+			c.KVAddress = "" // its bootstrap servers have the host of the worker's URL
+		}
 		w.Engine = engines.New(c)
 		role := ""
 		if w.role != "" {
 			role = ", role: " + w.role
+		}
+		if c.Handover == engines.HandoverNccl {
+			role += fmt.Sprintf(", kv_address: %q", c.KVAddress)
 		}
 		list = append(list, fmt.Sprintf("{ name: %s, url: %q%s }", name, "http://"+w.address, role))
 		f.workers = append(f.workers, w)
@@ -86,8 +96,9 @@ store: { sql: "" }
 classifier: { preset: none }
 drain: { accept_grace: 0s }
 auth: { required: false }
-tiers: [ { name: small, model: %s, engine: vllm, %s workers: [ %s ] } ]
-`, strings.TrimPrefix(gatewayURL, "http://"), modelName, keys, strings.Join(list, ", ")))
+retry: { attempts: 3, budget: 1 }
+tiers: [ { name: small, model: %s, engine: %s, %s workers: [ %s ] } ]
+`, strings.TrimPrefix(gatewayURL, "http://"), modelName, engine, keys, strings.Join(list, ", ")))
 	transport := &http.Transport{DialContext: f.network.Dial, MaxIdleConnsPerHost: 256, DisableCompression: true}
 	f.client = &http.Client{Transport: transport}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -106,11 +117,12 @@ func (f *fleet) listen(w *worker) {
 	f.t.Cleanup(w.server.Kill)
 }
 
-// restart ends the worker's process, whose requests fail, and starts a new one.
-func (f *fleet) restart(w *worker) {
+// restart ends the worker's process, whose requests fail, and starts a new one after the time down.
+func (f *fleet) restart(w *worker, down time.Duration) {
 	f.t.Helper()
 	w.server.Kill()
 	w.Restart()
+	time.Sleep(down)
 	f.listen(w)
 }
 
@@ -126,7 +138,7 @@ func (f *fleet) serve(text string) {
 	s, err := server.New(server.Options{Config: file, Metrics: telemetry.New("test"),
 		Log:    slog.New(slog.DiscardHandler),
 		Rand:   func() uint64 { mu.Lock(); defer mu.Unlock(); return random.Uint64() },
-		Listen: f.network.Listen, Dial: f.network.Dial})
+		Listen: f.network.Listen, Dial: dialPeeked(f.t, f.network)})
 	if err == nil {
 		err = s.Listen()
 	}
