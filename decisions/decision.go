@@ -144,11 +144,11 @@ type Attempt struct {
 type Handover struct {
 	Result   string    `json:"result"`             // remote, local, recomputed, failed or abandoned
 	Prefills []Prefill `json:"prefills,omitempty"` // in order; the last one may have succeeded
-	// when the request was sent to the worker of the answer; 0 if it was not, and without prefills
+	// when the request was sent to the decode worker; 0 if it was not, and without prefills
 	DecodeAtMs float64 `json:"decode_at_ms,omitempty"`
 }
 
-// Prefill is the computation of a prompt on a worker for the worker of the answer.
+// Prefill is the computation of a prompt on a worker for the decode worker.
 type Prefill struct {
 	Worker    string  `json:"worker"`
 	Reason    string  `json:"reason"`

@@ -8,7 +8,7 @@ import (
 	"tierway/routing"
 )
 
-// HandoverText returns in one line which worker computes a prompt, and why. worker is the worker of the answer. It is
+// HandoverText returns in one line which worker computes a prompt, and why. worker is the decode worker. It is
 // empty without a hand-over.
 func HandoverText(h *routing.HandoverChoice, worker string) string {
 	switch {
@@ -26,7 +26,7 @@ func HandoverText(h *routing.HandoverChoice, worker string) string {
 func remoteWhy(h *routing.HandoverChoice, worker string) string {
 	switch h.Why {
 	case routing.HandoverCost:
-		return secondsText(h.Remote) + " against " + secondsText(h.Local)
+		return fmt.Sprintf("predicted cost %s, or %s on %s itself", secondsText(h.Remote), secondsText(h.Local), worker)
 	case routing.HandoverThreshold:
 		return fmt.Sprintf("%d uncached tokens reach uncached_threshold", h.Uncached)
 	case routing.HandoverOnlyWay:
@@ -35,13 +35,13 @@ func remoteWhy(h *routing.HandoverChoice, worker string) string {
 	return h.Why
 }
 
-// localWhy returns why the worker of the answer computes the prompt.
+// localWhy returns why the decode worker computes the prompt.
 func localWhy(h *routing.HandoverChoice) string {
 	switch h.Why {
 	case routing.HandoverCost:
-		return fmt.Sprintf("%s against %s with %s", secondsText(h.Local), secondsText(h.Remote), h.Worker)
+		return fmt.Sprintf("predicted cost %s, or %s with %s", secondsText(h.Local), secondsText(h.Remote), h.Worker)
 	case routing.HandoverThreshold:
-		return fmt.Sprintf("uncached_threshold hands no prompt with %d uncached tokens over", h.Uncached)
+		return fmt.Sprintf("%d uncached tokens, by uncached_threshold", h.Uncached)
 	case routing.HandoverWhole:
 		return "one worker must serve both stages of this request"
 	case routing.HandoverOnlyWay:

@@ -9,9 +9,9 @@ import (
 func TestHandoverIsOneLine(t *testing.T) {
 	for want, h := range map[string]*routing.HandoverChoice{
 		"": nil,
-		"computed by p1, handed to d2: 0.31 s against 0.52 s": {Decision: "remote", Why: routing.HandoverCost,
+		"computed by p1, handed to d2: predicted cost 0.31 s, or 0.52 s on d2 itself": {Decision: "remote", Why: routing.HandoverCost,
 			Worker: "p1", Remote: 0.3104, Local: 0.5249},
-		"computed by p1, handed to d2: 120 s against 1234 s": {Decision: "remote", Why: routing.HandoverCost,
+		"computed by p1, handed to d2: predicted cost 120 s, or 1234 s on d2 itself": {Decision: "remote", Why: routing.HandoverCost,
 			Worker: "p1", Remote: 120.2, Local: 1234.4},
 		"computed by p1, handed to d2: 4000 uncached tokens reach uncached_threshold": {Decision: "remote",
 			Why: routing.HandoverThreshold, Worker: "p1", Uncached: 4000},
@@ -19,9 +19,9 @@ func TestHandoverIsOneLine(t *testing.T) {
 			Worker: "p1"},
 		"no prefill worker takes the request, and d2 computes no prompts": {Decision: "remote",
 			Why: routing.HandoverOnlyWay},
-		"computed by d2 itself: 0.052 s against 0.31 s with p1": {Decision: "local", Why: routing.HandoverCost,
+		"computed by d2 itself: predicted cost 0.052 s, or 0.31 s with p1": {Decision: "local", Why: routing.HandoverCost,
 			Worker: "p1", Remote: 0.31, Local: 0.052},
-		"computed by d2 itself: uncached_threshold hands no prompt with 100 uncached tokens over": {Decision: "local",
+		"computed by d2 itself: 100 uncached tokens, by uncached_threshold": {Decision: "local",
 			Why: routing.HandoverThreshold, Uncached: 100},
 		"computed by d2 itself: one worker must serve both stages of this request": {Decision: "local",
 			Why: routing.HandoverWhole},

@@ -15,7 +15,7 @@ type Handover struct {
 
 // Handovers counts the decisions which worker computes a prompt, of requests whose worker is decided again.
 type Handovers struct {
-	Local  Totals `json:"local"`  // the worker of the answer computes it
+	Local  Totals `json:"local"`  // the decode worker computes it
 	Remote Totals `json:"remote"` // another worker does
 	// requests with another decision under the draft
 	Changed int `json:"changed"`
@@ -38,7 +38,7 @@ func (h *Handover) open() (*routing.Handover, error) {
 	return &routing.Handover{Policy: policy, Threshold: h.Threshold}, nil
 }
 
-// prefillerOf returns the worker that computed the prompt of an attempt for the worker of the answer; "" without one.
+// prefillerOf returns the worker that computed the prompt of an attempt for the decode worker; "" without one.
 func prefillerOf(a *decisions.Attempt) string {
 	if h := a.Handover; h != nil && len(h.Prefills) > 0 && h.Result != "recomputed" {
 		return h.Prefills[len(h.Prefills)-1].Worker
@@ -46,7 +46,7 @@ func prefillerOf(a *decisions.Attempt) string {
 	return ""
 }
 
-// decideHandover decides again which worker computes the prompt of a request whose answer's worker is worker, one of
+// decideHandover decides again which worker computes the prompt of a request whose decode worker is worker, one of
 // the candidates of c. known is false if the record lacks what the decision needs.
 func (r *Replay) decideHandover(p *pick, to *sidePool, c *routing.Choice,
 	worker string) (d routing.HandoverChoice, known bool) {
@@ -94,7 +94,7 @@ func (r *Replay) draftPrefill(p *pick, to *sidePool) (h routing.HandoverChoice, 
 }
 
 // draftPrefiller decides which worker computes the prompt under the draft, and counts it. It returns that worker if
-// it is another one than the worker of the answer, else "".
+// it is another one than the decode worker, else "".
 func (r *Replay) draftPrefiller(p *pick, was, to *sidePool, as Placement) string {
 	recorded := p.a.Choice.Handover
 	if recorded == nil && to.handover == nil {

@@ -65,7 +65,7 @@ type HandoverChoice struct {
 	Decision string `json:"decision"` // HandoverLocal or HandoverRemote
 	Why      string `json:"why"`      // one word, see HandoverCost
 	Uncached int64  `json:"uncached_tokens"`
-	// predicted costs in seconds, if the worker of the answer computes the prompt or another one; 0 if not compared
+	// predicted costs in seconds, if the decode worker computes the prompt or another one; 0 if not compared
 	Local    float64 `json:"local_s,omitempty"`
 	Remote   float64 `json:"remote_s,omitempty"`
 	Transfer float64 `json:"transfer_s,omitempty"` // part of Remote
@@ -75,7 +75,7 @@ type HandoverChoice struct {
 }
 
 const (
-	// HandoverLocal means that the worker of the answer computes the prompt.
+	// HandoverLocal means that the decode worker computes the prompt.
 	HandoverLocal = "local"
 	// HandoverRemote means that another worker does.
 	HandoverRemote = "remote"
@@ -86,7 +86,7 @@ const (
 	HandoverCost      = "cost"              // the lower predicted cost
 	HandoverThreshold = "threshold"         // the uncached tokens and the configured threshold
 	HandoverWhole     = "whole"             // the request must stay on one worker
-	HandoverOnlyWay   = "only_way"          // the worker of the answer can do nothing else
+	HandoverOnlyWay   = "only_way"          // the decode worker can do nothing else
 	HandoverNoPrefill = "no_prefill_worker" // none takes requests
 )
 
@@ -185,7 +185,7 @@ type prefillPick struct {
 	err     error // no worker; then the other fields are not set
 }
 
-// bookStagesLocked decides which worker computes the prompt of a request whose answer's worker is picked, and books
+// bookStagesLocked decides which worker computes the prompt of a request whose decode worker is picked, and books
 // both workers, or the one that serves both stages.
 func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View, i int, reason Reason) error {
 	h, w, reuse := p.handover, p.workers[ws[i].Index], p.reuse
@@ -246,11 +246,11 @@ func (p *Pool) pickPrefillLocked(q Request, tried []*Worker) (at prefillPick) {
 func (p *Pool) bookPrefillPickLocked(l *Lease, at *prefillPick) error {
 	p.handover.swap(p)
 	defer p.handover.swap(p)
-	p.reuse = -1 // the answer's worker counts the conversation
+	p.reuse = -1 // the decode worker counts the conversation
 	return p.bookPickLocked(l, &at.request, at.views, at.index, at.reason)
 }
 
-// decide decides which worker computes the prompt of a request whose answer's worker is i in ws. pick picks the
+// decide decides which worker computes the prompt of a request whose decode worker is i in ws. pick picks the
 // prefill worker. With an error of pick the decision is HandoverRemote only if nothing else is possible.
 func (h *handover) decide(r *Request, ws []View, i int, pick func(Request) prefillPick) (d HandoverChoice,
 	at prefillPick) {
@@ -297,11 +297,11 @@ func (h *handover) decide(r *Request, ws []View, i int, pick func(Request) prefi
 // running answer: readers wait for a beginning, but notice a pause. With less, pauses reach the p99 between tokens.
 const stallWeight = 4
 
-// handoverCosts returns the predicted costs in seconds of a prompt that the answer's worker computes, and of one that
+// handoverCosts returns the predicted costs in seconds of a prompt that the decode worker computes, and of one that
 // the prefill worker computes. With the terms of kv_aware's cost,
 //
-//	local  = Σ terms(answer's worker, its uncached tokens) + stalls + min(uncached, cached)·perToken
-//	remote = Σ terms(answer's worker, no tokens) + Σ terms(prefill worker, its uncached tokens) + transfer + stalls
+//	local  = Σ terms(decode worker, its uncached tokens) + stalls + min(uncached, cached)·perToken
+//	remote = Σ terms(decode worker, no tokens) + Σ terms(prefill worker, its uncached tokens) + transfer + stalls
 //	stalls = stallWeight·answers·uncached·perToken, of the worker that computes the prompt
 //
 // answers are those in flight. An engine is assumed to stop them for a prefill: a pool that has never computed prompts

@@ -20,7 +20,7 @@ func (v *poolView) captureHandoverLocked(p *Pool, r *Request, tried []*Worker) {
 	h.swap(p)
 }
 
-// pickPrefill picks the worker of the prefill stage beside the answer's worker, which is i in views.
+// pickPrefill picks the worker of the prefill stage beside the decode worker, which is i in views.
 func (v *poolView) pickPrefill(i int) prefillPick {
 	at := v.prefill
 	at.views = slices.DeleteFunc(slices.Clone(at.views), func(w View) bool { return w.Index == v.views[i].Index })
@@ -36,7 +36,7 @@ func (v *poolView) pickPrefill(i int) prefillPick {
 	return at
 }
 
-// RedecideHandover decides again which worker computes the prompt of a recorded pick, whose answer's worker is now
+// RedecideHandover decides again which worker computes the prompt of a recorded pick, whose decode worker is now
 // the candidate i of c. The transfer takes the recorded time, or its prior if the record has none. known is false if
 // the decision needs a pick of a prefill worker that c does not have. The other arguments are those of [Redecide];
 // h.Policy learns nothing and must not be used meanwhile.

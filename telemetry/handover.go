@@ -29,7 +29,7 @@ type handoverVectors struct {
 func newHandoverVectors(d *definer) (v handoverVectors) {
 	d.setSubject("Hand-overs")
 	v.results = d.counters("tierway_handover_total", "Attempts in a tier with handover, by result. remote: a prefill "+
-		"worker computed the prompt. local: the worker of the answer computed it, as decided. recomputed: it did so, "+
+		"worker computed the prompt. local: the decode worker computed it, as decided. recomputed: it did so, "+
 		"because no prefill worker handed the prompt over. failed: the attempt failed after a prefill worker was booked. "+
 		"abandoned: the client left between the stages.", "tier", "result")
 	v.prefills = d.histograms("tierway_prefill_seconds", "Duration of prefill stages that succeeded, from the request to "+

@@ -184,7 +184,7 @@ func handoverText(h *routing.HandoverChoice) string {
 	text := fmt.Sprintf("%s, %s; %d uncached tokens", h.Decision, handoverWords(h.Why), h.Uncached)
 	if h.Remote > 0 || h.Local > 0 {
 		text += fmt.Sprintf("; predicted cost %.3g s if another worker computes them, of which %.3g s for the transfer, and "+
-			"%.3g s if the worker of the answer does", h.Remote, h.Transfer, h.Local)
+			"%.3g s if the decode worker does", h.Remote, h.Transfer, h.Local)
 	}
 	return text
 }

@@ -73,7 +73,7 @@ func handoverWords(code string) string {
 	case routing.HandoverWhole:
 		return "one worker must serve both stages of this request"
 	case routing.HandoverOnlyWay:
-		return "the only way with the worker of the answer"
+		return "the only way with the decode worker"
 	case routing.HandoverNoPrefill:
 		return "no prefill worker takes the request"
 	}

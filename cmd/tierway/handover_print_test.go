@@ -29,7 +29,7 @@ func TestExplanationPrintsBothStages(t *testing.T) {
 	for _, want := range []string{
 		"other              p1: its role does not serve this stage of the request",
 		"hand-over          remote, the lower predicted cost; 4000 uncached tokens; predicted cost 0.31 s if another worker " +
-			"computes them, of which 0.02 s for the transfer, and 0.52 s if the worker of the answer does",
+			"computes them, of which 0.02 s for the transfer, and 0.52 s if the decode worker does",
 		"prefill            p1 is the best worker for it: lowest_cost: lowest cost, with nothing of the prompt in its cache",
 		"prefill candidate  p1, score 0.25 s;", "<- chosen",
 		"prefill other      d2: its role does not serve this stage of the request",
@@ -46,8 +46,8 @@ func TestReplayPrintsHandovers(t *testing.T) {
 	h := &replay.Handovers{Local: replay.Totals{Now: 40, Draft: 0}, Remote: replay.Totals{Now: 60, Draft: 90}, Changed: 40,
 		ChangedWorker: 7, Undecided: 10, Reproduced: replay.Part{N: 99, Of: 100}}
 	for drafted, want := range map[bool][]string{
-		false: {"hand-overs  60 computed by a prefill worker, 40 by the worker of the answer; 99 of 100 (99.0 %) reproduced"},
-		true: {"hand-overs  60 → 90 computed by a prefill worker, 40 → 0 by the worker of the answer; 99 of 100 (99.0 %) " +
+		false: {"hand-overs  60 computed by a prefill worker, 40 by the decode worker; 99 of 100 (99.0 %) reproduced"},
+		true: {"hand-overs  60 → 90 computed by a prefill worker, 40 → 0 by the decode worker; 99 of 100 (99.0 %) " +
 			"reproduced", "40 would change, 7 would get another prefill worker",
 			"10 undecided: the records lack the loads of the prefill workers"},
 	} {

@@ -73,9 +73,9 @@ func printReplayHandovers(line func(name, format string, args ...any), h *replay
 	if h == nil {
 		return
 	}
-	text := fmt.Sprintf("%d computed by a prefill worker, %d by the worker of the answer", h.Remote.Now, h.Local.Now)
+	text := fmt.Sprintf("%d computed by a prefill worker, %d by the decode worker", h.Remote.Now, h.Local.Now)
 	if drafted {
-		text = fmt.Sprintf("%d → %d computed by a prefill worker, %d → %d by the worker of the answer", h.Remote.Now,
+		text = fmt.Sprintf("%d → %d computed by a prefill worker, %d → %d by the decode worker", h.Remote.Now,
 			h.Remote.Draft, h.Local.Now, h.Local.Draft)
 	}
 	line("hand-overs", "%s; %s reproduced", text, part(h.Reproduced))

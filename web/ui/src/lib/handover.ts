@@ -3,15 +3,17 @@ import type { Attempt, HandoverChoice } from "../api/schema";
 import { count, millis } from "./format";
 import { codedText, reasonText } from "./reasons";
 
-/** handoverText returns which worker computes a prompt, and why, in one line. worker is the worker of the answer. */
+/** handoverText returns which worker computes a prompt, and why, in one line. worker is the decode worker. */
 export function handoverText(h: HandoverChoice, worker: string): string {
-  if (h.decision !== "remote") return `computed by ${worker} itself: ${whyText(h, h.local_s, h.remote_s)}`;
+  if (h.decision !== "remote") return `computed by ${worker} itself: ${whyText(h, worker)}`;
   if (!h.prefill_worker) return `no prefill worker takes the request, and ${worker} computes no prompts`;
-  return `computed by ${h.prefill_worker}, handed to ${worker}: ${whyText(h, h.remote_s, h.local_s)}`;
+  return `computed by ${h.prefill_worker}, handed to ${worker}: ${whyText(h, worker)}`;
 }
 
-function whyText(h: HandoverChoice, chosen: number | undefined, other: number | undefined): string {
-  if (h.why === "cost") return `${cost(chosen)} against ${cost(other)}`;
+function whyText(h: HandoverChoice, worker: string): string {
+  const remote = h.decision === "remote";
+  if (h.why === "cost" && remote) return `predicted cost ${cost(h.remote_s)}, or ${cost(h.local_s)} on ${worker} itself`;
+  if (h.why === "cost") return `predicted cost ${cost(h.local_s)}, or ${cost(h.remote_s)} with ${h.prefill_worker}`;
   if (h.why === "threshold") return `${count(h.uncached_tokens)} uncached tokens, ${reasonText("handover", h.why)}`;
   return reasonText("handover", h.why);
 }
@@ -23,7 +25,7 @@ const cost = (s: number | undefined) => `${Number((s ?? 0).toPrecision(2))} s`;
 export function costsText(h: HandoverChoice): string | undefined {
   if (!h.remote_s && !h.local_s) return undefined;
   const transfer = h.transfer_s ? `, with ${cost(h.transfer_s)} for the transfer` : "";
-  return `Predicted cost: ${cost(h.local_s)} on the worker of the answer, ${cost(h.remote_s)} with ${h.prefill_worker}${transfer}; ${count(h.uncached_tokens)} uncached tokens.`;
+  return `Predicted cost: ${cost(h.local_s)} on the decode worker, ${cost(h.remote_s)} with ${h.prefill_worker}${transfer}; ${count(h.uncached_tokens)} uncached tokens.`;
 }
 
 /** promptText returns how the prompt of an attempt was computed; undefined in a tier without hand-over. */

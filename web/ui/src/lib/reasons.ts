@@ -81,14 +81,14 @@ const texts = {
     cost: "the lower predicted cost",
     threshold: "by uncached_threshold",
     whole: "one worker must serve both stages of this request",
-    only_way: "the only way with the worker of the answer",
+    only_way: "the only way with the decode worker",
     no_prefill_worker: "no prefill worker takes the request",
   },
   /** How the prompt of an attempt was computed. */
   prompt: {
     remote: "a prefill worker computed the prompt",
-    local: "the worker of the answer computed the prompt, as decided",
-    recomputed: "the worker of the answer computed the prompt, because no prefill worker handed it over",
+    local: "the decode worker computed the prompt, as decided",
+    recomputed: "the decode worker computed the prompt, because no prefill worker handed it over",
     failed: "the attempt failed",
     abandoned: "the client left between the stages",
   },

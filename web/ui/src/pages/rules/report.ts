@@ -63,7 +63,7 @@ export function handoversOf(r: ReplayAnswer, drafted: boolean): string | undefin
     h.changed_worker > 0 && `${count(h.changed_worker)} would get another prefill worker`,
   ].filter(Boolean);
   const result = drafted ? changes.join(", ") || "none would change" : `${count(h.reproduced.n)} of ${count(h.reproduced.of)} decisions reproduced`;
-  return `Prompts computed by prefill workers: ${both(h.remote)}; by the worker of the answer: ${both(h.local)}; ${result}.`;
+  return `Prompts computed by prefill workers: ${both(h.remote)}; by the decode worker: ${both(h.local)}; ${result}.`;
 }
 
 /** limitsOf says what the records lack, and how the replay decided without it. */
