@@ -49,7 +49,7 @@ func TestRandomFaultsLeakNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &faulty{dice: rand.New(rand.NewPCG(fixedseed.Seeds(1)[0], 7)), fleet: newFleet(t,
 					engines.Config{Handover: c.handover}, "handover: "+c.handover+", uncached_threshold: 400,",
-					"p0", "p1", "p2", "d0", "d1", "d2")}
+					"p0", "d0", "p1", "d1", "p2", "d2")}
 				f.load(fixedseed.Samples(250, 10_000), c.down)
 				synctest.Wait()
 				time.Sleep(time.Minute) // longer than blocks are kept
@@ -60,14 +60,17 @@ func TestRandomFaultsLeakNothing(t *testing.T) {
 }
 
 // load sends n requests of 32 clients. After every 50 of them an engine dies, and is there again after
-// the time down.
+// the time down. If it stays away, after every 100: else the breakers of all engines of a stage would be open at once.
 func (f *faulty) load(n int, down time.Duration) {
 	var all sync.WaitGroup
-	clients := make(chan struct{}, 32)
+	clients, every := make(chan struct{}, 32), 50
+	if down > 0 {
+		every = 100
+	}
 	for i := range n {
 		clients <- struct{}{}
-		if i%50 == 49 {
-			w := f.workers[i/50%len(f.workers)]
+		if i%every == every-1 {
+			w := f.workers[i/every%len(f.workers)]
 			f.deaths.Add(1)
 			all.Go(func() { f.restart(w, down) })
 		}
@@ -162,7 +165,7 @@ func (f *faulty) wantClean(some bool) {
 	if open+pinned != 0 || reused+wrong != 0 || leaked > most {
 		f.t.Errorf("%d requests are open, %d blocks are pinned", open, pinned)
 	}
-	if f.served < 3*f.left || f.left == 0 || f.rejected == 0 || f.cut > int(f.deaths.Load()) {
+	if f.served < 3*f.left || f.left == 0 || f.rejected == 0 || f.cut > 10*int(f.deaths.Load()) {
 		f.t.Error("the load has too few requests of a kind, or too many streams were cut")
 	}
 }
