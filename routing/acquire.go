@@ -35,9 +35,9 @@ func (l *Lease) Admit() error {
 	if l.admitted {
 		return nil
 	}
-	if l.prefiller != nil {
-		if err := l.prefiller.Admit(); err != nil {
-			l.refused = l.prefiller.worker
+	if prefill := l.Prefill(); prefill != nil {
+		if err := prefill.Admit(); err != nil {
+			l.decode.refused = true
 			l.undo()
 			return err
 		}
@@ -58,11 +58,10 @@ func (l *Lease) Admit() error {
 		return nil
 	}
 	p.mu.Unlock()
-	if l.prefiller != nil {
-		l.prefiller.reportOutcome(ErrExcluded)
-		l.prefiller.undo()
+	if prefill := l.Prefill(); prefill != nil {
+		prefill.reportOutcome(ErrExcluded)
+		prefill.undo()
 	}
-	l.refused = l.worker
 	l.undo()
 	return err
 }
@@ -77,8 +76,13 @@ func (l *Lease) undo() {
 	p.unlockChanged()
 }
 
-// Refused returns the worker whose gate refused the lease in Admit, nil if none did.
-func (l *Lease) Refused() *Worker { return l.refused }
+// Refused returns the worker whose gate refused the lease, after an error of Admit.
+func (l *Lease) Refused() *Worker {
+	if l.decode != nil && l.decode.refused {
+		return l.decode.prefill.worker
+	}
+	return l.worker
+}
 
 // expectedLocked predicts the time from the booking to the request's outcome.
 func (l *Lease) expectedLocked(output int64) time.Duration {

@@ -110,7 +110,7 @@ func (w *Worker) exclusionLocked(r *Request, tried []*Worker) (why string) {
 		return ExcludedDown
 	case w.weight <= 0:
 		return ExcludedNoWeight
-	case !w.servesAny(r.stages()):
+	case w.stages != 0 && w.stages&r.stages() == 0: // 0: a pool without a hand-over
 		return ExcludedRole
 	case !serves(w.models, r.Model):
 		return ExcludedModel

@@ -218,11 +218,11 @@ func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View
 		return err
 	}
 	l.handOverLocked(&decode)
-	l.prefiller = &Lease{}
-	if err := p.bookPrefillPickLocked(l.prefiller, &at); err != nil {
+	l.decode.prefill = &Lease{}
+	if err := p.bookPrefillPickLocked(l.decode.prefill, &at); err != nil {
 		return err
 	}
-	l.expected += l.prefiller.expected
+	l.expected += l.decode.prefill.expected
 	return nil
 }
 

@@ -6,11 +6,20 @@ import (
 	"time"
 )
 
+// decodeStage is what a lease has in addition if another worker computes its prompt.
+type decodeStage struct {
+	prefill   *Lease // of that worker; nil once the lease's own worker computes the prompt
+	refused   bool   // by the gate of that worker
+	silent    silence
+	timed     bool  // silent counts, from Begin on
+	maxTokens int64 // Request.MaxTokens
+}
+
 // handOverLocked prepares a lease for Begin. Until then its worker owes nothing.
 func (l *Lease) handOverLocked(r *Request) {
 	p := l.pool
 	first := firstStep + seconds(p.handover.transfer.seconds(l.prompt))
-	l.silent, l.timed, l.maxTokens = p.silenceOf(r, l.worker, first), r.Timed, r.MaxTokens
+	l.decode = &decodeStage{silent: p.silenceOf(r, l.worker, first), timed: r.Timed, maxTokens: r.MaxTokens}
 	l.expected = first + l.queueTime
 	if !l.stream {
 		l.expected = min(l.expected+seconds(float64(l.booking.output)*l.worker.value[tokenTime]), maxPrefill)
@@ -20,7 +29,12 @@ func (l *Lease) handOverLocked(r *Request) {
 // Prefill returns the lease of the worker that computes the prompt, or nil if the lease's worker does. Its owner
 // owes Answered when the prompt is computed, and Release when its blocks are no longer needed. The Release of l
 // releases it too.
-func (l *Lease) Prefill() *Lease { return l.prefiller }
+func (l *Lease) Prefill() *Lease {
+	if l.decode == nil {
+		return nil
+	}
+	return l.decode.prefill
+}
 
 // HandedOver reports whether another worker computes the prompt.
 func (l *Lease) HandedOver() bool { return l.handedOver }
@@ -34,9 +48,9 @@ func (l *Lease) Begin(now time.Time) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	l.bookedAt = now
-	if b := l.booking; b != nil && b.silentAt == 0 && l.timed && !l.reported {
-		l.silent.began = now
-		l.worker.addSilentLocked(b, l.silent)
+	if b := l.booking; b != nil && b.silentAt == 0 && l.decode.timed && !l.reported {
+		l.decode.silent.began = now
+		l.worker.addSilentLocked(b, l.decode.silent)
 	}
 }
 
@@ -49,8 +63,8 @@ func (l *Lease) PrefillLocally(now time.Time) error {
 	if l.pool == nil || !l.handedOver {
 		return nil
 	}
-	if prefiller := l.prefiller; prefiller != nil {
-		prefiller.Release(Result{At: now, Err: ErrExcluded})
+	if prefill := l.Prefill(); prefill != nil {
+		prefill.Release(Result{At: now, Err: ErrExcluded})
 	}
 	p := l.pool
 	p.mu.Lock()
@@ -58,7 +72,7 @@ func (l *Lease) PrefillLocally(now time.Time) error {
 	if !l.worker.servesAny(StageWhole) {
 		return ErrNotWhole
 	}
-	l.prefiller, l.handedOver, l.bookedAt = nil, false, now
+	l.decode.prefill, l.handedOver, l.bookedAt = nil, false, now
 	w, b := l.worker, l.booking
 	if b == nil {
 		return nil
@@ -75,10 +89,10 @@ func (l *Lease) PrefillLocally(now time.Time) error {
 	}
 	l.prefill, l.ahead, l.assumedCached = b.prefill, w.pending, w.assumedCached
 	l.expected = l.expectedLocked(b.output)
-	if l.timed && b.silentAt == 0 {
-		l.silent.began = now
-		p.predictSilenceLocked(&l.silent, w, l.firstTokenLocked(), l.maxTokens)
-		w.addSilentLocked(b, l.silent)
+	if l.decode.timed && b.silentAt == 0 {
+		l.decode.silent.began = now
+		p.predictSilenceLocked(&l.decode.silent, w, l.firstTokenLocked(), l.decode.maxTokens)
+		w.addSilentLocked(b, l.decode.silent)
 	}
 	return nil
 }
@@ -86,10 +100,13 @@ func (l *Lease) PrefillLocally(now time.Time) error {
 // RetryPrefill books another worker than tried for the prefill stage of a lease whose prefill worker failed. The
 // errors are those of Acquire.
 func (p *Pool) RetryPrefill(r *Request, l *Lease, tried ...*Worker) error {
+	if !l.handedOver {
+		return ErrNoWorker
+	}
 	tried = append(slices.Clone(tried), l.worker)
-	if l.prefiller != nil {
-		l.prefiller.Release(Result{At: r.Now, Err: ErrExcluded})
-		tried = append(tried, l.prefiller.worker)
+	if prefill := l.Prefill(); prefill != nil {
+		prefill.Release(Result{At: r.Now, Err: ErrExcluded})
+		tried = append(tried, prefill.worker)
 	}
 	for {
 		next := &Lease{}
@@ -97,7 +114,7 @@ func (p *Pool) RetryPrefill(r *Request, l *Lease, tried ...*Worker) error {
 			return err
 		}
 		if next.Admit() == nil {
-			l.prefiller = next
+			l.decode.prefill = next
 			return nil
 		}
 		tried = append(tried, next.worker)

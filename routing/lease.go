@@ -41,14 +41,10 @@ type Lease struct {
 	unplaced  bool    // Request.Unplaced
 	elsewhere float64 // predicted seconds to first token on the best other worker; 0 if unknown
 
-	stages     Stages  // of which the worker must serve one
-	prefiller  *Lease  // of the worker that computes the prompt for this one; nil without a hand-over
-	refused    *Worker // whose gate refused the lease
-	isPrefill  bool    // it is such a lease of another one
-	handedOver bool    // the prompt is computed elsewhere
-	maxTokens  int64   // Request.MaxTokens of a request that is handed over
-	silent     silence // of such a request, from Begin on
-	timed      bool    // silent counts
+	stages     Stages       // of which the worker must serve one
+	isPrefill  bool         // it is the lease of a prefill worker for another lease
+	handedOver bool         // the prompt is computed elsewhere
+	decode     *decodeStage // nil without a hand-over
 
 	// The rest is guarded by the pool's lock.
 	booking  *booking  // nil once everything is given back
@@ -186,8 +182,8 @@ func (l *Lease) Unbook() {
 	if l.pool == nil {
 		return
 	}
-	if l.prefiller != nil {
-		l.prefiller.Unbook()
+	if prefill := l.Prefill(); prefill != nil {
+		prefill.Unbook()
 	}
 	l.pool.mu.Lock()
 	if l.booking == nil {
@@ -213,8 +209,8 @@ func (l *Lease) Release(o Result) {
 	if l.pool == nil {
 		return
 	}
-	if l.prefiller != nil {
-		l.prefiller.Release(Result{At: o.At, Err: ErrExcluded}) // without effect after its own Release
+	if prefill := l.Prefill(); prefill != nil {
+		prefill.Release(Result{At: o.At, Err: ErrExcluded}) // without effect after its own Release
 	}
 	l.pool.mu.Lock()
 	last, first, outcome := !l.released, !l.reported, l.outcome
