@@ -1,8 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tierway/openai"
@@ -30,6 +34,10 @@ func (d *decoder) checkHandovers(f *File) {
 				path := itemPath(s.path+".workers", i)
 				d.checkReach(path, s.Workers[i])
 				d.checkTransferKeys(path, s, s.Workers[i], addresses)
+			}
+			if path := s.path + ".uncached_threshold"; d.written(path) && !s.symmetric() {
+				d.warn(path, "has no effect with handover: "+s.Handover+", because the role of the selected worker decides",
+					"remove the key")
 			}
 			d.checkStages(s)
 			d.checkStageRegions(s)
@@ -124,6 +132,9 @@ func (d *decoder) checkTransferKeys(path string, s section, w workers.Config, se
 	case w.Role != workers.RolePrefill:
 		only(port, used, "role", workers.RolePrefill, roleOf(w))
 	}
+	if s.Handover == HandoverSGLang && w.Role == workers.RolePrefill && !d.reported[port] {
+		d.checkBootstrap(port, w, seen)
+	}
 	switch first := seen[w.KVAddress]; {
 	case d.reported[path+".role"]:
 	case s.Handover != HandoverP2PNCCL && w.KVAddress != "":
@@ -140,6 +151,22 @@ func (d *decoder) checkTransferKeys(path string, s section, w workers.Config, se
 	default:
 		seen[w.KVAddress] = usedAddress{address, w.URL}
 	}
+}
+
+// checkBootstrap warns of a bootstrap server that two prefill workers would share. seen has the addresses of earlier
+// workers.
+func (d *decoder) checkBootstrap(path string, w workers.Config, seen map[string]usedAddress) {
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		return // reported before
+	}
+	server := net.JoinHostPort(u.Hostname(), strconv.Itoa(cmp.Or(w.BootstrapPort, defaultBootstrapPort)))
+	if first := seen[server]; first.path != "" && first.server != w.URL {
+		d.warn(path, d.shown(path, server)+" is already the bootstrap server of "+first.path,
+			"write the port of this worker's own --disaggregation-bootstrap-port")
+		return
+	}
+	seen[server] = usedAddress{path, w.URL}
 }
 
 // roleOf returns the role of a worker with a hand-over.
@@ -244,7 +271,7 @@ func (s section) stageProblems(model string) (all []stageProblem) {
 		}
 	}
 	pairs := len(prefills) > 0 && len(decodes) > 0 && (len(prefills)+len(decodes) > 2 || prefills[0] != decodes[0])
-	whole, off := any&routing.StageWhole != 0, s.UncachedThreshold != nil && *s.UncachedThreshold == 0
+	whole, off := any&routing.StageWhole != 0, s.symmetric() && s.UncachedThreshold != nil && *s.UncachedThreshold == 0
 	const listed = "list it in the models of a worker with role: "
 	switch {
 	case !whole && len(decodes) == 0:
@@ -254,14 +281,10 @@ func (s section) stageProblems(model string) (all []stageProblem) {
 	case !whole && !pairs:
 		return []stageProblem{{"workers", "workers with role decode need a worker that computes prompts, and there is none",
 			"add a worker with role: prefill, or one with role: both", listed + "prefill or both", false}}
-	case !whole && off:
-		return []stageProblem{{"uncached_threshold",
-			"0 leaves each request to one worker, but every engine serves only one stage",
-			"remove the key, or add a worker with role: both", listed + "both", false}}
 	case !whole:
-		all = append(all, stageProblem{"workers", "no worker serves whole requests, so those with n > 1, several prompts, " +
-			"prompt_logprobs, or echo with logprobs are rejected",
-			"add a worker with role: both, whose engine is started without the transfer", listed + "both", true})
+		all = append(all, stageProblem{"workers", "no worker serves whole requests, so those that must stay on one worker " +
+			"are rejected, such as n > 1; docs/disaggregation.md lists them",
+			"add a worker with role: both, whose engine is started without a connector", listed + "both", true})
 	case !pairs:
 		missing := workers.RolePrefill
 		if len(decodes) == 0 {

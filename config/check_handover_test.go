@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,8 +16,8 @@ const (
 )
 
 // noWhole is the warning of a tier in which every engine serves one stage.
-const noWhole = `warning: tiers[0].workers: no worker serves whole requests, so those with n > 1, several prompts, ` +
-	`prompt_logprobs, or echo with logprobs are rejected (add a worker with role: both, whose engine is started without the transfer)`
+const noWhole = `warning: tiers[0].workers: no worker serves whole requests, so those that must stay on one worker are rejected, ` +
+	`such as n > 1; docs/disaggregation.md lists them (add a worker with role: both, whose engine is started without a connector)`
 
 // positionOf matches the line and column of a problem.
 var positionOf = regexp.MustCompile(`^\d+:\d+: `)
@@ -114,7 +115,7 @@ func TestHandoversAreChecked(t *testing.T) {
 		}},
 		"only whole requests without a worker for them": {handedOver("handover: sglang\n  uncached_threshold: 0", ofPrefill,
 			ofDecode), []string{
-			`tiers[0].uncached_threshold: 0 leaves each request to one worker, but every engine serves only one stage (remove the key, or add a worker with role: both)`,
+			`warning: tiers[0].uncached_threshold: has no effect with handover: sglang, because the role of the selected worker decides (remove the key)`,
 		}},
 		"no whole requests": {handedOver("handover: p2p_nccl", kvPrefill, kvDecode), []string{noWhole}},
 		"no prefill worker": {handedOver("handover: nixl", ofDecode, "e, role: decode"), []string{
@@ -126,6 +127,11 @@ func TestHandoversAreChecked(t *testing.T) {
 		"prefill workers without work": {handedOver("handover: sglang", ofPrefill, "b"), []string{
 			`warning: tiers[0].handover: no worker can compute prompts for another one, so one worker serves each request (add a worker with role: decode, or remove handover)`,
 		}},
+		"one bootstrap server": {strings.Replace(handedOver("handover: sglang", ofPrefill, "p2, role: prefill", ofDecode, "b"),
+			"http://h1:1", "http://h0:2", 1), []string{
+			`warning: tiers[0].workers[1].bootstrap_port: "h0:8998" is already the bootstrap server of ` +
+				`tiers[0].workers[0].bootstrap_port (write the port of this worker's own --disaggregation-bootstrap-port)`,
+		}},
 		"all requests are local": {handedOver("handover: nixl\n  uncached_threshold: 0", ofPrefill, ofDecode), []string{
 			`warning: tiers[0].uncached_threshold: 0 leaves each request to one worker, so workers with role prefill receive none (raise it, or remove the key)`,
 		}},
@@ -136,7 +142,7 @@ func TestHandoversAreChecked(t *testing.T) {
 			`tiers[0].models[1]: of the workers that serve "other", no worker with a weight above 0 has the role decode or both, so none generates answers (list it in the models of a worker with role: decode or both)`,
 		}},
 		"models in pairs only": {handedOver("handover: sglang\n  models: [lora]", ofPrefill, ofDecode, "b, models: [m]"), []string{
-			`warning: tiers[0].models[0]: of the workers that serve "lora", no worker serves whole requests, so those with n > 1, several prompts, prompt_logprobs, or echo with logprobs are rejected (list it in the models of a worker with role: both)`,
+			`warning: tiers[0].models[0]: of the workers that serve "lora", no worker serves whole requests, so those that must stay on one worker are rejected, such as n > 1; docs/disaggregation.md lists them (list it in the models of a worker with role: both)`,
 		}},
 		"a region without prefill workers": {handedOver("handover: nixl", ofPrefill+", region: us", ofDecode+", region: us",
 			"e, role: decode, region: eu") + "region: us\n", []string{

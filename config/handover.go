@@ -41,13 +41,19 @@ func (c *PoolConfig) resolveHandover() {
 	}
 }
 
+// isSymmetric reports whether the engines of a hand-over serve both stages and whole requests.
+func isSymmetric(handover string) bool { return handover == HandoverNIXL || handover == HandoverShared }
+
+// symmetric reports whether the section's engines serve both stages and whole requests.
+func (c *PoolConfig) symmetric() bool { return isSymmetric(c.Handover) }
+
 // Stages returns the parts of a request that a worker of the pool can serve; 0 without a hand-over.
 func (p *Pool) Stages(w *workers.Spec) routing.Stages { return stagesOf(p.Handover, w.Role) }
 
 // stagesOf returns what a worker of a role can serve with a hand-over. An engine that is started for P2P NCCL or
 // for SGLang's transfer serves one stage only, and one without serves whole requests only.
 func stagesOf(handover, role string) routing.Stages {
-	symmetric := handover == HandoverNIXL || handover == HandoverShared
+	symmetric := isSymmetric(handover)
 	switch {
 	case handover == "":
 		return 0
