@@ -76,21 +76,14 @@ const texts = {
     region: "a worker of a nearer region takes requests",
     slow_start: "in slow start, and already has its reduced share",
   },
-  /** Why a worker computes the prompt, in a tier whose workers hand prompts over. */
-  handover: {
-    cost: "the lower predicted cost",
-    threshold: "by uncached_threshold",
-    whole: "one worker must serve both stages of this request",
-    only_way: "the only way with the decode worker",
-    no_prefill_worker: "no prefill worker takes the request",
-  },
   /** How the prompt of an attempt was computed. */
   prompt: {
-    remote: "a prefill worker computed the prompt",
-    local: "the decode worker computed the prompt, as decided",
-    recomputed: "the decode worker computed the prompt, because no prefill worker handed it over",
+    remote: "by a prefill worker",
+    local: "by the decode worker",
+    recomputed: "by the decode worker, without a hand-over",
     failed: "the attempt failed",
     abandoned: "the client left between the stages",
+    refused: "refused by the prefill worker",
   },
   /** Why the queue rejected a request. */
   shed: {

@@ -137,7 +137,7 @@ function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
       ) : (
         <p className="small">{codedText("worker", a.reason)}. The record has no candidates: the worker was the only one, or the gateway did not record its selection.</p>
       )}
-      {choice?.handover && <HandoverView of={choice.handover} worker={a.worker} />}
+      {choice?.handover && <HandoverView of={choice.handover} />}
     </section>
   );
 }

@@ -66,7 +66,7 @@ export const DecisionRow = memo(function DecisionRow({ row: d, index, onOpen }: 
 
 function chainText(d: DecisionView): string {
   return triesOf(d)
-    .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${codedText("attempt", t.text)}`}${t.prefill ? `, prompt by ${t.prefill}` : ""}`)
+    .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${codedText("attempt", t.text)}`}`)
     .join(" → ");
 }
 
@@ -87,7 +87,7 @@ function Chain({ row: d }: { row: DecisionView }) {
       {t.prefill && (
         <>
           {" "}
-          ← <Value name="worker" value={t.prefill} title={`${t.prefill} computed the prompt`} second />
+          ← <Value name="worker" value={t.prefill} second />
         </>
       )}
     </span>

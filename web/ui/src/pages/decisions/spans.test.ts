@@ -31,5 +31,5 @@ test("a prompt that another worker computes is a phase of its own", () => {
     { worker: "p2", at_ms: 5, end_at_ms: 30 },
   ];
   const attempts = [{ worker: "d1", at_ms: 1, duration_ms: 35, first_at_ms: 40, end_at_ms: 100, handover: { result: "remote", prefills, decode_at_ms: 31 } }];
-  expect(text({ attempts })).toEqual(["Gateway 0–1", "p1: failed 2–5", "p2: prefill 5–30", "d1: until the first token 31–40", "d1: answer 40–100"]);
+  expect(text({ attempts })).toEqual(["Gateway 0–1", "p1: prefill 2–5", "p2: prefill 5–30", "d1: until the first token 31–40", "d1: answer 40–100"]);
 });

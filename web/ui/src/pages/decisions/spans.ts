@@ -18,8 +18,7 @@ export function spansOf(d: DecisionView): Span[] {
   for (const a of d.attempts ?? []) {
     add(`Queue for ${a.worker}`, "queue", a.at_ms - (a.queue_ms ?? 0), a.at_ms);
     for (const p of a.handover?.prefills ?? []) {
-      const failed = Boolean(p.error || p.error_type);
-      add(`${p.worker}: ${failed ? "failed" : "prefill"}`, failed ? "failed" : "wait", p.at_ms, p.end_at_ms);
+      add(`${p.worker}: prefill`, p.error_type ? "failed" : "wait", p.at_ms, p.end_at_ms);
     }
     const sent = a.handover?.decode_at_ms || a.at_ms;
     const header = a.at_ms + a.duration_ms;

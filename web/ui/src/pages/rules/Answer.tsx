@@ -67,7 +67,7 @@ function One({ of: e }: { of: Explanation }) {
       {(e.candidates ?? []).length > 0 && (
         <Candidates of={{ candidates: e.candidates, worker: e.worker, policy: choice?.policy ?? e.policy, reason: e.reason }} others={othersOf(e)} />
       )}
-      {e.handover && e.worker && <HandoverView of={e.handover} worker={e.worker} others={prefillOthersOf(e)} />}
+      {e.handover && <HandoverView of={e.handover} />}
       <p className="muted small">
         About {plural(e.prompt_tokens_estimate, "prompt token")}, {plural(e.blocks, "block")}. No side effects.
       </p>
@@ -127,11 +127,6 @@ function choiceOf(e: Explanation): Choice | undefined {
 /** othersOf returns the workers that were no candidates. */
 function othersOf(e: Explanation): Excluded[] {
   return (e.steps ?? []).flatMap((s) => s.worker?.others ?? []);
-}
-
-/** prefillOthersOf returns the workers that could not compute the prompt for another one. */
-function prefillOthersOf(e: Explanation): Excluded[] {
-  return (e.steps ?? []).flatMap((s) => s.worker?.prefill_others ?? []);
 }
 
 /** notesOf returns the notes that no step repeats. */

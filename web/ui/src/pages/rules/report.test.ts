@@ -63,10 +63,10 @@ test("a replay says who computes the prompts", () => {
   const r = { handovers, records: 100, n: 100, changed_tier: [], changed_worker: 0 } as unknown as ReplayAnswer;
   expect(handoversOf({} as ReplayAnswer, true)).toBeUndefined();
   expect(handoversOf(r, false)).toBe(
-    "Prompts computed by prefill workers: 60; by the decode worker: 40; 100 of 100 decisions reproduced.",
+    "Prompts by prefill workers: 60; by decode workers: 40.",
   );
   expect(handoversOf(r, true)).toBe(
-    "Prompts computed by prefill workers: 60 → 90; by the decode worker: 40 → 10; 30 would change, 7 would get another prefill worker.",
+    "Prompts by prefill workers: 60 → 90; by decode workers: 40 → 10; 37 would change.",
   );
-  expect(summaryOf(r, true)).toBe("Of 100 requests, 37 would have the prompt computed elsewhere.");
+  expect(summaryOf(r, true)).toBe("None of 100 requests would get another tier or worker.");
 });

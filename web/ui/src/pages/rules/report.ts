@@ -47,8 +47,6 @@ export function summaryOf(r: ReplayAnswer, drafted: boolean): string {
     [r.changed_worker, "would get another worker in the same tier"],
   ];
   const changes = all.filter(([n]) => n > 0).map(([n, text]) => `${count(n)} ${text}`);
-  const prompts = r.handovers ? r.handovers.changed + r.handovers.changed_worker : 0;
-  if (prompts > 0) changes.push(`${count(prompts)} would have the prompt computed elsewhere`);
   if (changes.length === 0) return `None of ${plural(r.n, "request")} would get another tier or worker.`;
   return `Of ${plural(r.n, "request")}, ${changes.join("; ")}.`;
 }
@@ -58,12 +56,7 @@ export function handoversOf(r: ReplayAnswer, drafted: boolean): string | undefin
   const h = r.handovers;
   if (!h) return undefined;
   const both = (t: { now: number; draft: number }) => (drafted ? `${count(t.now)} → ${count(t.draft)}` : count(t.now));
-  const changes = [
-    h.changed > 0 && `${count(h.changed)} would change`,
-    h.changed_worker > 0 && `${count(h.changed_worker)} would get another prefill worker`,
-  ].filter(Boolean);
-  const result = drafted ? changes.join(", ") || "none would change" : `${count(h.reproduced.n)} of ${count(h.reproduced.of)} decisions reproduced`;
-  return `Prompts computed by prefill workers: ${both(h.remote)}; by the decode worker: ${both(h.local)}; ${result}.`;
+  return `Prompts by prefill workers: ${both(h.remote)}; by decode workers: ${both(h.local)}${drafted ? `; ${count(h.changed + h.changed_worker)} would change` : ""}.`;
 }
 
 /** limitsOf says what the records lack, and how the replay decided without it. */
@@ -74,7 +67,6 @@ export function limitsOf(r: ReplayAnswer): string[] {
     [u.token_counts, "an estimate in place of counted tokens: decided by the estimate"],
     [u.other_policy, "a worker that another policy selected: the worker is kept"],
     [u.bounds, "incomplete loads for the edited bounds: decided by the recorded loads"],
-    [r.handovers?.undecided ?? 0, "a record without the loads of prefill workers: the recorded decision is kept"],
     [r.late ?? 0, "a record out of order: decided with later loads"],
   ];
   const texts = all.filter(([n]) => n > 0).map(([n, text]) => `${plural(n, "request")} with ${text}.`);

@@ -1,6 +1,6 @@
 import type { WorkerState } from "../../api/schema";
 import { ago, clock, count, millis, percent, rate } from "../../lib/format";
-import { breakerText, failureText, prefixHit, stagesText } from "./weights";
+import { breakerText, failureText, prefixHit } from "./weights";
 
 /** Facts shows what the gateway knows about a worker, by subject. */
 export function Facts({ worker: w }: { worker: WorkerState }) {
@@ -88,21 +88,13 @@ function learnedFacts({ learned, ttft, latency }: WorkerState): Fact[] {
   ];
 }
 
-/** roleFacts shows the role of a worker in a pool whose workers hand prompts over. */
-function roleFacts(w: WorkerState): Fact[] {
-  if (!w.role) return [];
-  const facts: Fact[] = [["Role", `${w.role}: ${stagesText(w.stages)}`]];
-  if (w.open_handovers !== undefined) facts.push(["Open hand-overs", count(w.open_handovers)]);
-  return facts;
-}
-
 function generalFacts(w: WorkerState): Fact[] {
   const { requests, tokens } = w.totals;
   return [
     ["Model", w.model || "as requested"],
     ["Further models", w.models.join(", ") || "none"],
     ["Region", w.region || "–"],
-    ...roleFacts(w),
+    ...(w.role ? ([["Role", `${w.role}, ${w.open_handovers} hand-overs open`]] as Fact[]) : []),
     ["Round trip", millis(w.round_trip_ms)],
     ["Last failed check", w.last_error || "none"],
     ["Last error", failureText(w.last_failure)],

@@ -143,7 +143,7 @@ function PoolPanel({ pool, state, workers, query, lifetime, sort, onSort, onOpen
             {model && <>{model} · </>}
             {state.policy}
             {ignoresWeights(state.policy) && " ignores weights except 0"}
-            {state.handover && ` · hand-over ${state.handover}, prefill by ${state.prefill_policy}`} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
+            {state.handover && ` · prefill by ${state.prefill_policy}`} · prefill {rate(state.prefill_rate)} tokens/s · answers of about{" "}
             {count(Math.round(state.output_tokens.value))} tokens ·{" "}
             <Link to="/rules" search={{ tab: "tiers" }}>
               settings

@@ -5,7 +5,7 @@ import { Badge, Bar, toneOfWorker } from "../../ui/parts";
 import { DrainButton } from "./Drain";
 import type { Preview } from "./useWeightEdit";
 import { WeightControl } from "./WeightControl";
-import { ageText, breakerText, ignoresWeights, isKept, prefixHit, shareText, shareTitle, sinceOf, stagesText, type Lifetime } from "./weights";
+import { ageText, breakerText, ignoresWeights, isKept, prefixHit, shareText, shareTitle, sinceOf, type Lifetime } from "./weights";
 
 interface Context {
   /** Name of the pool's policy. */
@@ -81,9 +81,7 @@ function Name({ worker: w }: { worker: WorkerState }) {
   return (
     <span className="lines">
       {w.name}
-      <small className="muted" title={`It serves ${stagesText(w.stages)}.`}>
-        {w.role}
-      </small>
+      <small className="muted">{w.role}</small>
     </span>
   );
 }

@@ -14,7 +14,6 @@ import {
   shareText,
   shownPools,
   sinceOf,
-  stagesText,
   Throttle,
   weightOf,
 } from "./weights";
@@ -117,9 +116,4 @@ test("a failed attempt is shown with its status once", () => {
   expect(failureText({ at, status: 500, message: "no GPU", request_id: "r" })).toMatch(/^500 no GPU \(/);
   expect(failureText({ at, status: 500, message: "the worker answered 500", request_id: "r" })).toMatch(/^the worker answered 500 \(/);
   expect(failureText({ at, message: "connection refused", request_id: "r" })).toMatch(/^connection refused \(/);
-});
-
-test("what a worker serves is named in words", () => {
-  expect(stagesText("whole,decode")).toBe("whole requests, answers from computed prompts");
-  expect(stagesText(undefined)).toBe("whole requests");
 });

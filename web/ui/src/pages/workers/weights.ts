@@ -160,20 +160,6 @@ export function ageText(since: string, now: number): string {
   return seconds(age).split(" ").slice(0, 2).join(" ");
 }
 
-const stageTexts: Record<string, string> = {
-  whole: "whole requests",
-  prefill: "prompts for other workers",
-  decode: "answers from computed prompts",
-};
-
-/** stagesText returns in words what a worker serves. */
-export function stagesText(stages: string | undefined): string {
-  return (stages ?? "whole")
-    .split(",")
-    .map((s) => stageTexts[s] ?? s)
-    .join(", ");
-}
-
 /** ignoresWeights reports whether a policy regards a weight only as 0 or not. */
 export function ignoresWeights(policy: string | undefined): boolean {
   return policy === "round_robin" || policy === "random";
