@@ -19,6 +19,9 @@ const (
 	StageDecode
 )
 
+// Answer reports whether a worker with these stages generates answers.
+func (s Stages) Answer() bool { return cmp.Or(s, StageWhole)&(StageWhole|StageDecode) != 0 }
+
 // stageWords are the words of the bits of Stages.
 var stageWords = [...]string{"whole", "prefill", "decode"}
 
@@ -166,7 +169,7 @@ func (r *Request) staysWhole() bool { return r.Whole || r.Only != nil }
 func (w *Worker) servesAny(s Stages) bool { return cmp.Or(w.stages, StageWhole)&s != 0 }
 
 // answers reports whether the worker generates answers.
-func (w *Worker) answers() bool { return w.servesAny(StageWhole | StageDecode) }
+func (w *Worker) answers() bool { return w.stages.Answer() }
 
 // prefillRequest returns the request of the prefill stage: its answer is one token.
 func (r *Request) prefillRequest(record *Choice) Request {
@@ -323,7 +326,7 @@ func (b *costBasis) total(v *View) (all float64) {
 	for _, term := range b.terms(v) {
 		all += term
 	}
-	if cmp.Or(v.stages, StageWhole)&(StageWhole|StageDecode) != 0 {
+	if v.stages.Answer() {
 		f := v.costFacts()
 		all += stallWeight * float64(v.Inflight) * b.uncached(v) * f.PerToken
 	}

@@ -12,10 +12,11 @@ const (
 	HandoverRecomputed                       // its own worker computed it, because the hand-over failed
 	HandoverFailed                           // the attempt failed
 	HandoverAbandoned                        // the client left between the stages
+	HandoverRefused                          // the prefill worker refused the request
 )
 
 // handoverResults are the values of the label result, by HandoverResult.
-var handoverResults = [...]string{"remote", "local", "recomputed", "failed", "abandoned"}
+var handoverResults = [...]string{"remote", "local", "recomputed", "failed", "abandoned", "refused"}
 
 // String returns the value of the label result.
 func (r HandoverResult) String() string { return handoverResults[r] }
@@ -31,7 +32,8 @@ func newHandoverVectors(d *definer) (v handoverVectors) {
 	v.results = d.counters("tierway_handover_total", "Attempts in a tier with handover, by result. remote: a prefill "+
 		"worker computed the prompt. local: the decode worker computed it, as decided. recomputed: it did so, "+
 		"because no prefill worker handed the prompt over. failed: the attempt failed after a prefill worker was booked. "+
-		"abandoned: the client left between the stages.", "tier", "result")
+		"abandoned: the client left between the stages. refused: the prefill worker refused the request, as its sender's "+
+		"fault.", "tier", "result")
 	v.prefills = d.histograms("tierway_prefill_seconds", "Duration of prefill stages that succeeded, from the request to "+
 		"the prefill worker to its answer.", requestSeconds, "tier")
 	return v

@@ -12,26 +12,27 @@ import (
 // Handovers counts the prompts that a worker keeps for other workers. It is safe for concurrent use; the zero
 // Handovers is empty.
 type Handovers struct {
-	mu      sync.Mutex
-	open    int
-	expires []time.Time // of prompts that no worker will read
+	mu   sync.Mutex
+	ends []time.Time // when the engine gives up each prompt that no other one has read
 }
 
-// Add counts a prompt that the worker keeps from now on. Its owner owes one call of Remove.
-func (h *Handovers) Add() {
+// Add counts a prompt that the worker keeps until end, or until another worker has read it.
+func (h *Handovers) Add(end time.Time) {
 	h.mu.Lock()
-	h.open++
+	h.ends = append(h.ends, end)
 	h.mu.Unlock()
 }
 
-// Remove ends the count of a prompt: at once if another worker has read it, else when the engine's lease ends.
-func (h *Handovers) Remove(read bool, now, leaseEnd time.Time) {
+// Remove ends the count of a prompt with that end if another worker has read it. Otherwise the worker keeps it until
+// then.
+func (h *Handovers) Remove(read bool, end time.Time) {
+	if !read {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open--
-	h.dropExpiredLocked(now)
-	if !read && now.Before(leaseEnd) {
-		h.expires = append(h.expires, leaseEnd)
+	if i := slices.IndexFunc(h.ends, end.Equal); i >= 0 {
+		h.ends = slices.Delete(h.ends, i, i+1)
 	}
 }
 
@@ -39,12 +40,8 @@ func (h *Handovers) Remove(read bool, now, leaseEnd time.Time) {
 func (h *Handovers) Open(now time.Time) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dropExpiredLocked(now)
-	return h.open + len(h.expires)
-}
-
-func (h *Handovers) dropExpiredLocked(now time.Time) {
-	h.expires = slices.DeleteFunc(h.expires, func(end time.Time) bool { return !now.Before(end) })
+	h.ends = slices.DeleteFunc(h.ends, func(end time.Time) bool { return !now.Before(end) })
+	return len(h.ends)
 }
 
 // The kinds of workers that MissingWorkers returns.

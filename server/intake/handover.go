@@ -28,7 +28,8 @@ func (p *Parsed) mustStayWhole(pool *control.Pool) bool {
 	}
 	f := p.StageFields()
 	// Without parameters of a hand-over, engines require the budget of thinking to be below an output limit of 1.
-	return !p.generates() || f.Whole != "" || f.ThinkingBudget && pool.Handover == config.HandoverShared
+	return !p.generates() || f.Whole != "" ||
+		f.ThinkingBudget && (pool.Handover == config.HandoverShared || pool.Handover == config.HandoverP2PNCCL)
 }
 
 // generates reports whether the answer is generated from a prompt: it has two stages.
@@ -57,15 +58,15 @@ func CheckHandover(in *Inbound, p *Parsed, pool *control.Pool) error {
 				in.HTTP.URL.Path + ". Use a model of another tier or pool: GET /v1/models lists the models."}
 	}
 	return &openai.Error{Code: openai.CodeInvalidValue, Param: f.Whole,
-		Message: "The value of " + f.Whole + " needs an engine that serves the whole request, and " +
-			openai.Quoted(pool.Name) + " has none. Remove the field, send one request for each answer, or use a model of " +
-			"another tier or pool."}
+		Message: "With this value of " + f.Whole + ", one engine must serve the whole request, and " +
+			openai.Quoted(pool.Name) + " has none that does. Send one request for each prompt and answer, without fields that " +
+			"need more, or use a model of another tier or pool. The operator can add a worker with role: both."}
 }
 
 // notFromClients returns the error of a request with a field by which engines find each other.
 func notFromClients(field string) error {
 	return &openai.Error{Code: openai.CodeInvalidValue, Param: field,
-		Message: field + " names another engine, and only the gateway may set it. Remove it."}
+		Message: field + " steers how engines of this tier hand prompts over, and only the gateway may set it. Remove it."}
 }
 
 // servesWhole reports whether a worker of the pool serves whole requests.

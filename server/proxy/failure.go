@@ -22,6 +22,7 @@ type failure struct {
 	sent            bool          // the worker may have received part of the request
 	backoff         time.Duration // how long the worker receives no further requests
 	backoffIfOthers bool          // backoff applies only if another worker is available
+	transfer        bool          // the decode worker failed before it had the whole prompt
 	byContrast      bool          // the worker is at fault only if another worker answers the request
 	unreachable     bool          // no connection was established
 	recheck         bool          // the worker's health is checked at once
@@ -67,6 +68,11 @@ const (
 
 // excluded returns an error that breakers do not count, because the worker is not at fault.
 func excluded(format string, args ...any) error {
+	for _, arg := range args {
+		if err, ok := arg.(error); ok && errors.Is(err, routing.ErrExcluded) {
+			return fmt.Errorf(format, args...) // it is marked already
+		}
+	}
 	return fmt.Errorf("%w: "+format, append([]any{routing.ErrExcluded}, args...)...)
 }
 

@@ -100,7 +100,7 @@ func (x *exchange) forwardToPool() (why string, err error) {
 		}
 		// With engine_wait, the request waits for an unreachable worker, which has received nothing of it.
 		switch {
-		case a.failure.prefill:
+		case a.failure.prefill, a.failure.transfer && !a.lease.HasOtherWorker(time.Now()):
 			d.tried = append(d.tried, a.handover.tried...)
 		case !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0):
 			d.tried = append(d.tried, lease.Worker())
@@ -221,7 +221,7 @@ func excludeRepeatFailures(x *exchange, r control.FailedRequest) {
 		}
 		if w := v.Ref.(*control.Member).Evidence.FailedWorker(r); w != nil {
 			failed = append(failed, w)
-		} else if v.InRotation() && v.Backoff == 0 && !v.Saturated &&
+		} else if v.Stages.Answer() && v.InRotation() && v.Backoff == 0 && !v.Saturated &&
 			(v.ConcurrencyLimit == 0 || v.Inflight < v.ConcurrencyLimit) {
 			others = true
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -83,15 +84,27 @@ func (a *attempt) openHandover(cancel context.CancelCauseFunc) {
 	h := &handover{attempt: a, fields: f, result: telemetry.HandoverLocal, cancel: cancel,
 		cleaner: openai.AnswerCleaner{TokenIDs: f.TokenIDs}, uncounted: !a.usesEngine || !a.x.in.Dialect.Generates()}
 	a.handover = h
-	if f.Forged != "" { // a request that comes from a pool without a hand-over; no other Edit removes these fields
-		a.stage = &stageRequest{set: []openai.Member{{Name: "prompt_token_ids"}, {Name: "request_id"}}}
+	a.stage = h.withoutForged(nil)
+}
+
+// withoutForged returns the request of a stage without the client's fields that name another engine and that no other
+// Edit removes. A request that comes from a pool without a hand-over may have some.
+func (h *handover) withoutForged(s *stageRequest) *stageRequest {
+	if h.fields.Forged == "" {
+		return s
 	}
+	if s == nil {
+		s = &stageRequest{}
+	}
+	s.set = append(slices.Clip(s.set), openai.Member{Name: "prompt_token_ids"}, openai.Member{Name: "request_id"})
+	return s
 }
 
 // serve serves the request in one or two stages.
 func (h *handover) serve(ctx context.Context) *failure {
 	switch prefill := h.lease.Prefill(); {
 	case prefill == nil:
+		h.x.dispatch.dropUnsent()
 		return h.sendAndRelay(ctx)
 	case h.pool.Handover == config.HandoverSGLang:
 		h.result = telemetry.HandoverRemote
@@ -118,7 +131,19 @@ func (h *handover) serve(ctx context.Context) *failure {
 		return h.abandon(ctx)
 	}
 	h.beginDecode()
-	return h.sendAndRelay(ctx)
+	f := h.sendAndRelay(ctx)
+	if f != nil && h.held != nil && f.status >= http.StatusInternalServerError && f.requestMayBeCause() {
+		h.transferFailed(f)
+	}
+	return f
+}
+
+// transferFailed records that the decode worker failed before the first content of a prompt that was handed over. The
+// prefill engine may have ended, so the decode worker is not blamed.
+func (h *handover) transferFailed(f *failure) {
+	f.transfer, f.fault = true, excluded("the prompt may not have been transferred: %w", f.fault)
+	h.held.m.Worker.Suspect()
+	h.tried = append(h.tried, h.held.lease.Worker())
 }
 
 // clientLeft ends the attempt of a client that has left. A prefill stage continues: an engine may keep the prompt of
@@ -203,10 +228,13 @@ func (h *handover) answerBegan() {
 // releaseHeld releases the worker of a prefill stage. read reports that another worker has read the prompt.
 func (a *attempt) releaseHeld(read bool) {
 	if a.keepsPrompts() {
-		a.m.Handovers.Remove(read, time.Now(), a.ended.Add(a.pool.HandoverLease))
+		a.m.Handovers.Remove(read, a.leaseEnd())
 	}
 	a.reportOutcome()
 }
+
+// leaseEnd returns when the engine of a prefill stage gives up a prompt that no other one has read.
+func (a *attempt) leaseEnd() time.Time { return a.ended.Add(a.pool.HandoverLease) }
 
 // keepsPrompts reports whether prefill workers keep a prompt until another worker has read it.
 func (a *attempt) keepsPrompts() bool {
@@ -222,7 +250,7 @@ func (h *handover) recompute(f *failure) *failure {
 		h.held = nil
 		p.releaseHeld(false)
 	}
-	h.result, h.stage, h.cleaner.SetCached = telemetry.HandoverRecomputed, nil, false
+	h.result, h.stage, h.cleaner.SetCached = telemetry.HandoverRecomputed, h.withoutForged(nil), false
 	return nil
 }
 
@@ -269,12 +297,14 @@ func (h *handover) end(f *failure) {
 	}
 	h.mu.Unlock()
 	if p := h.held; p != nil && f != nil && !f.sent && h.pool.Handover == config.HandoverNIXL {
+		h.x.dispatch.dropUnsent()
 		h.x.dispatch.unsent = &unsentPrompt{p, h.stage}
 	} else if p != nil {
 		p.releaseHeld(false)
 	}
 	h.held = nil
-	if f != nil && h.result != telemetry.HandoverAbandoned && h.result != telemetry.HandoverLocal {
+	if f != nil && h.result != telemetry.HandoverAbandoned && h.result != telemetry.HandoverLocal &&
+		!errors.Is(f.fault, errClientGone) {
 		h.result = telemetry.HandoverFailed
 	}
 	if !h.uncounted {
@@ -309,6 +339,7 @@ type unsentPrompt struct {
 func (h *handover) takeUnsent() bool {
 	u := h.x.dispatch.unsent
 	if u == nil || u.p.pool != h.pool || time.Since(u.p.ended) > h.pool.HandoverLease/2 {
+		h.x.dispatch.dropUnsent()
 		return false
 	}
 	h.x.dispatch.unsent = nil

@@ -34,7 +34,7 @@ func (h *handover) serveBoth(ctx context.Context) *failure {
 	defer cancel(nil)
 	h.cancel, h.cause = cancel, func() error { return context.Cause(ctx) }
 	p := h.newPrefill()
-	p.stage = &stageRequest{set: bootstrapMembers(p, h.x.s.rooms.next(h.x.s.rand)), once: true}
+	p.stage = h.withoutForged(&stageRequest{set: bootstrapMembers(p, h.x.s.rooms.next(h.x.s.rand)), once: true})
 	h.stage = p.stage
 	prefillCtx, stop := h.startPrefill(ctx, p)
 	defer p.releaseUnsettled() // for a panic

@@ -10,6 +10,7 @@ import (
 	"tierway/http1"
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/telemetry"
 )
 
 // computePrompt makes a prefill worker compute the prompt, and prepares the request to the decode worker. If the
@@ -111,7 +112,7 @@ func (h *handover) prefillStage(p *attempt) *stageRequest {
 		s.requestID = id
 		h.cleaner.ID, h.cleaner.Public = []byte(id), []byte(public)
 	}
-	return s
+	return h.withoutForged(s)
 }
 
 // sendPrefill sends the request of a prefill stage and reads its answer. If the worker refuses the request, the
@@ -196,7 +197,7 @@ func (h *handover) endPrefill(p *attempt, f *failure) {
 
 // refusedBy ends the attempt whose prefill worker refused the request. The client has its answer.
 func (h *handover) refusedBy(p *attempt) {
-	h.uncounted, h.used.sent = true, true
+	h.result, h.used.sent = telemetry.HandoverRefused, true
 	h.ending, h.status, h.fault = p.ending, p.status, p.fault
 }
 
@@ -227,12 +228,15 @@ func (h *handover) hold(p *attempt, got openai.Prefill) bool {
 		if h.x.in.Dialect == openai.Chat && !got.ReadsTokenIDs {
 			ids = nil
 		}
-		h.stage = &stageRequest{set: h.x.parsed.Req.DecodeMembers(h.fields, got.Object, ids), once: true}
+		h.stage = h.withoutForged(&stageRequest{set: h.x.parsed.Req.DecodeMembers(h.fields, got.Object, ids), once: true})
 	case config.HandoverP2PNCCL:
-		h.stage = &stageRequest{requestID: p.stage.requestID, once: true}
+		h.stage = h.withoutForged(&stageRequest{requestID: p.stage.requestID, once: true})
 	}
 	if h.keepsPrompts() {
-		p.m.Handovers.Add()
+		p.m.Handovers.Add(p.leaseEnd())
+	}
+	if !h.attempt.stream { // nothing shows when the decode worker has read the prompt
+		p.reportOutcome()
 	}
 	h.held, h.cleaner.SetCached, h.cleaner.Cached = p, true, p.usage.Cached
 	return true

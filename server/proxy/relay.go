@@ -70,7 +70,8 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	if !passes {
 		said := a.readWords(resp)
 		if resp.Status == http.StatusServiceUnavailable && !hasRetryAfter && !raw && !said.NamesOverload() {
-			f.fault, f.byContrast = errors.New("the worker answered 503 without Retry-After and without naming an overload"), true
+			f.byContrast = true
+			f.fault = errors.New("the worker answered 503 without Retry-After and without naming an overload")
 		}
 		return &f
 	}
