@@ -137,7 +137,7 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 		}
 		url := "http://127.0.0.1:1" // accepts no connection
 		if name[0] != 'x' {
-			url = startServer(t, w)
+			url = serveEngine(t, w)
 		}
 		list = append(list, fmt.Sprintf("{ name: %s, url: %q, role: %s%s }", name, url, role, extra))
 		s.stages = append(s.stages, w)
@@ -460,4 +460,20 @@ func TestPD3FailedPrefillsCostNoAnswer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// serveEngine serves an engine that knows which connections are used again. It is closed with the test.
+func serveEngine(t testing.TB, h http.Handler) (url string) {
+	t.Helper()
+	l, err := networkOf(t).Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := engines.Serve(h, l)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.URL
 }
