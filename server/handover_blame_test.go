@@ -42,6 +42,27 @@ func TestAnEndedPrefillEngineBlamesNoDecodeWorker(t *testing.T) {
 	}
 }
 
+// TestADecodeWorkerThatFailsEachPromptIsBlamed: it fails prompts that were computed after its first failure, too. The
+// other decode worker serves them.
+func TestADecodeWorkerThatFailsEachPromptIsBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStagesRig(t, "nixl", "policy: { name: round_robin }\nretry: { budget: 1 }", nil)
+		if err := s.decodes[0].faults.Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 40 {
+			q := oneRequest(i*4, 200, i%2 == 0)
+			wantAnswer(t, q, s.post(q.path, q.body))
+		}
+		if n := s.metric(`tierway_attempts_total{result="error",tier="large",worker="d0"}`); n < 5 || n > 10 {
+			t.Errorf("%v attempts on d0 are failures of it, want those that open its breaker", n)
+		}
+		if n := s.metric(`tierway_attempts_total{result="excluded",tier="large",worker="d0"}`); n > 2 {
+			t.Errorf("%v attempts on d0 blame nobody", n)
+		}
+	})
+}
+
 // TestPrefillWorkersAreNoOthersForARepeatedRequest: a request that failed on both decode workers is served once one of
 // them works again.
 func TestPrefillWorkersAreNoOthersForARepeatedRequest(t *testing.T) {

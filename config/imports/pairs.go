@@ -194,7 +194,8 @@ func (d *builder) pairs(all []pairWorker) {
 // firstKVPort is the kv_port of vLLM's examples.
 const firstKVPort = 14579
 
-// kvAddress returns a placeholder for the address of an engine's kv_port. Each worker has another one.
+// kvAddress returns an address in place of that of an engine's kv_port, which no imported setting has. n is the
+// worker's number: no two addresses are equal.
 func kvAddress(url string, n int) string {
 	host := "your-engine"
 	if u, err := neturl.Parse(url); err == nil && u.Hostname() != "" && !strings.Contains(url, "${") {

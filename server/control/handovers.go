@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tierway/routing"
@@ -42,6 +43,25 @@ func (h *Handovers) Open(now time.Time) int {
 	defer h.mu.Unlock()
 	h.ends = slices.DeleteFunc(h.ends, func(end time.Time) bool { return !now.Before(end) })
 	return len(h.ends)
+}
+
+// Transfers knows since when a decode worker has answered no prompt that was handed over to it. It is safe for
+// concurrent use; the zero Transfers has no failure.
+type Transfers struct {
+	failedAt atomic.Int64 // the first failure since the last success, in Unix nanoseconds; 0: none
+}
+
+// Fail records a failure at now, and reports whether the worker is the cause: it had failed before the prompt was
+// computed. One prefill engine that ends makes only prompts fail that it had computed before.
+func (t *Transfers) Fail(computed, now time.Time) (atFault bool) {
+	return !t.failedAt.CompareAndSwap(0, now.UnixNano()) && computed.UnixNano() > t.failedAt.Load()
+}
+
+// Succeed records that the worker has read a prompt.
+func (t *Transfers) Succeed() {
+	if t.failedAt.Load() != 0 {
+		t.failedAt.Store(0)
+	}
 }
 
 // The kinds of workers that MissingWorkers returns.

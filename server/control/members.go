@@ -25,6 +25,8 @@ type Member struct {
 	Events   *kvcache.Worker
 	// Handovers are the prompts that the worker keeps for others.
 	Handovers Handovers
+	// Transfers are the prompts of others that it has failed to read.
+	Transfers Transfers
 
 	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
 	// The field is then omitted until the engine has been down.

@@ -139,8 +139,12 @@ func (h *handover) serve(ctx context.Context) *failure {
 }
 
 // transferFailed records that the decode worker failed before the first content of a prompt that was handed over. The
-// prefill engine may have ended, so the decode worker is not blamed.
+// prefill engine may have ended, so the decode worker is not blamed, unless it has failed since before the prompt was
+// computed.
 func (h *handover) transferFailed(f *failure) {
+	if h.m.Transfers.Fail(h.held.ended, time.Now()) {
+		return
+	}
 	f.transfer, f.fault = true, excluded("the prompt may not have been transferred: %w", f.fault)
 	h.held.m.Worker.Suspect()
 	h.tried = append(h.tried, h.held.lease.Worker())
@@ -221,6 +225,7 @@ func (h *handover) answerBegan() {
 	h.mu.Unlock()
 	if p := h.held; p != nil {
 		h.held = nil
+		h.m.Transfers.Succeed()
 		p.releaseHeld(true)
 	}
 }
