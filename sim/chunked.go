@@ -124,6 +124,9 @@ func (s *chunkScheduler) decode(j *job) {
 	s.prompts[0] = nil
 	s.prompts = s.prompts[1:]
 	s.engine.startDecode(j)
+	if s.engine.endPrefillStage(j) {
+		return
+	}
 	j.lastStep = s.step + max(1, j.request.OutputTokens)
 	at, _ := slices.BinarySearchFunc(s.running, j.lastStep, func(other *job, last int64) int {
 		return cmp.Compare(last, other.lastStep)

@@ -15,6 +15,8 @@
 //     loads and journals as the servers do.
 //   - An engine prefills prompts one after the other, or in chunks beside the answers. It keeps a
 //     prefix cache, and its decode speed decreases with the number of running answers.
+//   - With a Handover, engines have roles: one computes the prompt, another one generates the answer. The gateway's
+//     code books both.
 //   - Peers are policies of other routers, rebuilt from their formulas. They get the state of the engines'
 //     caches and queues as those routers do.
 //

@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"tierway/routing"
 )
 
 // Engine is one simulated inference engine. It decodes answers together (the more at once, the
@@ -38,6 +40,8 @@ type Engine struct {
 	// MaxSeqs is how many answers run at once, including the one in prefill; others wait in the
 	// engine. 0: unbounded.
 	MaxSeqs int
+	// Stages are what it serves with Config.Handover; without one it serves whole requests.
+	Stages routing.Stages
 
 	// Configuration of the gateway.
 	Weight            int   // 0: 1
@@ -105,6 +109,8 @@ type job struct {
 	remaining int64 // prompt tokens to compute; set when the prefill starts
 	lastStep  int64 // with Chunk: the step that computes its last token
 	started   bool  // the prefill has started
+	startedAt time.Duration
+	computed  bool  // another engine has computed the prompt, except for its last token
 	expected  int64 // cached prompt tokens, as expected at its arrival
 }
 
@@ -154,6 +160,12 @@ func (e *engineState) noisy(d time.Duration) time.Duration {
 	return max(1, time.Duration(e.rng.Lognormal(float64(d), e.Noise)))
 }
 
+// enter counts a request that a gateway sends here.
+func (e *engineState) enter() {
+	e.inside++
+	e.most = max(e.most, e.inside)
+}
+
 // accept gives the engine a job.
 func (e *engineState) accept(j *job) {
 	e.residentTokens += j.request.PromptTokens + j.request.OutputTokens
@@ -165,11 +177,13 @@ func (e *engineState) accept(j *job) {
 // startPrefill looks up the prompt's cached blocks. The last token is always computed: it yields
 // the first token of the answer.
 func (e *engineState) startPrefill(j *job) {
-	j.started = true
+	j.started, j.startedAt = true, e.world.now
 	l := e.change(e.world.now)
 	l.queue--
 	l.tokens += j.request.PromptTokens
-	j.cached = e.hitTokens(j.request, e.cache.hits(j.request.promptNumbers()))
+	if j.cached = e.hitTokens(j.request, e.cache.hits(j.request.promptNumbers())); j.computed {
+		j.cached = j.request.PromptTokens - 1
+	}
 	j.remaining = j.request.PromptTokens - j.cached
 }
 
@@ -184,6 +198,17 @@ func (e *engineState) startDecode(j *job) {
 	e.cache.store(j.request.promptNumbers())
 	e.removeAhead(j)
 	e.decoding++
+}
+
+// endPrefillStage ends a job without an answer, which another engine generates, and reports whether j is one.
+func (e *engineState) endPrefillStage(j *job) bool {
+	if j.request.OutputTokens > 0 {
+		return false
+	}
+	e.end(j)
+	j.onFirstToken()
+	j.onEnd()
+	return true
 }
 
 func (e *engineState) end(j *job) {
@@ -229,6 +254,10 @@ func (s *promptScheduler) decode(j *job) {
 	e := s.engine
 	s.prefilled = nil
 	e.startDecode(j)
+	if e.endPrefillStage(j) {
+		s.next()
+		return
+	}
 	end := e.world.now + e.noisy(e.Decode(j.request.OutputTokens, e.decoding))
 	at, _ := slices.BinarySearchFunc(s.ends, end, func(other, end time.Duration) int { return int(end - other) })
 	s.ends = slices.Insert(s.ends, at, end)

@@ -10,6 +10,7 @@ type Figures struct {
 	Hits       float64 // share of the prompt tokens that the engines had cached
 	Uneven     float64 // prompt tokens of the engine with the most, divided by the mean over the engines
 	TTFT, E2E  Times   // sorted: from the submission to the first token, and to the end
+	Stages     StageFigures
 }
 
 // Figures returns the figures of the requests that were submitted from that time on.
@@ -40,6 +41,7 @@ func (r *Result) Figures(from time.Duration) Figures {
 	}
 	f.TTFT.Sort()
 	f.E2E.Sort()
+	f.Stages = r.stageFigures(from)
 	if prompt > 0 {
 		f.Hits = float64(cached) / float64(prompt)
 		most := int64(0)

@@ -88,8 +88,9 @@ type inflight struct {
 	ticket         *queue.Ticket // with a queue only
 	expectedTokens int64         // tokens of the prompt plus the expected answer
 	lease          routing.Lease
-	settled        bool  // sent to an engine or refused
-	hits           []int // leading blocks in each engine's cache by the index at the arrival; nil without an index
+	releasePrefill func() // releases the prefill engine of a hand-over; nil without one, or once called
+	settled        bool   // sent to an engine or refused
+	hits           []int  // leading blocks in each engine's cache by the index at the arrival; nil without an index
 }
 
 // errLeft ends a request after its client left during the wait.
@@ -159,14 +160,17 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 	f.settled, f.lease = true, lease
 	rec.DispatchedAt, rec.Worker, rec.Reason = w.now, f.lease.Worker().ID(), f.lease.Reason()
 	e := w.byID[rec.Worker]
-	e.inside++
-	e.most = max(e.most, e.inside)
+	e.enter()
 	j := &job{request: &rec.Request}
 	b := w.book(f, e)
 	j.onFirstToken = func() {
-		rec.First, rec.Cached = w.now, j.cached
+		rec.First = w.now
+		if rec.Prefill == "" {
+			rec.Started, rec.Computed, rec.Cached = j.startedAt, w.now, j.cached
+		}
 		b.answered()
 		if f.route.Stream {
+			f.endHandover()
 			f.lease.Answered(w.time(w.now), nil)
 			f.gateway.streams[e.at].running++
 			f.gateway.streams[e.at].last = &f.lease
@@ -178,14 +182,12 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 		}
 		e.inside--
 		b.ended()
+		f.endHandover()
 		f.lease.Answered(w.time(w.now), nil)
-		r, reported := &rec.Request, j.cached
-		if w.config.HideCachedTokens {
-			reported = 0
-		}
+		r := &rec.Request
 		f.lease.Release(routing.Result{
 			At: w.time(w.now), Text: true,
-			PromptTokens: r.PromptTokens, CachedTokens: reported, OutputTokens: r.OutputTokens,
+			PromptTokens: r.PromptTokens, CachedTokens: w.reported(j), OutputTokens: r.OutputTokens,
 		})
 		f.gateway.admission.settleUsage(f, r.PromptTokens+r.OutputTokens)
 		w.end(rec)
@@ -193,7 +195,26 @@ func (w *World) send(f *inflight, lease routing.Lease) {
 	if w.config.Observer != nil {
 		w.config.Observer(w, rec)
 	}
-	e.accept(j)
+	if f.lease.Prefill() != nil {
+		w.computePrompt(f, j)
+	} else {
+		e.accept(j)
+	}
+}
+
+// endHandover releases the prefill engine when the decode engine has read the prompt.
+func (f *inflight) endHandover() {
+	if f.releasePrefill != nil {
+		f.releasePrefill()
+	}
+}
+
+// reported returns the cached tokens that an engine reports for a job.
+func (w *World) reported(j *job) int64 {
+	if w.config.HideCachedTokens {
+		return 0
+	}
+	return j.cached
 }
 
 // refuse ends an attempt without an answer. A client with retries left sends the request again after the

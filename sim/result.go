@@ -26,7 +26,10 @@ type Record struct {
 	WaitedSince  time.Duration
 	Worker       string // empty: never dispatched
 	Reason       routing.Reason
+	Prefill      string          // engine that computed the prompt for Worker; empty: Worker itself
 	DispatchedAt time.Duration   // dispatch to the worker
+	Started      time.Duration   // start of the prefill
+	Computed     time.Duration   // the prompt is computed
 	First        time.Duration   // first token
 	Done         time.Duration   // end, also without an answer
 	Ended        bool            // false if the simulation ended first
@@ -63,15 +66,20 @@ type Result struct {
 
 // EngineResult is the outcome of one engine.
 type EngineResult struct {
-	Name string
-	Most int // maximum of concurrent requests
-	Left int // requests still inside at the end
+	Name   string
+	Stages routing.Stages // 0 without a hand-over
+	Most   int            // maximum of concurrent requests
+	Left   int            // requests still inside at the end
 }
 
 func (w *World) result() *Result {
 	r := &Result{Records: w.requests, End: w.now, Events: w.events.seq}
 	for _, e := range w.engines {
-		r.Engines = append(r.Engines, EngineResult{e.Name, e.most, e.inside})
+		result := EngineResult{Name: e.Name, Most: e.most, Left: e.inside}
+		if w.config.Handover != nil {
+			result.Stages = e.Stages
+		}
+		r.Engines = append(r.Engines, result)
 	}
 	if q := w.Queue(); q != nil {
 		r.Queue = q.View(w.time(w.now))

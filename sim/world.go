@@ -50,9 +50,11 @@ type Config struct {
 	// ShareEvery is the interval at which each gateway exchanges its load and journal with the others;
 	// 0: ShareEvery; negative: they know only their number.
 	ShareEvery time.Duration
-	Admission  Admission
-	Queue      queue.Config // FIFO uses only MaxWait
-	Loads      []Load       // each gets its own RNG, by its index
+	// Handover, unless nil, is how engines compute prompts for each other.
+	Handover  *Handover
+	Admission Admission
+	Queue     queue.Config // FIFO uses only MaxWait
+	Loads     []Load       // each gets its own RNG, by its index
 	// Tokens of a block in the engines' caches, which the chains of all loads must have; 0: BlockTokens.
 	BlockTokens int64
 	Scrape      time.Duration      // interval at which the engines' metrics are observed; 0: never
@@ -140,6 +142,9 @@ func newWorld(c Config) (*World, error) {
 	if c.ShareEvery == 0 {
 		c.ShareEvery = ShareEvery
 	}
+	if err := c.checkHandover(); err != nil {
+		return nil, err
+	}
 	c.Gateways = max(1, c.Gateways)
 	const gateway, clients = 1 << 32, 1<<32 + 1 // numbers above those of any load
 	w := &World{
@@ -161,7 +166,11 @@ func newWorld(c Config) (*World, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.gateways = append(w.gateways, w.newGateway(policy))
+		g := w.newGateway(policy)
+		if err := c.Handover.usePolicy(g.pool); err != nil {
+			return nil, err
+		}
+		w.gateways = append(w.gateways, g)
 	}
 	for _, e := range w.engines {
 		w.observe(e, routing.Status{Up: true, CacheTokens: max(0, e.ReportedTokens)})
@@ -194,6 +203,9 @@ func (e *engineState) member(c *Config) routing.Member {
 		ID: e.Name, Ref: e, Weight: e.Weight, Models: e.Models,
 		MaxInflight:       (e.MaxInflight + c.Gateways - 1) / c.Gateways,
 		MaxTokensInflight: (e.MaxTokensInflight + int64(c.Gateways) - 1) / int64(c.Gateways),
+	}
+	if c.Handover != nil {
+		m.Stages = e.Stages
 	}
 	if c.Admission == Direct {
 		// More than there can be; 0 would let the pool learn a limit.
