@@ -12,6 +12,7 @@ import (
 
 	"tierway/sim"
 	"tierway/sim/comparison"
+	"tierway/workers"
 )
 
 type simulateFlags struct {
@@ -35,6 +36,9 @@ type simulateFlags struct {
 	maxInflight  int
 	gateways     int
 	shareEvery   time.Duration
+	handover     string
+	roles        []string
+	transferRate float64
 
 	json bool
 	svg  string
@@ -47,6 +51,7 @@ func simulateCommand() *cobra.Command {
 		Short: "Compare routing policies on simulated engines, with built-in or recorded traffic",
 		Example: "  tierway simulate --mode agentic --rate 0.3 --policies kv_aware,chwbl,llm_d --seeds 1\n" +
 			"  tierway simulate --mode base,burst --policies kv_aware+events,llm_d --chunk-tokens 2048\n" +
+			"  tierway simulate --handover nixl --chunk-tokens 2048 --policies kv_aware,kv_aware+threshold=1,kv_aware+whole\n" +
 			"  tierway simulate --trace conversation_trace.jsonl --rate 0.5,1,2 --cache-tokens 1000000 --svg chart.svg\n" +
 			"  tierway simulate --decisions decisions.jsonl --policies chwbl,least_load --json",
 		Long: "Runs the gateway's routing and queues in virtual time against simulated engines, and prints the times to first\n" +
@@ -54,7 +59,9 @@ func simulateCommand() *cobra.Command {
 			"Modes: " + strings.Join(comparison.ModeNames(), ", ") + ".\n" +
 			"Policies: " + strings.Join(comparison.PolicyNames(), ", ") + "; all for those of the gateway.\n" +
 			"Options of the gateway's policies: +events (engines publish their caches' events), +queue (requests wait for a\n" +
-			"free worker in the gateway's queue). An asterisk marks the lowest time of a load, and times within 2.5 % of it.\n" +
+			"free worker in the gateway's queue). With --handover also +threshold=N (as uncached_threshold; 0: always local,\n" +
+			"1: always remote), +prefill=POLICY (as prefill_policy) and +whole (the same engines without roles).\n" +
+			"An asterisk marks the lowest time of a load, and times within 2.5 % of it.\n" +
 			"Without flags, ten policies serve the mode base with three seeds, which takes about half a minute.\n" +
 			"Exit status: 0 simulated, 2 wrong usage.",
 		Args: noArguments,
@@ -94,11 +101,18 @@ func simulateCommand() *cobra.Command {
 		"number of gateways, among which a load balancer divides the requests at random")
 	c.Flags().DurationVar(&f.shareEvery, "share-every", sim.ShareEvery,
 		"with --gateways: `interval` at which the gateways share loads and caches; 0 shares nothing")
+	c.Flags().StringVar(&f.handover, "handover", "",
+		"how prefill engines hand prompts over to decode engines: "+strings.Join(handovers(), ", "))
+	c.Flags().StringSliceVar(&f.roles, "roles", []string{workers.RolePrefill, workers.RoleDecode},
+		"with --handover: prefill, decode or both; several `roles` apply to the engines in turn")
+	c.Flags().Float64Var(&f.transferRate, "transfer-rate", sim.TransferRate,
+		"with --handover: prompt tokens per second that a transfer moves, its `rate`")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().StringVar(&f.svg, "svg", "", "file for a chart of the times to first token by rate")
 	c.MarkFlagsMutuallyExclusive("mode", "trace", "decisions")
 	c.Flags().Lookup("rate").DefValue = "" // its usage states the defaults
 	c.Flags().Lookup("prefill-rate").DefValue = "10000"
+	c.Flags().Lookup("roles").DefValue = "prefill,decode"
 	return c
 }
 
@@ -117,7 +131,7 @@ func (f *simulateFlags) run(c *cobra.Command) error {
 	config.Progress = bar.show
 	if !f.json {
 		f.printGateways(c.OutOrStdout())
-		table := comparison.NewTable(c.OutOrStdout(), config.Cells, config.Policies)
+		table := comparison.NewTable(c.OutOrStdout(), config.Cells, config.Policies, f.printRoles(c.OutOrStdout(), config)...)
 		config.Finished = func(rows []comparison.Row) error {
 			bar.clear()
 			return table.Print(rows)
@@ -168,6 +182,9 @@ func (f *simulateFlags) comparison(c *cobra.Command) (config comparison.Config, 
 		return config, fmt.Errorf("--direct %v: write a number from 0 to below 1", f.direct)
 	}
 	if config.Engines, err = f.fleet(); err != nil {
+		return config, err
+	}
+	if err := f.setRoles(c, &config); err != nil {
 		return config, err
 	}
 	config.Cells, err = f.cells(c)

@@ -79,6 +79,35 @@ func TestSimulateRunsSeveralGateways(t *testing.T) {
 	}
 }
 
+// TestSimulateRunsRoles: the table and JSON show where prompts are computed, and what each role does.
+func TestSimulateRunsRoles(t *testing.T) {
+	for handover, want := range map[string][]string{
+		"nixl": {"hand-over nixl, engines: 2 prefill, 2 decode, 1 both", "chwbl+threshold=1 3 0.092",
+			"100 % 20.8 prefill 0 %, decode 0 %, both 19 % decode 0.3, both 0.0"},
+		"sglang": {"hand-over sglang, engines: 2 prefill, 2 decode, 1 both", " 100 % 20.8 prefill 10 %, decode 0 %, both 0 % decode 0.3, both 0.0",
+			" 0 % 20.8 whole 4 % whole 0.1"},
+	} {
+		args := []string{"simulate", "--trace", traceFile(t), "--handover", handover, "--policies",
+			"chwbl+prefill=least_load,chwbl+whole", "--engines", "5", "--roles", "prefill,decode, prefill,decode,both", "--seeds", "1"}
+		if handover == "nixl" {
+			args[6] += ",chwbl+threshold=1"
+		}
+		s := must(t, args...)
+		for _, text := range want {
+			if got := strings.Join(strings.Fields(s.out), " "); !strings.Contains(got, text) {
+				t.Errorf("got\n%s\nwant %s", s.out, text)
+			}
+		}
+		var r comparison.Report
+		if err := json.Unmarshal([]byte(must(t, append(args, "--json")...).out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if last := r.Rows[len(r.Rows)-1].Stages; last == nil || last.Token.P99 < 0.02 || len(last.Roles) == 0 {
+			t.Errorf("%+v", r.Rows)
+		}
+	}
+}
+
 // TestSimulateDoubtsTheSizeOfBlocks: with 128 tokens a block, the hashes of a prompt of 1,500 tokens
 // cover a fourth of it.
 func TestSimulateDoubtsTheSizeOfBlocks(t *testing.T) {
@@ -148,6 +177,31 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		{[]string{"--trace", trace, "--requests", "-1"}, "--requests -1: write 0 for all"},
 		{[]string{"--trace", trace, "--decisions", trace}, "--trace"},
 		{[]string{"--decisions", trace}, "--decisions " + trace + ": no decision records"},
+		{[]string{"--handover", "nixel", "--policies", "chwbl"}, `--handover "nixel": write one of nixl, p2p_nccl, shared, sglang`},
+		{[]string{"--handover", "", "--policies", "chwbl"}, `--handover "": write one of nixl`},
+		{[]string{"--handover", "nixl"}, `--handover nixl: policy "kubeai_chwbl" of another router knows no roles`},
+		{[]string{"--roles", "both"}, "--roles has no effect without --handover: remove it, or add --handover nixl"},
+		{[]string{"--transfer-rate", "1e5"}, "--transfer-rate has no effect without --handover"},
+		{[]string{"--policies", "chwbl+whole"}, `policy "chwbl+whole": whole has no effect without --handover`},
+		{[]string{"--policies", "chwbl+prefill=random"}, `prefill=random has no effect without --handover`},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--roles", "prefill"},
+			"--roles prefill: no engine generates answers: add decode"},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--roles", "decode"},
+			"--roles decode: with --handover nixl and --engines 8 no engine can compute prompts for another one"},
+		{[]string{"--handover", "sglang", "--policies", "chwbl", "--roles", "both"},
+			"--roles both: with --handover sglang and --engines 8 no engine can compute prompts"},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--roles", "both", "--engines", "1"},
+			"--roles both: with --handover nixl and --engines 1 no engine can compute prompts"},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--roles", "prefill,fast"},
+			`--roles "fast": write prefill, decode, both`},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--roles", ""}, "--roles: write one or more of prefill"},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--engines", "1"}, "--roles has 2 values for --engines 1"},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--direct", "0.1"},
+			"--direct 0.1: requests past the gateway reach one engine only"},
+		{[]string{"--handover", "nixl", "--policies", "chwbl", "--transfer-rate", "0"},
+			"--transfer-rate 0: write tokens per second"},
+		{[]string{"--handover", "sglang", "--policies", "chwbl+threshold=5"},
+			`policy "chwbl+threshold=5": threshold=5 has no effect with --handover sglang, because the role`},
 		{[]string{"--trace", trace, "--svg", trace + "/chart.svg"}, "--svg " + trace + "/chart.svg: not a dir"},
 	} {
 		s := tierway(t, append([]string{"simulate"}, c.args...)...)

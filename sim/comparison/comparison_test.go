@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -90,6 +92,57 @@ func TestAReportHasARowForEachPolicyOfEachCell(t *testing.T) {
 	}
 }
 
+// TestRolesAreComparedWithTheirOptions: the figures of stages are means over the seeds, and one policy can run without
+// roles.
+func TestRolesAreComparedWithTheirOptions(t *testing.T) {
+	c := small(t)
+	c.Handover, c.Cells, c.Seeds = &sim.Handover{}, c.Cells[:1], []uint64{1, 2}
+	prefills := routing.StagePrefill
+	for i, s := range []routing.Stages{prefills, routing.StageWhole | routing.StageDecode, prefills} {
+		c.Engines[i].Stages = s
+	}
+	var err error
+	if c.Policies, err = ParsePolicies([]string{"chwbl+threshold=1+prefill=random", "chwbl+threshold=0", "kv_aware",
+		"chwbl+whole"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		remote   float64
+		roles    string
+		prefills bool
+	}{{1, "prefill 2 decode 1", true}, {0, "prefill 2 decode 1", false}, {-1, "prefill 2 decode 1", true},
+		{0, "whole 3", false}} {
+		s, roles := r.Rows[i].Stages, []string{}
+		for _, role := range s.Roles {
+			roles = append(roles, fmt.Sprint(role.Role, " ", role.Engines))
+			if role.Busy > 1 || role.Role == "prefill" && (role.Busy > 0) != want.prefills {
+				t.Errorf("%s: %+v", r.Rows[i].Policy, role)
+			}
+		}
+		if want.remote >= 0 && s.Remote != want.remote || strings.Join(roles, " ") != want.roles || s.Token.Mean < 0.02 ||
+			(s.Prefill.Mean > 0) != want.prefills {
+			t.Errorf("%s: %+v", r.Rows[i].Policy, s)
+		}
+	}
+	alone := c
+	alone.Policies, alone.Seeds = c.Policies[:1], c.Seeds[1:]
+	second, err := Run(t.Context(), alone)
+	alone.Seeds = c.Seeds[:1]
+	first, err2 := Run(t.Context(), alone)
+	if err = errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	mean := (first.Rows[0].Stages.Prefill.P99 + second.Rows[0].Stages.Prefill.P99) / 2
+	if got := r.Rows[0].Stages.Prefill.P99; math.Abs(got-mean) > 1e-9 || first.Rows[0].Stages.Prefill.P99 == mean {
+		t.Errorf("the prefill stage takes %v, want the mean %v of %v and %v", got, mean, first.Rows[0].Stages.Prefill.P99,
+			second.Rows[0].Stages.Prefill.P99)
+	}
+}
+
 func TestACancelledComparisonReturnsItsError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := small(t)
@@ -126,10 +179,13 @@ func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for text, want := range map[string]string{
-		"fastest":      `policy "fastest" is unknown: write one of cache_aware, `,
-		"chwbl+warp":   `policy "chwbl+warp": option "warp" is unknown: write events or queue`,
-		"llm_d+events": `policy "llm_d+events": "llm_d" has no options`,
-		"":             `policy "" is unknown`,
+		"fastest":                 `policy "fastest" is unknown: write one of cache_aware, `,
+		"chwbl+warp":              `policy "chwbl+warp": option "warp" is unknown: write events, queue, threshold=N, prefill=POLICY or whole`,
+		"chwbl+threshold=-1":      `policy "chwbl+threshold=-1": option "threshold=-1": write uncached tokens, such as threshold=512`,
+		"chwbl+prefill=llm_d":     `option "prefill=llm_d": write a policy of the gateway: one of cache_aware`,
+		"chwbl+whole+threshold=1": `policy "chwbl+whole+threshold=1": whole leaves no prompt to other engines`,
+		"llm_d+events":            `policy "llm_d+events": "llm_d" has no options`,
+		"":                        `policy "" is unknown`,
 	} {
 		if _, err := parsePolicy(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

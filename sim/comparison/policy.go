@@ -1,8 +1,10 @@
 package comparison
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,12 +22,23 @@ type Policy struct {
 	events bool
 	// Queue means that requests wait in the gateway's queue for a free worker.
 	Queue bool
+	stages
+}
+
+// stages are the options of a policy for engines with roles. The zero value decides by the predicted cost.
+type stages struct {
+	threshold string // uncached_threshold; empty: by the predicted cost
+	prefill   string // policy of the prefill stage; empty: the same policy
+	whole     bool   // the engines have no roles
 }
 
 // The options that can follow the name of a policy of the gateway.
 const (
-	withEvents = "events" // engines publish the events of their caches
-	withQueue  = "queue"  // requests wait in the gateway's queue for a free worker
+	withEvents    = "events"     // engines publish the events of their caches
+	withQueue     = "queue"      // requests wait in the gateway's queue for a free worker
+	withThreshold = "threshold=" // as uncached_threshold
+	withPrefill   = "prefill="   // as prefill_policy
+	withWhole     = "whole"      // the engines have no roles
 )
 
 // AllPolicies stands for all policies of the gateway in a list of one.
@@ -59,7 +72,27 @@ func (p Policy) Foreign() bool { return p.peer != nil }
 
 // same reports whether q has p's name and options, in any order.
 func (p *Policy) same(q Policy) bool {
-	return p.base == q.base && p.events == q.events && p.Queue == q.Queue
+	return p.base == q.base && p.events == q.events && p.Queue == q.Queue && p.stages == q.stages
+}
+
+// ThresholdOption returns the policy's option that decides where prompts are computed, and StageOption any of its
+// options that have no effect without a hand-over; empty if there is none.
+func (p Policy) ThresholdOption() string {
+	if p.threshold == "" {
+		return ""
+	}
+	return withThreshold + p.threshold
+}
+
+// StageOption is described at ThresholdOption.
+func (p Policy) StageOption() string {
+	switch {
+	case p.whole:
+		return withWhole
+	case p.prefill != "":
+		return withPrefill + p.prefill
+	}
+	return p.ThresholdOption()
 }
 
 // parsePolicy reads a policy: a name of package routing with options, such as kv_aware+events+queue,
@@ -86,10 +119,37 @@ func parsePolicy(text string) (Policy, error) {
 		case option == withQueue:
 			p.Queue = true
 		default:
-			return p, fmt.Errorf("policy %q: option %q is unknown: write %s or %s", text, option, withEvents, withQueue)
+			if err := p.setStages(option); err != nil {
+				return p, fmt.Errorf("policy %q: %w", text, err)
+			}
 		}
 	}
+	if p.whole && p.stages != (stages{whole: true}) {
+		return p, fmt.Errorf("policy %q: %s leaves no prompt to other engines: remove it or the other option of stages", text,
+			withWhole)
+	}
 	return p, nil
+}
+
+// setStages sets an option for engines with roles.
+func (p *Policy) setStages(option string) error {
+	if option == withWhole {
+		p.whole = true
+	} else if value, ok := strings.CutPrefix(option, withThreshold); ok {
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 0 {
+			return fmt.Errorf("option %q: write uncached tokens, such as %s512", option, withThreshold)
+		}
+		p.threshold = value
+	} else if value, ok := strings.CutPrefix(option, withPrefill); ok {
+		if !slices.Contains(routing.Names(), value) {
+			return fmt.Errorf("option %q: write a policy of the gateway: one of %s", option, strings.Join(routing.Names(), ", "))
+		}
+		p.prefill = value
+	} else {
+		return fmt.Errorf("option %q is unknown: write %s, %s, %sN, %sPOLICY or %s", option, withEvents, withQueue,
+			withThreshold, withPrefill, withWhole)
+	}
+	return nil
 }
 
 // PolicyNames returns the names of all policies, those of the gateway first.
@@ -112,9 +172,23 @@ func (p *Policy) configure(c *sim.Config) {
 		return
 	}
 	c.Policy, c.Events = routing.Config{Name: p.base}, p.events
+	c.Handover = p.handover(c.Handover)
 	if p.Queue {
 		c.Admission, c.Queue = sim.Queued, patientQueue()
 	}
+}
+
+// handover returns the hand-over with the policy's options; nil without one.
+func (p *Policy) handover(h *sim.Handover) *sim.Handover {
+	if h == nil || p.whole {
+		return nil
+	}
+	with := *h
+	with.Policy, with.Threshold = routing.Config{Name: cmp.Or(p.prefill, p.base)}, routing.AutoThreshold
+	if n, err := strconv.ParseInt(p.threshold, 10, 64); err == nil {
+		with.Threshold = n
+	}
+	return &with
 }
 
 // patientQueue returns a queue that rejects no request, so that all policies answer the same requests.

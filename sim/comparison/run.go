@@ -23,6 +23,9 @@ type Config struct {
 	// Gateways and ShareEvery are those of sim.Config.
 	Gateways   int
 	ShareEvery time.Duration
+	// Handover, unless nil, is how the engines compute prompts for each other. The options of a policy set its Policy
+	// and Threshold. Policies of other routers do not know it.
+	Handover *sim.Handover
 	// Progress, unless nil, is called at the start and after each run.
 	Progress func(done, total int)
 	// Finished, unless nil, is called with the rows of each cell, in the order of the cells, as soon as
@@ -53,6 +56,7 @@ type Row struct {
 	Uneven     float64 `json:"max_mean_tokens"`  // prompt tokens of the busiest engine, divided by the mean
 	TTFT       Seconds `json:"ttft_seconds"`     // from the arrival to the first token
 	E2E        Seconds `json:"duration_seconds"` // from the arrival to the last token
+	Stages     *Stages `json:"stages,omitempty"` // nil without a hand-over
 }
 
 // Seconds is a distribution of times.
@@ -81,6 +85,9 @@ func (r *Row) add(f *sim.Figures, share float64) {
 	r.Uneven += f.Uneven * share
 	r.TTFT.add(f.TTFT, share)
 	r.E2E.add(f.E2E, share)
+	if r.Stages != nil {
+		r.Stages.add(&f.Stages, share)
+	}
 }
 
 // Run runs all cells under all policies with all seeds, one run per processor at a time. It stops
@@ -190,6 +197,9 @@ func (k *collector) rows(cell int) []Row {
 	for policy := range rows {
 		row := &rows[policy]
 		row.Load, row.Rate, row.Unit, row.Policy = at.Load, at.Rate, at.Unit, k.Policies[policy].Name
+		if k.Handover != nil {
+			row.Stages = &Stages{}
+		}
 		for seed := range k.Seeds {
 			row.add(&k.results[(cell*len(rows)+policy)*len(k.Seeds)+seed].figures, 1/float64(len(k.Seeds)))
 		}
@@ -207,7 +217,7 @@ type outcome struct {
 func (c *Config) runOne(i int) (o outcome) {
 	cell, policy, seed := c.split(i)
 	s := sim.Config{Seed: c.Seeds[seed], Engines: c.Engines, DirectShare: c.DirectShare,
-		Gateways: c.Gateways, ShareEvery: c.ShareEvery}
+		Gateways: c.Gateways, ShareEvery: c.ShareEvery, Handover: c.Handover}
 	c.Policies[policy].configure(&s)
 	o.figures, o.err = c.Cells[cell].run(s)
 	return o

@@ -20,7 +20,8 @@ const nearMark = "*"
 type Table struct {
 	out     io.Writer
 	columns []column
-	perfect int // index of the policy perfect; -1 if it is not compared
+	perfect int  // index of the policy perfect; -1 if it is not compared
+	stages  bool // the engines have roles
 	begun   bool
 }
 
@@ -30,10 +31,16 @@ type column struct {
 }
 
 // NewTable returns a table for those cells and policies. It prints nothing before the first row. If perfect is
-// one of the policies, the last column is the difference of the mean TTFT from that of perfect, in percent.
-func NewTable(out io.Writer, cells []Cell, policies []Policy) *Table {
+// one of the policies, the last column is the difference of the mean TTFT from that of perfect, in percent. With a
+// hand-over, the last columns are those of Stages, for engines with these roles.
+func NewTable(out io.Writer, cells []Cell, policies []Policy, roles ...string) *Table {
 	t := &Table{out: out, columns: []column{{"load", 0}, {"rate", 0}, {"policy", 0}, {"requests", 0}, {"TTFT mean s", 0},
-		{"p50 s", 6}, {"p99 s", 6}, {"duration p99 s", 0}, {"hit rate", 0}, {"max/mean tokens", 0}}}
+		{"p50 s", 6}, {"p99 s", 6}, {"duration p99 s", 0}, {"hit rate", 0}}}
+	if t.stages = len(roles) > 0; t.stages {
+		t.columns = append(t.columns, stageColumns(roles)...)
+	} else {
+		t.columns = append(t.columns, column{"max/mean tokens", 0})
+	}
 	if t.perfect = slices.IndexFunc(policies, func(p Policy) bool { return p.Name == "perfect" }); t.perfect >= 0 {
 		t.columns = append(t.columns, column{"vs perfect", 0})
 	}
@@ -69,7 +76,12 @@ func (t *Table) Print(rows []Row) error {
 		texts := []string{row.Load, fmt.Sprint(row.Rate), row.Policy, fmt.Sprintf("%.0f", row.Requests),
 			marked(row.TTFT.Mean, least.TTFT.Mean), marked(row.TTFT.P50, least.TTFT.P50),
 			marked(row.TTFT.P99, least.TTFT.P99), marked(row.E2E.P99, least.E2E.P99),
-			fmt.Sprintf("%.1f %%", 100*row.Hits), fmt.Sprintf("%.2f", row.Uneven)}
+			fmt.Sprintf("%.1f %%", 100*row.Hits)}
+		if t.stages {
+			texts = append(texts, row.Stages.texts()...)
+		} else {
+			texts = append(texts, fmt.Sprintf("%.2f", row.Uneven))
+		}
 		if t.perfect >= 0 {
 			distance := math.Round(1000*(row.TTFT.Mean/rows[t.perfect].TTFT.Mean-1)) / 10
 			texts = append(texts, fmt.Sprintf("%+.1f %%", distance+0)) // no negative zero
