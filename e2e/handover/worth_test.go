@@ -181,6 +181,7 @@ func TestPD10ThePredictedCostDecidesBetterThanThresholds(t *testing.T) {
 			all = append(all, replay(t, s, chats, rate))
 		}
 		logTable(t, rate, all)
+		checkSimulation(t, chats, rate, all)
 		cost, local, remote := all[0], all[1], all[2]
 		if best := min(mean(local.ttfts), mean(remote.ttfts)); mean(cost.ttfts) > best*102/100 {
 			t.Errorf("at %g × the speed: the mean time to first token is %v, want at most %v and 2 %%", rate,
