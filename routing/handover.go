@@ -296,16 +296,21 @@ func (h *handover) decide(r *Request, ws []View, i int, pick func(Request) prefi
 	return d, at
 }
 
-// stallWeight is the number of seconds to first token that count as much as one second for which a prefill stops a
-// running answer: readers wait for a beginning, but notice a pause. With less, pauses reach the p99 between tokens.
-const stallWeight = 4
+const (
+	// stallWeight is the number of seconds to first token that count as much as one second for which a prefill stops a
+	// running answer: readers wait for a beginning, but notice a pause. With less, pauses reach the p99 between tokens.
+	stallWeight = 4
+	// stalledMost is how many stopped answers count at most. Without a bound, prompts wait long for busy prefill workers
+	// while decode workers compute none.
+	stalledMost = 16
+)
 
 // handoverCosts returns the predicted costs in seconds of a prompt that the decode worker computes, and of one that
 // the prefill worker computes. With the terms of kv_aware's cost,
 //
 //	local  = Σ terms(decode worker, its uncached tokens) + stalls + min(uncached, cached)·perToken
 //	remote = Σ terms(decode worker, no tokens) + Σ terms(prefill worker, its uncached tokens) + transfer + stalls
-//	stalls = stallWeight·answers·uncached·perToken, of the worker that computes the prompt
+//	stalls = stallWeight·min(answers, stalledMost)·uncached·perToken, of the worker that computes the prompt
 //
 // answers are those in flight. An engine is assumed to stop them for a prefill: a pool that has never computed prompts
 // beside answers has not learned it. A prompt that is handed over is in both caches afterwards, one that is not is
@@ -328,7 +333,7 @@ func (b *costBasis) total(v *View) (all float64) {
 	}
 	if v.stages.Answer() {
 		f := v.costFacts()
-		all += stallWeight * float64(v.Inflight) * b.uncached(v) * f.PerToken
+		all += stallWeight * float64(min(v.Inflight, stalledMost)) * b.uncached(v) * f.PerToken
 	}
 	return all
 }

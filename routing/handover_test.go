@@ -177,7 +177,8 @@ func TestDecisionFollowsCost(t *testing.T) {
 		{state{prompt: 4000, answers: 10}, HandoverRemote},
 		{state{prompt: 30_000, answers: 10}, HandoverRemote},
 		{state{prompt: 4000, answers: 1, queued: 3}, HandoverLocal},
-		{state{prompt: 4000, answers: 60, queued: 3}, HandoverRemote},
+		{state{prompt: 4000, answers: 60, queued: 1}, HandoverRemote},
+		{state{prompt: 4000, answers: 60, queued: 4}, HandoverLocal}, // a long wait helps no answer
 	} {
 		p := pairs(AutoThreshold, map[string]Stages{"p1": StagePrefill, "d1": StageWhole | StageDecode})
 		p.traffic.cached.mean = float64(c.cached)
