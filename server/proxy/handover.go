@@ -31,7 +31,7 @@ type handover struct {
 	uncounted bool              // the answer is not generated, or a prefill worker refused the request
 	prefills  []*attempt        // prefill stages, in order
 	tried     []*routing.Worker // prefill workers that failed
-	held      *attempt          // the stage whose worker keeps the prompt; nil without one
+	kept      *attempt          // the stage whose worker keeps the prompt; nil without one
 	decodeAt  time.Time         // when the request was sent to the decode worker; zero: it was not
 	cancel    context.CancelCauseFunc
 
@@ -108,10 +108,10 @@ func (h *handover) serve(ctx context.Context) *failure {
 		return h.sendAndRelay(ctx)
 	case h.pool.Handover == config.HandoverSGLang:
 		h.result = telemetry.HandoverRemote
-		f := h.serveBoth(ctx)
+		f := h.serveParallel(ctx)
 		if f != nil && f.prefill && f.retry && h.x.in.HTTP.Context().Err() == nil && h.firstByteLeft(time.Now()) > 0 &&
 			h.retryPrefill(h.prefills[len(h.prefills)-1]) {
-			f = h.serveBoth(ctx)
+			f = h.serveParallel(ctx)
 		}
 		return f
 	}
@@ -127,12 +127,12 @@ func (h *handover) serve(ctx context.Context) *failure {
 			return f
 		}
 	}
-	if h.held != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()) {
+	if h.kept != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()) {
 		return h.abandon(ctx)
 	}
 	h.beginDecode()
 	f := h.sendAndRelay(ctx)
-	if f != nil && h.held != nil && f.status >= http.StatusInternalServerError && f.requestMayBeCause() {
+	if f != nil && h.kept != nil && f.status >= http.StatusInternalServerError && f.requestMayBeCause() {
 		h.transferFailed(f)
 	}
 	return f
@@ -142,12 +142,12 @@ func (h *handover) serve(ctx context.Context) *failure {
 // prefill engine may have ended, so the decode worker is not blamed, unless it has failed since before the prompt was
 // computed.
 func (h *handover) transferFailed(f *failure) {
-	if h.m.Transfers.Fail(h.held.ended, time.Now()) {
+	if h.m.Transfers.Fail(h.kept.ended, time.Now()) {
 		return
 	}
 	f.transfer, f.fault = true, excluded("the prompt may not have been transferred: %w", f.fault)
-	h.held.m.Worker.Suspect()
-	h.tried = append(h.tried, h.held.lease.Worker())
+	h.kept.m.Worker.Suspect()
+	h.tried = append(h.tried, h.kept.lease.Worker())
 }
 
 // clientLeft ends the attempt of a client that has left. A prefill stage continues: an engine may keep the prompt of
@@ -188,7 +188,7 @@ func (h *handover) beginDecode() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sent = true
-	h.begun = h.begun || h.held == nil && h.pool.Handover != config.HandoverSGLang
+	h.begun = h.begun || h.kept == nil && h.pool.Handover != config.HandoverSGLang
 	switch {
 	case !h.left:
 	case h.begun:
@@ -223,15 +223,15 @@ func (h *handover) answerBegan() {
 		h.cancel(context.Canceled)
 	}
 	h.mu.Unlock()
-	if p := h.held; p != nil {
-		h.held = nil
+	if p := h.kept; p != nil {
+		h.kept = nil
 		h.m.Transfers.Succeed()
-		p.releaseHeld(true)
+		p.releaseKept(true)
 	}
 }
 
-// releaseHeld releases the worker of a prefill stage. read reports that another worker has read the prompt.
-func (a *attempt) releaseHeld(read bool) {
+// releaseKept releases the worker of a prefill stage. read reports that another worker has read the prompt.
+func (a *attempt) releaseKept(read bool) {
 	if a.keepsPrompts() {
 		a.m.Handovers.Remove(read, a.leaseEnd())
 	}
@@ -251,9 +251,9 @@ func (h *handover) recompute(f *failure) *failure {
 	if h.lease.PrefillLocally(time.Now()) != nil {
 		return h.prefillFailed(f)
 	}
-	if p := h.held; p != nil {
-		h.held = nil
-		p.releaseHeld(false)
+	if p := h.kept; p != nil {
+		h.kept = nil
+		p.releaseKept(false)
 	}
 	h.result, h.stage, h.cleaner.SetCached = telemetry.HandoverRecomputed, h.withoutForged(nil), false
 	return nil
@@ -301,13 +301,13 @@ func (h *handover) end(f *failure) {
 		h.leaving.Stop()
 	}
 	h.mu.Unlock()
-	if p := h.held; p != nil && f != nil && !f.sent && h.pool.Handover == config.HandoverNIXL {
+	if p := h.kept; p != nil && f != nil && !f.sent && h.pool.Handover == config.HandoverNIXL {
 		h.x.dispatch.dropUnsent()
 		h.x.dispatch.unsent = &unsentPrompt{p, h.stage}
 	} else if p != nil {
-		p.releaseHeld(false)
+		p.releaseKept(false)
 	}
-	h.held = nil
+	h.kept = nil
 	if f != nil && h.result != telemetry.HandoverAbandoned && h.result != telemetry.HandoverLocal &&
 		!errors.Is(f.fault, errClientGone) {
 		h.result = telemetry.HandoverFailed
@@ -349,7 +349,7 @@ func (h *handover) takeUnsent() bool {
 	}
 	h.x.dispatch.unsent = nil
 	h.lease.Prefill().Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
-	h.held, h.stage = u.p, u.stage
+	h.kept, h.stage = u.p, u.stage
 	h.cleaner.SetCached, h.cleaner.Cached = true, u.p.usage.Cached
 	return true
 }
@@ -358,7 +358,7 @@ func (h *handover) takeUnsent() bool {
 func (d *dispatch) dropUnsent() {
 	if u := d.unsent; u != nil {
 		d.unsent = nil
-		u.p.releaseHeld(false)
+		u.p.releaseKept(false)
 	}
 }
 

@@ -24,7 +24,7 @@ func (h *handover) computePrompt(ctx context.Context) (f *failure, refused bool)
 		case f == nil && p.ending.result == decisions.Refused:
 			h.refusedBy(p)
 			return nil, true
-		case f == nil && h.hold(p, got):
+		case f == nil && h.keepPrompt(p, got):
 			return nil, false
 		case f == nil:
 			return h.recompute(noObject()), false
@@ -215,9 +215,9 @@ func (h *handover) retryPrefill(failed *attempt) bool {
 	return true
 }
 
-// hold keeps the worker of a prefill stage until the decode worker has read the prompt, and prepares its request. It
+// keepPrompt keeps the worker of a prefill stage until the decode worker has read the prompt, and prepares its request. It
 // returns false if the answer has no hand-over object.
-func (h *handover) hold(p *attempt, got openai.Prefill) bool {
+func (h *handover) keepPrompt(p *attempt, got openai.Prefill) bool {
 	switch h.pool.Handover {
 	case config.HandoverNIXL:
 		if got.Object == nil {
@@ -238,6 +238,6 @@ func (h *handover) hold(p *attempt, got openai.Prefill) bool {
 	if !h.attempt.stream { // nothing shows when the decode worker has read the prompt
 		p.reportOutcome()
 	}
-	h.held, h.cleaner.SetCached, h.cleaner.Cached = p, true, p.usage.Cached
+	h.kept, h.cleaner.SetCached, h.cleaner.Cached = p, true, p.usage.Cached
 	return true
 }

@@ -27,9 +27,9 @@ func (r *rooms) next(random func() uint64) uint64 {
 	return r.last.Add(1) &^ (1 << 63)
 }
 
-// serveBoth sends the request to both workers at once, as SGLang's engines require. The prefill worker's answer shows
+// serveParallel sends the request to both workers at once, as SGLang's engines require. The prefill worker's answer shows
 // only whether that stage succeeds; the client receives nothing before. If one stage fails, the other one ends.
-func (h *handover) serveBoth(ctx context.Context) *failure {
+func (h *handover) serveParallel(ctx context.Context) *failure {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	h.cancel, h.cause = cancel, func() error { return context.Cause(ctx) }
@@ -38,9 +38,9 @@ func (h *handover) serveBoth(ctx context.Context) *failure {
 	h.stage = p.stage
 	prefillCtx, stop := h.startPrefill(ctx, p)
 	defer p.releaseUnsettled() // for a panic
-	leg := &prefillLeg{h: h, p: p, decided: make(chan struct{})}
+	parallel := &parallelPrefill{h: h, p: p, decided: make(chan struct{})}
 	var running sync.WaitGroup
-	running.Go(func() { leg.run(prefillCtx) })
+	running.Go(func() { parallel.run(prefillCtx) })
 	defer running.Wait()
 	defer stop() // before the wait
 	h.beginDecode()
@@ -58,7 +58,7 @@ func (h *handover) serveBoth(ctx context.Context) *failure {
 		}
 		return relayAnswer(h.attempt, resp)
 	}
-	f := leg.judge()
+	f := parallel.judge()
 	h.endPrefill(p, f)
 	switch {
 	case f != nil:
@@ -69,14 +69,14 @@ func (h *handover) serveBoth(ctx context.Context) *failure {
 	case err != nil:
 		return h.sendFailure(err)
 	}
-	h.held = p
+	h.kept = p
 	f = relayAnswer(h.attempt, resp)
 	if f != nil && errors.Is(h.cause(), errOtherStage) {
 		running.Wait()
-		h.held, p.failure = nil, leg.late
+		h.kept, p.failure = nil, parallel.late
 		p.reportOutcome()
 		h.tried = append(h.tried, p.lease.Worker())
-		return h.prefillFailed(leg.late)
+		return h.prefillFailed(parallel.late)
 	}
 	return f
 }
@@ -91,8 +91,8 @@ func bootstrapMembers(p *attempt, room uint64) []openai.Member {
 	return openai.BootstrapMembers(host, spec.BootstrapPort, room)
 }
 
-// prefillLeg is a prefill stage beside its decode stage. Its goroutine sets the fields before it closes decided.
-type prefillLeg struct {
+// parallelPrefill is a prefill stage beside its decode stage. Its goroutine sets the fields before it closes decided.
+type parallelPrefill struct {
 	h       *handover
 	p       *attempt
 	once    sync.Once
@@ -106,8 +106,8 @@ type prefillLeg struct {
 }
 
 // run sends the request and reads the answer to its end.
-func (l *prefillLeg) run(ctx context.Context) {
-	defer l.decide()
+func (l *parallelPrefill) run(ctx context.Context) {
+	defer l.markDecided()
 	l.failure = protocolFailure("%w", errPanic)
 	l.h.x.s.control.Recoverer.Run("sending a prefill request", func() {
 		var err error
@@ -121,8 +121,8 @@ func (l *prefillLeg) run(ctx context.Context) {
 	})
 }
 
-// decide lets judge continue. The decode worker's silence counts from here.
-func (l *prefillLeg) decide() {
+// markDecided lets judge continue. The decode worker's silence counts from here.
+func (l *parallelPrefill) markDecided() {
 	l.once.Do(func() {
 		l.h.watch.startSilence(l.h.firstByteLeft(time.Now()), errFirstByteTimeout)
 		close(l.decided)
@@ -130,13 +130,13 @@ func (l *prefillLeg) decide() {
 }
 
 // fail records why the stage failed, if it is not a refusal of the request, and ends the decode stage.
-func (l *prefillLeg) fail(f *failure) {
+func (l *parallelPrefill) fail(f *failure) {
 	l.failure = f
 	l.h.cancel(errOtherStage)
 }
 
 // read reads the answer.
-func (l *prefillLeg) read() {
+func (l *parallelPrefill) read() {
 	if l.resp.Status < 200 || l.resp.Status > 299 {
 		l.body, _ = io.ReadAll(io.LimitReader(l.resp.Body, refusalMax))
 		l.fail(nil)
@@ -155,7 +155,7 @@ func (l *prefillLeg) read() {
 }
 
 // readWhole reads an answer that is one JSON object.
-func (l *prefillLeg) readWhole() {
+func (l *parallelPrefill) readWhole() {
 	buf := new(bytes.Buffer)
 	memory := l.p.x.s.intake.Memory(l.p.x.caller.Tenant)
 	defer memory.Release()
@@ -170,7 +170,7 @@ func (l *prefillLeg) readWhole() {
 }
 
 // readEvents reads the first event of a stream, which decides, and drops the others.
-func (l *prefillLeg) readEvents(events *openai.EventReader) {
+func (l *parallelPrefill) readEvents(events *openai.EventReader) {
 	for {
 		ev, err := events.Next()
 		if len(ev.Data) > 0 && l.body == nil {
@@ -178,7 +178,7 @@ func (l *prefillLeg) readEvents(events *openai.EventReader) {
 			if _, isError := openai.ErrorOf(ev.Data); isError {
 				l.fail(nil)
 			}
-			l.decide()
+			l.markDecided()
 		}
 		l.p.watch.startSilence(l.p.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
 		switch {
@@ -198,7 +198,7 @@ func (l *prefillLeg) readEvents(events *openai.EventReader) {
 
 // judge waits until the stage has succeeded or failed. If the engine refused the request, the client receives its
 // answer, as the ending of the stage shows.
-func (l *prefillLeg) judge() *failure {
+func (l *parallelPrefill) judge() *failure {
 	<-l.decided
 	switch {
 	case l.failure != nil:
