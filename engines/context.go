@@ -36,5 +36,7 @@ func (e *Engine) checkPrompt(prompt []uint32) error {
 // invalid returns an error in the form of vLLM's validation errors, which end with the parameter
 // and its value.
 func invalid(param string, value int, format string, args ...any) *apiError {
-	return badRequest(param, "%s (parameter=%s, value=%d)", fmt.Sprintf(format, args...), param, value)
+	e := badRequest(param, "%s (parameter=%s, value=%d)", fmt.Sprintf(format, args...), param, value)
+	e.afterSchema = true
+	return e
 }

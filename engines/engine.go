@@ -54,6 +54,7 @@ type Script struct {
 	HoldAfter int             // the engine stops sending after this many tokens; 0: never
 	Release   <-chan struct{} // closing it resumes the answer; nil: it never resumes
 	NoObject  bool            // the blocks are not kept and the object is null, as after an abort in vLLM
+	Refuse    int             // status with which the engine refuses the request, as with a full queue; 0: none
 }
 
 // MaxBody bounds a request's body in bytes: twice what the gateway accepts, so that a test of large
@@ -72,6 +73,7 @@ type Engine struct {
 	backlog backlog
 	stored  *responseStore
 	process string // id that a restart replaces; Peers.mu guards it
+	killed  atomic.Bool // see Kill
 
 	decoding  atomic.Int64
 	loading   atomic.Int64 // requests that wait for blocks of other engines
@@ -213,7 +215,9 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if e.c.Script != nil {
 			req.script = e.c.Script(r.URL.Path, body)
 		}
-		err = rt.serve(e, w, req)
+		if err = rt.serve(e, w, req); err != nil {
+			e.dropObject(req, err)
+		}
 	}
 	e.closeAccount(r, account, err)
 	e.conclude(w, r, err)
@@ -258,7 +262,7 @@ func (e *Engine) checkModel(model string) error {
 	case model == "":
 		return badRequest("model", "the field model is missing; this engine serves %q", e.c.Model)
 	}
-	return &apiError{status: http.StatusNotFound, param: "model",
+	return &apiError{status: http.StatusNotFound, param: "model", afterSchema: true,
 		message: fmt.Sprintf("the model %q does not exist; this engine serves %q", model, e.c.Model)}
 }
 

@@ -14,6 +14,8 @@ type apiError struct {
 	status  int
 	message string
 	param   string
+
+	afterSchema bool // the request is well-formed: nixl frees the blocks of its object
 }
 
 func (e *apiError) Error() string { return e.message }

@@ -3,6 +3,8 @@ package engines
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -40,6 +42,7 @@ const firstBlock = 1<<53 + 1
 type handover struct {
 	e      *Engine
 	path   string
+	id     string // the client's X-Request-Id
 	fields handoverFields
 
 	key      string // by which both sides of p2p_nccl and sglang name the transfer
@@ -128,6 +131,21 @@ func (h *handover) claim(p *plan) error {
 		}
 	})
 	return nil
+}
+
+// dropObject frees the blocks of a well-formed request that the engine refuses with err before it claims them, as
+// NixlConnector does by a notification. The object is spent. A request that the schema refuses leaves its blocks to
+// their lease.
+func (e *Engine) dropObject(r *request, err error) {
+	var refused *apiError
+	if e.c.Handover != HandoverNixl || !errors.As(err, &refused) || !refused.afterSchema {
+		return
+	}
+	var f handoverFields
+	if p := &f; json.Unmarshal(r.body, p) == nil && p.Params != nil && p.Params.RemotePrefill &&
+		p.Params.Engine != nil && p.Params.Request != nil {
+		e.c.Peers.drop(objectKey(*p.Params.Engine, *p.Params.Request))
+	}
 }
 
 // load waits for the blocks of the request's prompt and transfers them.
@@ -238,17 +256,21 @@ func (h *handover) keep(p *plan) {
 	each := len(p.answers) / len(p.prompts)
 	for i := range p.answers {
 		ids := p.prompts[i/each]
-		object := h.e.c.Peers.keep(h.e, h.e.newID("cmpl-"), fingerprint(p.salt, ids), len(ids))
+		object := h.e.c.Peers.keep(h.e, h.e.newID("cmpl-"), h.id, fingerprint(p.salt, ids), len(ids))
 		if i == 0 {
 			h.answer = object
 		}
 	}
 }
 
-// end frees what the request reads and leaves its meeting.
+// end frees what the request reads and leaves its meeting. A killed engine frees nothing.
 func (h *handover) end() {
 	if h == nil {
 		return
+	}
+	if h.taken && h.e.killed.Load() {
+		h.taken = false
+		h.e.c.Peers.strand(h.transfer)
 	}
 	h.free(0)
 	if h.joined {
@@ -317,9 +339,14 @@ func fingerprint(salt string, ids []uint32) uint64 {
 
 func (p *plan) fingerprint() uint64 { return fingerprint(p.salt, slices.Concat(p.prompts...)) }
 
+// Kill makes the requests in progress end like those of a process that is killed: the blocks that they have not read
+// completely stay with the engines that keep them. The caller must end them, by Server.Kill, and call Restart.
+func (e *Engine) Kill() { e.killed.Store(true) }
+
 // Restart replaces the engine by a new process: another engine id, nothing cached, stored or kept for other
 // engines. Counts remain. The caller must have ended the requests in progress, such as by Server.Kill.
 func (e *Engine) Restart() {
+	e.killed.Store(false)
 	e.stored.cancelAll()
 	e.work.Wait()
 	e.cache.clear()

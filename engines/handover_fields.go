@@ -59,7 +59,7 @@ var requestIDs = regexp.MustCompile(`^___prefill_addr_(.+:\d+)___decode_addr_(.+
 
 // readHandover parses the fields of a hand-over. An engine without one ignores them, as vLLM does.
 func (e *Engine) readHandover(r *request) (*handover, error) {
-	h := &handover{e: e, path: r.URL.Path}
+	h := &handover{e: e, path: r.URL.Path, id: r.Header.Get("X-Request-Id")}
 	switch {
 	case e.c.Handover == "" || e.c.Handover == HandoverSGLang && e.c.Role == "":
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,11 +52,20 @@ const askPrefill = `"kv_transfer_params":{"do_remote_decode":true,"do_remote_pre
 func transferred(t *testing.T, e *Engine, path, fields string) string {
 	t.Helper()
 	status, answer := call(t, e, "POST", path, "{"+fields+","+askPrefill+"}")
+	if status != 200 {
+		t.Fatalf("prefill by %s: %d %s", path, status, answer)
+	}
+	return rawObject(t, answer)
+}
+
+// rawObject returns the object of an answer, byte by byte.
+func rawObject(t *testing.T, answer string) string {
+	t.Helper()
 	var body struct {
 		Params json.RawMessage `json:"kv_transfer_params"`
 	}
-	if err := json.Unmarshal([]byte(answer), &body); err != nil || status != 200 || len(body.Params) < 10 {
-		t.Fatalf("prefill by %s: %d %s %v", path, status, answer, err)
+	if err := json.Unmarshal([]byte(answer), &body); err != nil || len(body.Params) < 10 {
+		t.Fatalf("an answer without an object: %s %v", answer, err)
 	}
 	return string(body.Params)
 }
@@ -210,13 +220,24 @@ func TestNixlObjectThatDoesNotFit(t *testing.T) {
 		"not asked for":       {change: set("do_remote_prefill", false), status: 200, leaked: true},
 		"wrong type":          {change: set("remote_port", "x"), status: 400, leaked: true},
 		"rejected":            {fields: fields + `,"n":0`, status: 400, leaked: true},
+		"other model":         {fields: `"model":"x","max_tokens":4,` + long("messages"), status: 404},
+		"too many tokens":     {fields: `"model":"m","max_tokens":99999,` + long("messages"), status: 400},
+		"full queue":          {fields: fields + `,"seed":429`, status: 429},
+		"overloaded":          {fields: fields + `,"seed":503`, status: 503},
 		"log-probabilities":   {fields: fields + `,"prompt_logprobs":0`, status: 500, leaked: true},
 		"ids of the prompt":   {change: set("prompt_token_ids", chatIDs(fields)), status: 200},
 		"ids of other prompt": {change: set("prompt_token_ids", chatIDs(other)), status: 200, wrong: true},
 	}
 	for name, row := range table {
 		synctest.Test(t, func(t *testing.T) {
-			prefill, decode := pair(nil)
+			prefill, decode := pair(func(c *Config) {
+				c.Script = func(_ string, body []byte) (s Script) {
+					if _, seed, found := strings.Cut(string(body), `"seed":`); found {
+						s.Refuse, _ = strconv.Atoi(seed[:3])
+					}
+					return s
+				}
+			})
 			o := parsed(t, transferred(t, prefill, path, fields))
 			if row.change != nil {
 				row.change(o)
@@ -240,7 +261,7 @@ func TestNixlObjectThatDoesNotFit(t *testing.T) {
 			if (s.Recomputed == 1) != row.recomputed || (s.WrongAnswers == 1) != row.wrong || s.ObjectsReused != 0 {
 				t.Errorf("%s: %+v", name, s)
 			}
-			if tokenized := int64(1); s.Tokenized != tokenized && name[:3] != "ids" && name != "rejected" && row.status != 400 {
+			if tokenized := int64(1); s.Tokenized != tokenized && name[:3] != "ids" && (row.status == 200 || row.status == 500) {
 				t.Errorf("%s: %d prompts were tokenized", name, s.Tokenized)
 			} else if name == "ids of the prompt" && s.Tokenized != 0 {
 				t.Errorf("%s: %d prompts were tokenized", name, s.Tokenized)
@@ -417,6 +438,31 @@ func TestNixlClientThatLeavesFreesBlocks(t *testing.T) {
 		}
 		prefill.Restart()
 		all.Wait()
+		ended(t, prefill, decode)
+	})
+}
+
+// TestAKilledReaderLeavesBlocksToTheirLease: only those whose transfer has not ended. Their object is spent.
+func TestAKilledReaderLeavesBlocksToTheirLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prefill, decode := pair(func(c *Config) { c.Transfer = time.Millisecond })
+		const path = "/v1/chat/completions"
+		fields := `"model":"m","max_tokens":4,` + long("messages")
+		for i, after := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} { // a transfer takes 0.1 s
+			_, answer := leaving(t, prefill, time.Minute, path, "{"+fields+","+askPrefill+"}",
+				map[string]string{"X-Request-Id": []string{"within", "after"}[i]})
+			o := `,"kv_transfer_params":` + rawObject(t, answer) + "}"
+			time.AfterFunc(after-time.Millisecond, decode.Kill)
+			leaving(t, decode, after, path, "{"+fields+o, nil)
+			decode.Restart()
+			if status, got := call(t, decode, "POST", path, "{"+fields+o); status != 200 || !strings.Contains(got, WrongAnswer) {
+				t.Errorf("the object is used again: %d %s", status, got)
+			}
+		}
+		time.Sleep(31 * time.Second)
+		if got := prefill.c.Peers.Expired(); len(got) != 1 || got[0] != "within" {
+			t.Errorf("blocks expire of the requests %q", got)
+		}
 		ended(t, prefill, decode)
 	})
 }

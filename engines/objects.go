@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // use is what a decode engine gets for an object.
@@ -13,11 +14,11 @@ type use struct {
 	garbage bool // the blocks are those of another prompt
 }
 
-// keep pins a computed prompt and returns its object.
-func (p *Peers) keep(e *Engine, request string, prompt uint64, tokens int) map[string]any {
+// keep pins a computed prompt and returns its object. client is the X-Request-Id of its request.
+func (p *Peers) keep(e *Engine, request, client string, prompt uint64, tokens int) map[string]any {
 	p.mu.Lock()
-	t := &transfer{key: objectKey(e.process, request), computed: make(chan struct{}), done: make(chan struct{}),
-		first: firstBlock + p.blocks}
+	t := &transfer{key: objectKey(e.process, request), client: client, computed: make(chan struct{}),
+		done: make(chan struct{}), first: firstBlock + p.blocks}
 	process := e.process
 	p.blocks += uint64((tokens + blockTokens - 1) / blockTokens)
 	p.mu.Unlock()
@@ -72,6 +73,32 @@ func (p *Peers) claim(params *transferParams, prompt uint64) (*transfer, use, er
 	var ids [][]uint64
 	wrong := json.Unmarshal(params.Blocks, &ids) != nil || len(ids) != 1 || !slices.Equal(ids[0], t.blockIDs())
 	return t, use{garbage: wrong || t.prompt != prompt}, nil
+}
+
+// drop releases the blocks of an object whose reader refuses its request. The object is spent.
+func (p *Peers) drop(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.transfers[key]; t != nil && p.takeLocked(t) {
+		p.unpinLocked(t)
+		p.spendLocked(t)
+	}
+}
+
+// strand leaves blocks to their lease, because their reader was killed. The object is spent. Blocks of SGLang have no
+// lease, and end with their prefill request.
+func (p *Peers) strand(t *transfer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.taken = false
+	switch {
+	case t.by == nil:
+	case t.by.c.Handover != HandoverSGLang:
+		t.expires = time.Now().Add(t.by.c.Lease)
+		p.spendLocked(t)
+	case t.present[prefillSide] == 0:
+		p.unpinLocked(t)
+	}
 }
 
 func objectKey(engine, request string) string { return engine + "/" + request }

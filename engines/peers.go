@@ -2,6 +2,7 @@ package engines
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,6 +25,7 @@ type Peers struct {
 	pinned    map[*transfer]bool
 	read      map[string]bool // keys of objects that were read or dropped by their reader
 	order     []string        // of read
+	expired   []string        // see Expired
 }
 
 // side is a stage's part in a transfer.
@@ -37,6 +39,7 @@ const (
 // transfer is a prompt that one engine computes for another. Peers.mu guards it.
 type transfer struct {
 	key     string
+	client  string  // X-Request-Id of the prefill request
 	by      *Engine // has the blocks; nil before and after
 	prompt  uint64
 	tokens  int
@@ -85,7 +88,7 @@ func (p *Peers) join(key string, s side) (joined *transfer, again bool) {
 	p.expireLocked()
 	t := p.transfers[key]
 	if t == nil {
-		t = &transfer{key: key, computed: make(chan struct{}), done: make(chan struct{})}
+		t = &transfer{key: key, client: key, computed: make(chan struct{}), done: make(chan struct{})}
 		p.transfers[key] = t
 	}
 	again = t.present[s] > 0 || s == prefillSide && t.by != nil
@@ -156,14 +159,19 @@ func (p *Peers) free(t *transfer, prompt uint64) (there, right bool) {
 		p.unpinLocked(t)
 		close(t.done)
 	}
+	p.spendLocked(t)
+	return there, t.prompt == prompt && !t.clash
+}
+
+// spendLocked records that an object must not be read again. Another request with its key begins a new transfer.
+func (p *Peers) spendLocked(t *transfer) {
 	if len(p.order) == maxRead {
 		delete(p.read, p.order[0])
 		p.order = p.order[1:]
 	}
 	p.read[t.key] = true
 	p.order = append(p.order, t.key)
-	delete(p.transfers, t.key) // another request with the key begins a new transfer
-	return there, t.prompt == prompt && !t.clash
+	delete(p.transfers, t.key)
 }
 
 // unpinLocked releases the blocks of an object. Its next reader waits for another prefill.
@@ -194,8 +202,20 @@ func (p *Peers) expireLocked() {
 		if !t.expires.IsZero() && !now.Before(t.expires) {
 			t.by.counts.change(func(c *counters) { c.BlocksLeaked += int64(t.blocks()) })
 			p.unpinLocked(t)
+			if p.expired = append(p.expired, t.client); len(p.expired) > maxRead {
+				p.expired = p.expired[1:]
+			}
 		}
 	}
+}
+
+// Expired returns the X-Request-Id of each prompt whose lease ended before an engine had read it, at most the last
+// 65,536 of them.
+func (p *Peers) Expired() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expireLocked()
+	return slices.Clone(p.expired)
 }
 
 // changePinned changes the count of the blocks that the engine keeps for others.

@@ -58,6 +58,8 @@ func (e *Engine) newPlan(r *request, stream bool, asked priority) (*plan, error)
 	r.account.Priority, r.account.Prioritized = asked.value, asked.given && !asked.wrong
 	p := &plan{stream: stream, script: r.script, account: r.account}
 	switch {
+	case r.script.Refuse > 0:
+		return nil, &apiError{status: r.script.Refuse, afterSchema: true, message: "the queue of the engine is full"}
 	case e.c.Priority == PriorityIgnored:
 		return p, nil
 	case asked.wrong:

@@ -27,8 +27,8 @@ func (r *rooms) next(random func() uint64) uint64 {
 	return r.last.Add(1) &^ (1 << 63)
 }
 
-// serveParallel sends the request to both workers at once, as SGLang's engines require. The prefill worker's answer shows
-// only whether that stage succeeds; the client receives nothing before. If one stage fails, the other one ends.
+// serveParallel sends the request to both workers at once, as SGLang's engines require. The prefill worker's answer
+// shows only whether that stage succeeds; the client receives nothing before. If one stage fails, the other one ends.
 func (h *handover) serveParallel(ctx context.Context) *failure {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

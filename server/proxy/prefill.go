@@ -215,8 +215,8 @@ func (h *handover) retryPrefill(failed *attempt) bool {
 	return true
 }
 
-// keepPrompt keeps the worker of a prefill stage until the decode worker has read the prompt, and prepares its request. It
-// returns false if the answer has no hand-over object.
+// keepPrompt keeps the worker of a prefill stage until the decode worker has read the prompt, and prepares its
+// request. It returns false if the answer has no hand-over object.
 func (h *handover) keepPrompt(p *attempt, got openai.Prefill) bool {
 	switch h.pool.Handover {
 	case config.HandoverNIXL:
