@@ -156,6 +156,8 @@ func (r *Request) stages() Stages {
 	switch {
 	case r.prefill:
 		return StagePrefill
+	case r.Computed:
+		return StageDecode
 	case r.staysWhole():
 		return StageWhole
 	}
@@ -191,6 +193,9 @@ type prefillPick struct {
 // bookStagesLocked decides which worker computes the prompt of a request whose decode worker is picked, and books
 // both workers, or the one that serves both stages.
 func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View, i int, reason Reason) error {
+	if r.Computed {
+		return p.bookDecodeLocked(l, r, ws, i, reason)
+	}
 	h, w, reuse := p.handover, p.workers[ws[i].Index], p.reuse
 	d, at := h.decide(r, ws, i, func(q Request) prefillPick {
 		h.swap(p)
@@ -215,17 +220,25 @@ func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View
 	if d.Decision == HandoverLocal {
 		return p.bookPickLocked(l, r, ws, i, reason)
 	}
+	if err := p.bookDecodeLocked(l, r, ws, i, reason); err != nil {
+		return err
+	}
+	l.decode.prefill = &Lease{}
+	if err := p.bookPrefillPickLocked(l.decode.prefill, &at); err != nil {
+		return err
+	}
+	l.expected += l.decode.prefill.expected
+	return nil
+}
+
+// bookDecodeLocked books the decode stage of a request on its picked worker.
+func (p *Pool) bookDecodeLocked(l *Lease, r *Request, ws []View, i int, reason Reason) error {
 	decode := *r
 	decode.decode = true
 	if err := p.bookPickLocked(l, &decode, ws, i, reason); err != nil {
 		return err
 	}
 	l.handOverLocked(&decode)
-	l.decode.prefill = &Lease{}
-	if err := p.bookPrefillPickLocked(l.decode.prefill, &at); err != nil {
-		return err
-	}
-	l.expected += l.decode.prefill.expected
 	return nil
 }
 

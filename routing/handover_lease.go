@@ -8,7 +8,7 @@ import (
 
 // decodeStage is what a lease has in addition if another worker computes its prompt.
 type decodeStage struct {
-	prefill   *Lease // of that worker; nil once the lease's own worker computes the prompt
+	prefill   *Lease // of that worker; nil once the lease's own worker computes the prompt, or with Request.Computed
 	refused   bool   // by the gate of that worker
 	silent    silence
 	timed     bool  // silent counts, from Begin on
@@ -26,9 +26,9 @@ func (l *Lease) handOverLocked(r *Request) {
 	}
 }
 
-// Prefill returns the lease of the worker that computes the prompt, or nil if the lease's worker does. Its owner
-// owes Answered when the prompt is computed, and Release when its blocks are no longer needed. The Release of l
-// releases it too.
+// Prefill returns the lease of the worker that computes the prompt, or nil if the lease's worker does or if the prompt
+// was computed before. Its owner owes Answered when the prompt is computed, and Release when its blocks are no longer
+// needed. The Release of l releases it too.
 func (l *Lease) Prefill() *Lease {
 	if l.decode == nil {
 		return nil
@@ -36,7 +36,7 @@ func (l *Lease) Prefill() *Lease {
 	return l.decode.prefill
 }
 
-// HandedOver reports whether another worker computes the prompt.
+// HandedOver reports whether another worker computes the prompt, or has computed it.
 func (l *Lease) HandedOver() bool { return l.handedOver }
 
 // Begin records that the request with the computed prompt is sent to the lease's worker now. Its time to first

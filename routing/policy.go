@@ -34,6 +34,7 @@ type Request struct {
 	Cached       []CachedPrefix // by workers that publish the events of their caches
 	CachedAt     time.Time      // when Cached was looked up; zero: now
 	Whole        bool           // one worker must serve both stages; only in a pool with a hand-over
+	Computed     bool           // another worker keeps the computed prompt: only the decode stage is booked
 	Unplaced     bool           // the engine chooses its cache: cached tokens say nothing about predictions for the worker
 	Regions      []uint64       // hashes of regions, the nearest first; empty: distances do not matter
 	Record       *Choice        // filled by each pick; nil records nothing

@@ -298,3 +298,40 @@ func TestPD11TheDecodeWorkerDoesNotTokenizeAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestPD2PromptsOfLeftClientsGoToADecodeWorkerThatTakesThem: half of the clients have left when their decode worker
+// accepts no connection. Requests without a further attempt leave no prompt behind either.
+func TestPD2PromptsOfLeftClientsGoToADecodeWorkerThatTakesThem(t *testing.T) {
+	for _, keys := range []string{steadyKeys, "retry: { attempts: 1 }\npolicy: { name: round_robin }"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, n := newStagesRig(t, "nixl", keys, nil, "p0", "p1", "d0", "x0"), 20
+			failed := 0
+			for i := range n {
+				q := oneRequest(i, 2000, i/4%2 == 0) // computed for 0.2 s
+				if i%2 == 0 {
+					s.leaveAfter(q, 100*time.Millisecond)
+				} else if a := s.post(q.path, q.body); a.status != http.StatusOK {
+					failed++
+					if a.header.Get("X-Should-Retry") == "false" {
+						t.Errorf("a request of one attempt must not be repeated: %d %s", a.status, a.body)
+					}
+				}
+				time.Sleep(2 * time.Second) // the worker gets requests again
+			}
+			if all := s.wantClean(); all.used != int64(n) {
+				t.Errorf("%d objects were used", all.used)
+			}
+			if once := keys != steadyKeys; (failed > 0) != once {
+				t.Errorf("%d requests failed", failed)
+			}
+			for _, d := range s.decodes {
+				if got := s.metric(`tierway_worker_inflight{tier="large",worker="` + d.name + `"}`); got != 0 {
+					t.Errorf("%s has %v requests in flight", d.name, got)
+				}
+			}
+			if s.handovers("abandoned") < float64(n/2) {
+				t.Errorf("%v hand-overs are abandoned", s.handovers("abandoned"))
+			}
+		})
+	}
+}

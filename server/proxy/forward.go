@@ -18,7 +18,11 @@ type dispatch struct {
 	first    [2]*attempt       // initial array of attempts, which saves an allocation
 	failed   []*attempt        // failed attempts; some outcomes are pending
 	firstAt  time.Time         // first content of a generated stream
-	unsent   *unsentPrompt     // nil without one
+
+	unsent    *unsentPrompt // nil without one
+	abandoned time.Time     // when the first prompt was abandoned; zero: none was
+	releasing bool          // attempts only let a worker read unsent
+	releases  int           // such attempts
 }
 
 // forward sends the request to its pool. If the pool does not serve it, the request goes to the further
@@ -69,8 +73,16 @@ func (x *exchange) forwardToList(why string, err error) error {
 // budget are spent, or the client has received part of an answer. With an error, why completes a sentence
 // about the pool if another target may serve the request; otherwise it is empty.
 func (x *exchange) forwardToPool() (why string, err error) {
+	why, err = x.attemptInPool()
+	x.releaseUnsent()
+	return why, err
+}
+
+// attemptInPool is forwardToPool. It may leave a prompt that no attempt has sent.
+func (x *exchange) attemptInPool() (why string, err error) {
 	d := &x.dispatch
 	for n := 1; ; n++ {
+		x.facts.Computed = d.hasUnsent(x.resolution.Pool)
 		lease, err := x.enterQueue()
 		if err != nil {
 			if n == 1 {
@@ -116,7 +128,7 @@ func (x *exchange) forwardToPool() (why string, err error) {
 // SDKs would multiply its attempts by their own.
 func (d *dispatch) forbidRetry(err error) {
 	var e *openai.Error
-	if len(d.attempts) > 1 && errors.As(err, &e) {
+	if len(d.attempts)-d.releases > 1 && errors.As(err, &e) {
 		e.NoRetry = e.NoRetry || e.RetryAfter == 0
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/server/control"
 	"tierway/telemetry"
 )
 
@@ -66,7 +67,7 @@ func (s *stageRequest) apply(req *http1.Request, edit *openai.Edit) {
 
 // detaches reports whether attempts outlive their client, so that no engine keeps a prompt for nothing.
 func detaches(kind string, lease *routing.Lease) bool {
-	return (kind == config.HandoverNIXL || kind == config.HandoverP2PNCCL) && lease.Prefill() != nil
+	return (kind == config.HandoverNIXL || kind == config.HandoverP2PNCCL) && lease.HandedOver()
 }
 
 // attemptContext returns the context of an attempt.
@@ -102,9 +103,8 @@ func (h *handover) withoutForged(s *stageRequest) *stageRequest {
 
 // serve serves the request in one or two stages.
 func (h *handover) serve(ctx context.Context) *failure {
-	switch prefill := h.lease.Prefill(); {
-	case prefill == nil:
-		h.x.dispatch.dropUnsent()
+	switch {
+	case !h.lease.HandedOver():
 		return h.sendAndRelay(ctx)
 	case h.pool.Handover == config.HandoverSGLang:
 		h.result = telemetry.HandoverRemote
@@ -122,12 +122,10 @@ func (h *handover) serve(ctx context.Context) *failure {
 		stop = context.AfterFunc(client, func() { h.clientLeft(context.Cause(client)) })
 	}
 	defer stop()
-	if !h.takeUnsent() {
-		if f, refused := h.computePrompt(ctx); f != nil || refused {
-			return f
-		}
+	if f, refused := h.preparePrompt(ctx); f != nil || refused {
+		return f
 	}
-	if h.kept != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()) {
+	if h.kept != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone() || h.x.dispatch.releasing) {
 		return h.abandon(ctx)
 	}
 	h.beginDecode()
@@ -271,26 +269,42 @@ func (h *handover) prefillFailed(f *failure) *failure {
 // prefill worker releases it.
 func (h *handover) abandon(ctx context.Context) *failure {
 	h.result = telemetry.HandoverAbandoned
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonWithin)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), h.x.dispatch.abandonUntil())
 	defer cancel()
-	stage := *h.stage
+	whole, stage := h.stage, *h.stage
 	stage.set = append(slices.Clip(stage.set), h.x.parsed.Req.AbandonMembers(h.fields)...)
 	h.stage = &stage
 	h.decodeAt = time.Now()
 	h.lease.Begin(h.decodeAt)
 	resp, err := sendRequest(ctx, h.attempt, false, sentPriority{})
+	h.stage = whole // another worker may need it
 	if err == nil {
 		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status < 300 {
 			h.answerBegan()
 		}
 		resp.Body.Close()
 	}
-	fault := error(errClientGone)
-	if cause := h.cause(); errors.Is(cause, ErrDrainCut) || errors.Is(cause, errTotalTimeout) {
-		return h.sendFailure(&http1.SendError{Phase: http1.PhaseAwait, Err: cause})
+	phase := http1.PhaseAwait
+	if se, ok := errors.AsType[*http1.SendError](err); ok {
+		phase = se.Phase
 	}
-	return &failure{sent: true, fault: excluded("%w", fault),
-		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The client left.", Cause: fault}}
+	cause := h.cause()
+	switch {
+	case errors.Is(cause, ErrDrainCut), errors.Is(cause, errTotalTimeout):
+		return h.sendFailure(&http1.SendError{Phase: phase, Err: cause})
+	case cause == nil && ctx.Err() == nil && phase < http1.PhaseWrite:
+		return h.sendFailure(err) // the worker accepts no connection
+	}
+	return &failure{sent: phase >= http1.PhaseWrite, fault: excluded("%w", errClientGone),
+		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The client left.", Cause: errClientGone}}
+}
+
+// abandonUntil returns the end of the time in which decode workers may read a prompt that is abandoned.
+func (d *dispatch) abandonUntil() time.Time {
+	if d.abandoned.IsZero() {
+		d.abandoned = time.Now()
+	}
+	return d.abandoned.Add(abandonWithin)
 }
 
 // end releases the prefill stages after the attempt, which failed with f, and counts it.
@@ -340,21 +354,59 @@ type unsentPrompt struct {
 	stage *stageRequest // of the decode worker
 }
 
-// takeUnsent takes the prompt of the previous attempt in place of a prefill stage. It returns false without one.
-func (h *handover) takeUnsent() bool {
-	u := h.x.dispatch.unsent
-	if u == nil || u.p.pool != h.pool || time.Since(u.p.ended) > h.pool.HandoverLease/2 {
-		h.x.dispatch.dropUnsent()
-		return false
+// hasUnsent reports whether the next attempt in the pool can use an unsent prompt. An old one is dropped.
+func (d *dispatch) hasUnsent(pool *control.Pool) bool {
+	if u := d.unsent; u != nil && (u.p.pool != pool || time.Since(u.p.ended) > pool.HandoverLease/2) {
+		d.dropUnsent()
 	}
-	h.x.dispatch.unsent = nil
-	h.lease.Prefill().Release(routing.Result{At: time.Now(), Err: routing.ErrExcluded})
-	h.kept, h.stage = u.p, u.stage
-	h.cleaner.SetCached, h.cleaner.Cached = true, u.p.usage.Cached
-	return true
+	return d.unsent != nil
 }
 
-// dropUnsent releases the worker of a prompt that no further attempt took.
+// preparePrompt takes the prompt that the previous attempt has not sent, for which the attempt is booked, or makes a
+// prefill worker compute it. If that worker refuses the request, the client has received its answer.
+func (h *handover) preparePrompt(ctx context.Context) (f *failure, refused bool) {
+	d := &h.x.dispatch
+	switch {
+	case h.lease.Prefill() != nil:
+		return h.computePrompt(ctx)
+	case !d.hasUnsent(h.pool): // the attempt has waited in the queue
+		return h.recompute(noObject()), false
+	}
+	h.kept, h.stage = d.unsent.p, d.unsent.stage
+	h.cleaner.SetCached, h.cleaner.Cached = true, h.kept.usage.Cached
+	d.unsent = nil
+	return nil, false
+}
+
+// releaseUnsent lets another decode worker read a prompt that no attempt has sent, so that its prefill worker releases
+// it. It books workers of the pool that are free now, until one has received the prompt.
+func (x *exchange) releaseUnsent() {
+	d, pool := &x.dispatch, x.resolution.Pool
+	if !d.hasUnsent(pool) {
+		return
+	}
+	d.releasing = true
+	defer func() { d.releasing = false }()
+	tried := slices.Clone(d.tried)
+	for _, a := range d.attempts {
+		tried = append(tried, a.lease.Worker())
+	}
+	for d.hasUnsent(pool) && time.Now().Before(d.abandonUntil()) {
+		r := x.facts
+		r.Now, r.Computed, r.Wait, r.Record = time.Now(), true, false, nil
+		lease, err := pool.Routing.Acquire(&r, tried...)
+		if err != nil {
+			break
+		}
+		x.wait.placement = placement{}
+		d.addFailed(x.attempt(lease.Ref().(*control.Member), &lease))
+		tried = append(tried, lease.Worker())
+		d.releases++
+	}
+	d.dropUnsent()
+}
+
+// dropUnsent releases the lease of a prompt that no attempt has sent. Its engine keeps it until its time limit.
 func (d *dispatch) dropUnsent() {
 	if u := d.unsent; u != nil {
 		d.unsent = nil
