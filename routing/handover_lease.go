@@ -39,8 +39,9 @@ func (l *Lease) Prefill() *Lease {
 // HandedOver reports whether another worker computes the prompt, or has computed it.
 func (l *Lease) HandedOver() bool { return l.handedOver }
 
-// Begin records that the request with the computed prompt is sent to the lease's worker now. Its time to first
-// token counts from here. Without a hand-over Begin does nothing.
+// Begin records that the request is sent to the lease's worker now. Its time to first token counts from here. If the
+// prefill worker has not answered yet, both stages run at once: the owner calls Begin again when it has, and the
+// worker may be silent for the predicted time of both. Without a hand-over Begin does nothing.
 func (l *Lease) Begin(now time.Time) {
 	if l.pool == nil || !l.handedOver {
 		return
@@ -49,8 +50,12 @@ func (l *Lease) Begin(now time.Time) {
 	defer l.pool.mu.Unlock()
 	l.bookedAt = now
 	if b := l.booking; b != nil && b.silentAt == 0 && l.decode.timed && !l.reported {
-		l.decode.silent.began = now
-		l.worker.addSilentLocked(b, l.decode.silent)
+		s := l.decode.silent
+		s.began = now
+		if prefill := l.decode.prefill; prefill != nil && !prefill.reported {
+			s.addFirstToken(prefill.expected)
+		}
+		l.worker.addSilentLocked(b, s)
 	}
 }
 

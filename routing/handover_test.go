@@ -349,6 +349,26 @@ func TestSilenceOfTheDecodeStageBeginsWithIt(t *testing.T) {
 	}
 }
 
+// TestStagesAtOnceMayBeSilentForBoth: a decode worker that gets its request beside the prefill worker is not overdue
+// before that one.
+func TestStagesAtOnceMayBeSilentForBoth(t *testing.T) {
+	p := pairs(1, fleet())
+	l, err := p.Acquire(long(100_000)) // about 13 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Begin(start)
+	both, later := l.Prefill().Expected(), start
+	for ; !l.Prefill().Overdue(later); later = later.Add(time.Second) {
+		if l.Overdue(later) {
+			t.Fatalf("overdue after %v, with a prefill of %v", later.Sub(start), both)
+		}
+	}
+	if !l.Overdue(later.Add(10 * time.Second)) {
+		t.Error("the decode worker is not overdue after both")
+	}
+}
+
 // TestStagesEndAtZero runs requests through random ends of both stages.
 func TestStagesEndAtZero(t *testing.T) {
 	for i := range fixedseed.Samples(200, 5000) {

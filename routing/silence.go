@@ -247,6 +247,13 @@ func (p *Pool) predictSilenceLocked(s *silence, w *Worker, first time.Duration, 
 	}
 }
 
+// addFirstToken adds to the predicted time to the first token.
+func (s *silence) addFirstToken(d time.Duration) {
+	s.overdueAfter += firstTokenOverdueAfter(s.firstToken+d) - firstTokenOverdueAfter(s.firstToken)
+	s.firstToken += d
+	s.expected += d
+}
+
 // endSilenceLocked ends the silence of the lease's request, which the worker answered with err.
 func (l *Lease) endSilenceLocked(at time.Time, err error) {
 	b := l.booking

@@ -182,3 +182,28 @@ func TestLocalRequestsOfAHandOverPoolAreCleanedToo(t *testing.T) {
 		s.wantClean()
 	})
 }
+
+// TestAnEndedDecodeEngineEndsItsPrefillStage: with SGLang, both engines have the request when the decode engine ends,
+// after the headers of its stream. The prefill engine waits for it, is not at fault, and computes the next prompt.
+func TestAnEndedDecodeEngineEndsItsPrefillStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStagesRig(t, "sglang", steadyKeys, nil)
+		s.decodes[0].ends = 100 * time.Millisecond // a prompt takes 0.25 s
+		for i := range 8 {
+			q, began := oneRequest(i*4, 2000, true), time.Now()
+			wantAnswer(t, q, s.post(q.path, q.body))
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("answered after %v", took)
+			}
+		}
+		for _, w := range []string{"p0", "p1", "d1"} {
+			if n := s.metric(`tierway_attempts_total{result="error",tier="large",worker="` + w + `"}`); n != 0 {
+				t.Errorf("%v attempts of %s count as failed", n, w)
+			}
+		}
+		if n := s.metric(`tierway_attempts_total{result="error",tier="large",worker="d0"}`); n == 0 {
+			t.Error("no attempt of d0 counts as failed")
+		}
+		s.wantClean()
+	})
+}

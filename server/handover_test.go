@@ -42,6 +42,7 @@ type stage struct {
 	*chaos.Recorder
 	faults *chaos.Handler
 	name   string
+	ends   time.Duration // after which a request's connection ends; 0: never
 
 	mu      sync.Mutex
 	objects [][]byte // of its answers
@@ -61,6 +62,15 @@ func (w *stage) keepObject(answer []byte) {
 
 // ServeHTTP answers, and keeps the object of a prefill worker.
 func (w *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if w.ends > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), w.ends)
+		defer cancel()
+		w.Recorder.ServeHTTP(out, r.WithContext(ctx))
+		if ctx.Err() != nil && r.Context().Err() == nil {
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
 	if w.name[0] != 'p' {
 		w.Recorder.ServeHTTP(out, r)
 		return

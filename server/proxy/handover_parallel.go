@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,10 +46,12 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 	defer stop() // before the wait
 	h.beginDecode()
 	resp, err := h.send(ctx, !h.m.RejectsAccounting.Load() && !h.m.HasTimings())
+	ended := err != nil
 	if err == nil {
-		defer resp.Body.Close()
+		defer func() { resp.Body.Close() }()
+		ended = resp.Status > 299 || parallel.outlives(resp, cancel)
 	}
-	if (err != nil || resp.Status > 299) && !errors.Is(h.cause(), errOtherStage) {
+	if ended && !errors.Is(h.cause(), errOtherStage) {
 		stop()
 		running.Wait()
 		p.settled, p.ended, p.fault = true, time.Now(), excluded("%w", errOtherStage)
@@ -59,6 +62,7 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 		return relayAnswer(h.attempt, resp)
 	}
 	f := parallel.judge()
+	h.lease.Begin(time.Now()) // the transfer ends now
 	h.endPrefill(p, f)
 	switch {
 	case f != nil:
@@ -129,10 +133,91 @@ func (l *parallelPrefill) markDecided() {
 	})
 }
 
-// fail records why the stage failed, if it is not a refusal of the request, and ends the decode stage.
+// fail records why the stage failed, if it is not a refusal of the request, and ends the decode stage, unless that one
+// has ended first.
 func (l *parallelPrefill) fail(f *failure) {
 	l.failure = f
-	l.h.cancel(errOtherStage)
+	if !errors.Is(l.p.cause(), context.Canceled) {
+		l.h.cancel(errOtherStage)
+	}
+}
+
+// outlives waits until the stage has succeeded or failed, or the answer of the decode worker has ended. It reports
+// whether the answer ended first: then the prefill worker may wait for its transfer without end. cancel ends the
+// request.
+func (l *parallelPrefill) outlives(resp *http1.Response, cancel context.CancelCauseFunc) bool {
+	early := &earlyBody{ReadCloser: resp.Body, cancel: cancel, read: make(chan struct{}), ended: make(chan struct{})}
+	resp.Body = early
+	go l.h.x.s.control.Recoverer.Run("reading an early answer", func() { early.readUntil(l.decided) })
+	select {
+	case <-early.ended:
+	case <-l.decided:
+	}
+	select {
+	case <-l.decided:
+		return false
+	default:
+		return true
+	}
+}
+
+// earlyBodyMax bounds what is read of an answer before its prompt has been transferred: an engine sends the beginning
+// of a stream then, and no content.
+const earlyBodyMax = 64 << 10
+
+// earlyBody is the body of an answer whose beginning is read by another goroutine than the rest.
+type earlyBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc // ends the exchange
+	read   chan struct{}           // closed when the goroutine reads no more; it guards the rest
+	ended  chan struct{}           // closed at the end of the body
+	begin  []byte                  // not yet returned by Read
+	err    error
+}
+
+// readUntil reads until a read ends after enough was closed.
+func (b *earlyBody) readUntil(enough <-chan struct{}) {
+	defer close(b.read)
+	for len(b.begin) < earlyBodyMax {
+		b.begin = slices.Grow(b.begin, 4<<10)
+		var n int
+		n, b.err = b.ReadCloser.Read(b.begin[len(b.begin):cap(b.begin)])
+		b.begin = b.begin[:len(b.begin)+n]
+		if b.err != nil {
+			close(b.ended)
+			return
+		}
+		select {
+		case <-enough:
+			return
+		default:
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (b *earlyBody) Close() error {
+	select {
+	case <-b.read:
+	default:
+		b.cancel(nil)
+		<-b.read
+	}
+	return b.ReadCloser.Close()
+}
+
+// Read implements io.Reader.
+func (b *earlyBody) Read(p []byte) (n int, err error) {
+	<-b.read
+	switch {
+	case len(b.begin) > 0:
+		n = copy(p, b.begin)
+		b.begin = b.begin[n:]
+		return n, nil
+	case b.err != nil:
+		return 0, b.err
+	}
+	return b.ReadCloser.Read(p)
 }
 
 // read reads the answer.
