@@ -22,6 +22,9 @@ const (
 	// maxAge is the age at which a connection is not kept. If the name of a server gets new addresses, they receive
 	// requests within this time, and a new connection per five minutes costs nothing.
 	maxAge = 5 * time.Minute
+	// onceIdle is the idle time from which a request with Once uses a new connection. A server that closes kept
+	// connections does so after a longer time, so that it does not close one just as the request is sent.
+	onceIdle = time.Second
 	// refusalWait is the time to wait for the answer of a server that stopped reading the request.
 	// Such a server sends its 413 before the reset that breaks the write, so a second is ample.
 	refusalWait = time.Second
@@ -68,7 +71,8 @@ func (p *Client) Close() { p.idle.close() }
 // server has taken the request or has stopped reading by closing.
 //
 // The server may close a kept connection just as the request is sent. If one breaks before the
-// first byte of an answer, the request is sent once more on a new connection, unless Once forbids it.
+// first byte of an answer, the request is sent once more on a new connection, unless Once forbids it and a byte of the
+// request was sent.
 // A request with Fresh or Upload never uses a kept connection.
 func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 	head := p.heads.Get().(*[]byte)
@@ -82,12 +86,17 @@ func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 	}
 	var first *SendError
 	if !r.Fresh && r.Upload == nil {
-		if c := p.idle.get(); c != nil {
+		within := p.idle.timeout
+		if r.Once {
+			within = onceIdle
+		}
+		if c := p.idle.get(within); c != nil {
 			x, fail := p.exchange(ctx, c, r, *head)
 			if fail == nil {
 				return &x.Response, nil
 			}
-			if c.received || r.Once || ctx.Err() != nil {
+			if c.received || r.Once && fail.Phase > PhaseConnect || ctx.Err() != nil {
+				fail.Kept = !c.received && time.Since(c.since) < 2*onceIdle
 				return nil, fail
 			}
 			first = fail
@@ -134,7 +143,7 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 	}
 	c.received = false
 	phase := PhaseAwait
-	writeErr := c.write(head, r.Body)
+	begun, writeErr := c.write(head, r.Body)
 	if writeErr == nil && r.Upload != nil {
 		writeErr = c.writeUpload(r.Upload, r.UploadLength)
 	}
@@ -145,8 +154,15 @@ func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte)
 		}
 		return nil, &SendError{Phase: PhaseWrite, Err: writeErr}
 	}
-	if writeErr != nil {
-		phase = PhaseWrite
+	switch {
+	case writeErr == nil:
+	case !begun && !c.since.IsZero(): // kept: what can be read is no answer to the request
+		x.release(false)
+		return nil, &SendError{Phase: PhaseConnect, Err: writeErr}
+	default:
+		if phase = PhaseWrite; !begun {
+			phase = PhaseConnect
+		}
 		// This fails only on a closed connection, which the next read detects.
 		_ = c.socket.SetReadDeadline(time.Now().Add(refusalWait))
 	}

@@ -179,6 +179,90 @@ func TestOnceUsesAKeptConnectionAndIsNotRepeated(t *testing.T) {
 	if requests.Load() != 2 || w.conns.Load() != 1 {
 		t.Errorf("%d requests on %d connections; want 2 on 1", requests.Load(), w.conns.Load())
 	}
+	if e, _ := errors.AsType[*SendError](err); !e.Kept {
+		t.Error("the error does not say that the connection was kept")
+	}
+}
+
+// TestOnceUsesNoConnectionThatWasIdleForASecond: its server may close it just as the request is sent. Other requests
+// use it.
+func TestOnceUsesNoConnectionThatWasIdleForASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			here, there := net.Pipe()
+			go func() {
+				for in := bufio.NewReader(there); ; {
+					if _, err := readRequest(in); err != nil {
+						return
+					}
+					writeString(there, okAnswer)
+				}
+			}()
+			return here, nil
+		}})
+		defer s.Close()
+		once := post("b")
+		once.Once = true
+		mustAnswer(t, s, once, "ok")
+		time.Sleep(onceIdle - 1)
+		mustAnswer(t, s, once, "ok")
+		if dials != 1 {
+			t.Errorf("%d connections", dials)
+		}
+		time.Sleep(onceIdle)
+		mustAnswer(t, s, once, "ok")
+		if dials != 2 || len(s.idle.conns) != 2 {
+			t.Errorf("%d connections, %d of them idle", dials, len(s.idle.conns))
+		}
+		time.Sleep(onceIdle)
+		mustAnswer(t, s, post("a"), "ok")
+		if dials != 2 {
+			t.Errorf("%d connections", dials)
+		}
+	})
+}
+
+// breaksLater is a connection on which each write after the first fails and sends nothing.
+type breaksLater struct {
+	net.Conn
+	writes int
+}
+
+func (c *breaksLater) Write(p []byte) (int, error) {
+	if c.writes++; c.writes > 2 { // a pipe takes the head and the body one after the other
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(p)
+}
+
+// TestARequestOfWhichNothingWasSentGetsANewConnection, even with Once.
+func TestARequestOfWhichNothingWasSentGetsANewConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				for in := bufio.NewReader(there); ; {
+					if _, err := readRequest(in); err != nil {
+						return
+					}
+					writeString(there, okAnswer)
+				}
+			}()
+			return &breaksLater{Conn: here}, nil
+		}})
+		defer s.Close()
+		once := post("b")
+		once.Once = true
+		start := time.Now()
+		for range 3 {
+			mustAnswer(t, s, once, "ok")
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("answered after %v", took)
+		}
+	})
 }
 
 func TestFailedRetryKeepsThePhaseOfTheFirstAttempt(t *testing.T) {
@@ -279,7 +363,7 @@ func TestBrokenWriteWaitsOneSecondForTheAnswer(t *testing.T) {
 		}})
 		start := time.Now()
 		_, err := s.Send(t.Context(), post("x"))
-		wantPhase(t, err, PhaseWrite)
+		wantPhase(t, err, PhaseConnect)
 		if !errors.Is(err, io.ErrClosedPipe) || time.Since(start) != refusalWait {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}

@@ -54,19 +54,19 @@ func newConn(socket net.Conn) *conn {
 }
 
 // write sends the head and the pieces of the body, in one system call if the kernel has room for
-// them.
-func (c *conn) write(head []byte, body [][]byte) error {
+// them. With an error, begun reports whether a byte was sent.
+func (c *conn) write(head []byte, body [][]byte) (begun bool, err error) {
 	if len(body) == 0 {
-		_, err := c.socket.Write(head)
-		return err
+		n, err := c.socket.Write(head)
+		return n > 0, err
 	}
 	c.pieces = append(append(c.pieces[:0], head), body...)
 	c.vec = c.pieces // WriteTo consumes vec and clears the array, which is kept
-	_, err := c.vec.WriteTo(c.socket)
+	n, err := c.vec.WriteTo(c.socket)
 	if cap(c.pieces) > maxPieces {
 		c.pieces = nil
 	}
-	return err
+	return n > 0, err
 }
 
 // fill reads once from the connection into the buffer. It first removes used input, and grows a

@@ -24,7 +24,7 @@
 //
 //	phase          what happened                        request seen
 //	PhasePrepare   the request is not valid HTTP        no
-//	PhaseConnect   no connection                        no
+//	PhaseConnect   no connection that took a byte       no
 //	PhaseWrite     the request was sent in part         possibly
 //	PhaseAwait     sent, no head of an answer           possibly
 //	PhaseBody      the answer broke off                 yes

@@ -17,10 +17,10 @@ type idleConns struct {
 	timer  *time.Timer // guarded by mu; set while conns may be non-empty
 }
 
-// get removes and returns a connection that is open and has no input, or returns nil.
-func (i *idleConns) get() *conn {
+// get removes and returns a connection that is open, has no input and was used within the time, or returns nil.
+func (i *idleConns) get(within time.Duration) *conn {
 	for {
-		c := i.pop()
+		c := i.pop(within)
 		if c == nil || c.quiet() {
 			return c
 		}
@@ -28,7 +28,7 @@ func (i *idleConns) get() *conn {
 	}
 }
 
-func (i *idleConns) pop() *conn {
+func (i *idleConns) pop(within time.Duration) *conn {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	last := len(i.conns) - 1
@@ -36,9 +36,13 @@ func (i *idleConns) pop() *conn {
 		return nil
 	}
 	c := i.conns[last]
+	idle := time.Since(c.since)
+	if idle >= within && idle < i.timeout {
+		return nil // all others are older
+	}
 	i.conns[last] = nil
 	i.conns = i.conns[:last]
-	if time.Since(c.since) >= i.timeout {
+	if idle >= i.timeout {
 		// All other connections are older; the timer, which is late, closes them.
 		_ = c.socket.Close()
 		return nil

@@ -12,7 +12,7 @@ type Request struct {
 	Header http.Header // canonical keys; the client itself sets Host, Content-Length and the headers of the connection
 	Body   [][]byte    // the body in pieces, written one after the other; nil for none
 	Fresh  bool        // use a new connection, for requests that must not be sent twice
-	Once   bool        // do not send the request again if a kept connection breaks
+	Once   bool        // do not send the request again if a kept connection breaks, and use none that was idle for 1 s
 
 	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a new connection.
 	// An error of its Read ends the exchange. If the server rejects the request early, the rest of
@@ -37,7 +37,7 @@ type Phase uint8
 // request may be sent to another server. PhasePrepare says nothing about the server.
 const (
 	PhasePrepare Phase = iota // the request cannot be written as HTTP; no connection was tried
-	PhaseConnect              // no connection
+	PhaseConnect              // no connection, or none that took a byte
 	PhaseWrite                // the request was sent in part
 	PhaseAwait                // the request was sent, no answer head came
 	PhaseBody                 // the answer broke off
@@ -47,6 +47,9 @@ const (
 type SendError struct {
 	Phase Phase
 	Err   error
+	// Kept means that a kept connection broke within about 1 s, before a byte of the answer. The server may have closed
+	// it while it was idle.
+	Kept bool
 }
 
 // Error names the phase and the cause.

@@ -179,3 +179,27 @@ func TestUnsentPromptsOfEachTierAreReleased(t *testing.T) {
 		}
 	})
 }
+
+// TestAClosedKeptConnectionBlamesNoDecodeWorker: its engine closes kept connections, which costs a prompt and no answer.
+// One that was idle for a second is not used for a prompt, which costs nothing.
+func TestAClosedKeptConnectionBlamesNoDecodeWorker(t *testing.T) {
+	for _, pause := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStagesRig(t, "nixl", steadyKeys, nil)
+			if err := s.decodes[0].faults.Set(chaos.Fault{Kind: chaos.Stale}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 12 {
+				q := oneRequest(i*4, 200, i%2 == 0)
+				wantAnswer(t, q, s.post(q.path, q.body))
+				time.Sleep(pause)
+			}
+			if n := s.metric(`tierway_attempts_total{result="error",tier="large",worker="d0"}`); n > 0 {
+				t.Errorf("%v attempts on d0 are failures of it", n)
+			}
+			if n := s.metric(`tierway_retries_total{tier="large"}`); (n > 0) != (pause == 0) {
+				t.Errorf("with pauses of %v, %v attempts are repeated", pause, n)
+			}
+		})
+	}
+}

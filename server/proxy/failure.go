@@ -187,7 +187,9 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached. Try again later.",
 			Cause: err}
 	case cause == nil:
-		f.recheck = true
+		if f.recheck = true; se != nil && se.Kept {
+			f.fault = excluded("%w", err) // the worker may have closed it before
+		}
 		f.err = &openai.Error{Code: openai.CodeWorkerError,
 			Message: "The worker closed the connection before its answer was complete. Try again, unless the request must not run twice.", Cause: err}
 	case errors.Is(cause, errOtherStage):
