@@ -180,8 +180,8 @@ func TestUnsentPromptsOfEachTierAreReleased(t *testing.T) {
 	})
 }
 
-// TestAClosedKeptConnectionBlamesNoDecodeWorker: its engine closes kept connections, which costs a prompt and no answer.
-// One that was idle for a second is not used for a prompt, which costs nothing.
+// TestAClosedKeptConnectionBlamesNoDecodeWorker: its engine closes kept connections, which costs a prompt and no
+// answer. One that was idle for a second is not used for a prompt, which costs nothing.
 func TestAClosedKeptConnectionBlamesNoDecodeWorker(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -54,6 +55,56 @@ type worker struct {
 	*engines.Engine
 	name, role, address string
 	server              *engines.Server
+
+	mu     sync.Mutex
+	ending bool           // its process is killed
+	cut    map[string]int // requests that it had when it was killed, by X-Request-Id
+	served map[string]end // the other ones
+	downs  [][2]time.Time // from when until when it accepted no connection
+}
+
+// end is the end of a request.
+type end struct {
+	status int
+	at     time.Time
+}
+
+// statusWriter records the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap returns the writer for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// ServeHTTP answers a request, and records how it ended.
+func (w *worker) ServeHTTP(to http.ResponseWriter, r *http.Request) {
+	out := &statusWriter{to, http.StatusOK}
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		id := r.Header.Get("X-Request-Id")
+		if w.ending {
+			w.cut[id]++
+		} else {
+			w.served[id] = end{out.status, time.Now()}
+		}
+	}()
+	w.Engine.ServeHTTP(out, r)
+}
+
+// setEnding records that the process is killed, or that a new one begins.
+func (w *worker) setEnding(ending bool) {
+	w.mu.Lock()
+	w.ending = ending
+	w.mu.Unlock()
 }
 
 // newFleet starts engines and a gateway. The first character of a worker's name is that of its role: p, d or b. keys
@@ -64,8 +115,8 @@ func newFleet(t *testing.T, c engines.Config, keys string, names ...string) *fle
 	if c.Handover != "" {
 		c.Peers = new(engines.Peers)
 	}
-	c.Model, c.Prefill, c.PerToken, c.Interval = modelName, engineRate, engineToken, eventTokens
-	c.CacheTokens, c.Context = cacheTokens, 1<<18
+	c.Model, c.PerToken, c.Interval = modelName, engineToken, eventTokens
+	c.Prefill, c.CacheTokens, c.Context = cmp.Or(c.Prefill, engineRate), cacheTokens, cmp.Or(c.Context, 1<<18)
 	engine := "vllm"
 	if c.Handover == engines.HandoverSGLang {
 		engine = "sglang"
@@ -73,7 +124,7 @@ func newFleet(t *testing.T, c engines.Config, keys string, names ...string) *fle
 	var list []string
 	for i, name := range names {
 		w := &worker{name: name, role: map[byte]string{'p': "prefill", 'd': "decode"}[name[0]],
-			address: fmt.Sprintf("127.0.0.1:%d", 9000+i)}
+			address: fmt.Sprintf("127.0.0.1:%d", 9000+i), cut: map[string]int{}, served: map[string]end{}}
 		c.Name, c.Seed, c.Role, c.KVAddress = name, uint64(i), w.role, fmt.Sprintf("10.1.2.%d:14579", i)
 		if c.Handover == engines.HandoverSGLang {
 			c.KVAddress = "" // its bootstrap servers have the host of the worker's URL
@@ -96,7 +147,6 @@ store: { sql: "" }
 classifier: { preset: none }
 drain: { accept_grace: 0s }
 auth: { required: false }
-retry: { attempts: 3, budget: 1 }
 tiers: [ { name: small, model: %s, engine: %s, %s workers: [ %s ] } ]
 `, strings.TrimPrefix(gatewayURL, "http://"), modelName, engine, keys, strings.Join(list, ", ")))
 	transport := &http.Transport{DialContext: f.network.Dial, MaxIdleConnsPerHost: 256, DisableCompression: true}
@@ -113,17 +163,22 @@ func (f *fleet) listen(w *worker) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	w.server = engines.Serve(w.Engine, l)
+	w.server = engines.Serve(w, l)
 	f.t.Cleanup(w.server.Kill)
 }
 
 // restart ends the worker's process, whose requests fail, and starts a new one after the time down.
 func (f *fleet) restart(w *worker, down time.Duration) {
 	f.t.Helper()
+	w.setEnding(true)
+	w.Engine.Kill()
 	w.server.Kill()
 	w.Restart()
+	w.setEnding(false)
+	killed := time.Now()
 	time.Sleep(down)
 	f.listen(w)
+	w.downs = append(w.downs, [2]time.Time{killed, time.Now()})
 }
 
 // serve starts the gateway.
