@@ -56,7 +56,7 @@ func TestRandomFaultsLeakNothing(t *testing.T) {
 
 func testRandomFaults(t *testing.T, handover string, down time.Duration, seed uint64) {
 	f := &faulty{every: 50, dice: rand.New(rand.NewPCG(seed, 7)), refused: map[int]int{}}
-	c := engines.Config{Handover: handover, Script: f.script, Prefill: 1000, Transfer: 20 * time.Microsecond,
+	c := engines.Config{Handover: handover, Script: f.script, Prefill: 1000, Transfer: 500 * time.Microsecond,
 		Context: 4000} // short prompts take less of the machine's time
 	f.fleet = newFleet(t, c, "handover: "+handover+", uncached_threshold: 40,", "p0", "d0", "p1", "d1", "p2", "d2")
 	if down > 0 {
@@ -73,7 +73,7 @@ func testRandomFaults(t *testing.T, handover string, down time.Duration, seed ui
 //
 // The retries are those of the default configuration, two attempts and 10 retries per second beside 20 % of the
 // requests. A death breaks at most the requests of 32 clients; 50 requests take 2.5 s, which brings 35 retries. Engines
-// refuse requests between two deaths, because a request with two faults has no third attempt.
+// refuse requests long before the next death, because a request with two faults has no third attempt.
 func (f *faulty) load(n int, down time.Duration) {
 	var all sync.WaitGroup
 	clients := make(chan struct{}, 32)
@@ -140,7 +140,7 @@ func (f *faulty) script(_ string, body []byte) (s engines.Script) {
 	_, text, _ := bytes.Cut(body, []byte("Number "))
 	digits, _, _ := bytes.Cut(text, []byte("."))
 	number, err := strconv.Atoi(string(digits))
-	if err != nil || number%f.every != f.every/2 || !bytes.Contains(body, []byte(`"max_tokens":12`)) {
+	if err != nil || number%f.every != f.every/4 || !bytes.Contains(body, []byte(`"max_tokens":12`)) {
 		return s
 	}
 	f.mu.Lock()
