@@ -40,7 +40,7 @@ type workerState struct {
 	Drain   *drainState   `json:"drain,omitempty"`
 
 	Totals       workerTotals `json:"totals"`
-	Latency      timesState   `json:"latency" doc:"Durations of whole requests in the last 5 to 10 minutes."`
+	Latency      timesState   `json:"latency" doc:"Durations of whole requests, and of prefill stages for other workers, in the last 5 to 10 minutes."`
 	TTFT         timesState   `json:"ttft" doc:"Times to the first event in the last 5 to 10 minutes."`
 	LastSelected *time.Time   `json:"last_selected,omitempty"`
 	Distribution distribution `json:"distribution" doc:"The worker's share of its pool's requests."`
@@ -117,7 +117,7 @@ type requestTotals struct {
 }
 
 type tokenTotals struct {
-	Prompt int64 `json:"prompt"`
+	Prompt int64 `json:"prompt" doc:"Tokens of the prompts that the worker computed or had cached. Prompts that another worker handed over count there. The prompts of streamed prefill stages are estimated."`
 	Cached int64 `json:"cached" doc:"Cached prompt tokens; part of prompt."`
 	Output int64 `json:"output"`
 }

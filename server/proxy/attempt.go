@@ -333,9 +333,23 @@ func (a *attempt) reportOutcome() {
 	default:
 		a.m.Series.Error.Inc()
 	}
-	a.m.Stats.Observe(now, control.AttemptStats{Outcome: how, TTFT: a.ttft, Total: now.Sub(a.started),
-		Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output, Failure: a.lastFailure(fault)})
+	prompt, cached := a.computedTokens()
+	a.m.Stats.Observe(now, control.AttemptStats{Outcome: how, TTFT: a.ttft, Total: a.ended.Sub(a.started),
+		Prompt: prompt, Cached: cached, Output: a.usage.Output, Failure: a.lastFailure(fault)})
 	a.reportedFault = fault
+}
+
+// computedTokens returns the tokens of the prompt that the worker computed or had cached. They are those of another
+// worker if that one handed the prompt over. An engine whose prefill stage is a stream reports none, so that they are
+// estimated.
+func (a *attempt) computedTokens() (prompt, cached int64) {
+	switch {
+	case a.lease.HandedOver():
+		return 0, 0
+	case a.usage.Prompt == 0 && a.begun && a.pool.Handover != "" && a.handover == nil:
+		return a.x.facts.PromptTokens, a.lease.Overlap()
+	}
+	return a.usage.Prompt, a.usage.Cached
 }
 
 // errPanic is the fault of an attempt during which the gateway panicked.

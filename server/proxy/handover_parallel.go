@@ -128,6 +128,7 @@ func (l *parallelPrefill) run(ctx context.Context) {
 // markDecided lets judge continue. The decode worker's silence counts from here.
 func (l *parallelPrefill) markDecided() {
 	l.once.Do(func() {
+		l.p.ended = time.Now()
 		l.h.watch.startSilence(l.h.firstByteLeft(time.Now()), errFirstByteTimeout)
 		close(l.decided)
 	})

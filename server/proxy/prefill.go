@@ -175,16 +175,17 @@ func (a *attempt) judgePrefill(body []byte, resp *http1.Response) (f *failure, o
 // endPrefill ends a prefill stage. A successful one keeps its worker for the decode stage; a failed one reports its
 // outcome. A request that the worker refused releases it.
 func (h *handover) endPrefill(p *attempt, f *failure) {
-	now := time.Now()
-	p.settled, p.failure, p.ended = true, f, now
+	if p.settled, p.failure = true, f; p.ended.IsZero() {
+		p.ended = time.Now()
+	}
 	switch {
 	case f == nil && p.ending.result == decisions.Refused:
 		p.reportOutcome()
 	case f == nil:
 		countPrefix(p)
 		p.begun = true
-		p.lease.Answered(now, nil)
-		h.pool.HandoverSeries.Prefill.Observe(now.Sub(p.started).Seconds())
+		p.lease.Answered(p.ended, nil)
+		h.pool.HandoverSeries.Prefill.Observe(p.ended.Sub(p.started).Seconds())
 	default:
 		if f.requestMayBeCause() && (f.byContrast || !p.recordFailure()) {
 			f.fault = excludedAsUnproven(f.fault) // the lease is released before another worker answers

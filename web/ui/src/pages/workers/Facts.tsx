@@ -1,6 +1,6 @@
 import type { WorkerState } from "../../api/schema";
 import { ago, clock, count, millis, percent, rate } from "../../lib/format";
-import { breakerText, failureText, prefixHit } from "./weights";
+import { breakerText, failureText, prefixHit, roleText } from "./weights";
 
 /** Facts shows what the gateway knows about a worker, by subject. */
 export function Facts({ worker: w }: { worker: WorkerState }) {
@@ -79,12 +79,12 @@ function eventFacts({ kv_events: e }: WorkerState): Fact[] {
   return e.error ? [...facts, ["Events' error", e.error]] : facts;
 }
 
-function learnedFacts({ learned, ttft, latency }: WorkerState): Fact[] {
+function learnedFacts({ learned, ttft, latency, role }: WorkerState): Fact[] {
   return [
     ["Prefill", `${rate(learned.rate.value)} tokens/s from ${count(learned.rate.count)} requests`],
     ["Per output token", `${millis(1000 * learned.token_time.value)} from ${count(learned.token_time.count)} requests`],
     ["TTFT", ttft.count ? `mean ${millis(ttft.mean_ms)}, p95 ${millis(ttft.p95_ms)}, p99 ${millis(ttft.p99_ms)}` : "–"],
-    ["Duration", latency.count ? `mean ${millis(latency.mean_ms)}, p95 ${millis(latency.p95_ms)}` : "–"],
+    [role === "prefill" ? "Prefill stage" : "Duration", latency.count ? `mean ${millis(latency.mean_ms)}, p95 ${millis(latency.p95_ms)}` : "–"],
   ];
 }
 
@@ -94,7 +94,7 @@ function generalFacts(w: WorkerState): Fact[] {
     ["Model", w.model || "as requested"],
     ["Further models", w.models.join(", ") || "none"],
     ["Region", w.region || "–"],
-    ...(w.role ? ([["Role", `${w.role}, ${w.open_handovers} hand-overs open`]] as Fact[]) : []),
+    ...(w.role ? ([["Role", roleText(w)]] as Fact[]) : []),
     ["Round trip", millis(w.round_trip_ms)],
     ["Last failed check", w.last_error || "none"],
     ["Last error", failureText(w.last_failure)],

@@ -10,6 +10,7 @@ import {
   isKept,
   prefixHit,
   restoreOf,
+  roleText,
   shareTitle,
   shareText,
   shownPools,
@@ -70,6 +71,11 @@ test("a worker without prompts has no hit rate", () => {
   const tokens = (prompt: number, cached: number) => ({ totals: { tokens: { prompt, cached, output: 0 } } }) as unknown as WorkerState;
   expect(prefixHit(tokens(0, 0)).share).toBeUndefined();
   expect(prefixHit(tokens(200, 50))).toEqual({ share: 0.25, source: "history" });
+});
+
+test("a role has open hand-overs if the worker computes prompts for others", () => {
+  const of = (role: string, open_handovers?: number) => roleText({ role, open_handovers } as unknown as WorkerState);
+  expect([of("decode"), of("prefill", 0), of("both", 1)]).toEqual(["decode", "prefill, 0 hand-overs open", "both, 1 hand-over open"]);
 });
 
 test("pools have the workers that match", () => {

@@ -1,5 +1,5 @@
 import type { WorkerState } from "../../api/schema";
-import { ago, percent, seconds } from "../../lib/format";
+import { ago, percent, plural, seconds } from "../../lib/format";
 
 /** Bounds of a weight, as config.yaml has them. */
 export const maxWeight = 100;
@@ -113,6 +113,11 @@ export function prefixHit(w: WorkerState): { share: number | undefined; source: 
   const { prompt, cached } = w.totals.tokens;
   const source = w.kv_events?.state === "complete" ? "events" : "history";
   return { share: prompt > 0 ? cached / prompt : undefined, source };
+}
+
+/** roleText returns the role of a worker, and how many prompts it keeps for others if it computes any. */
+export function roleText({ role, open_handovers: open }: WorkerState): string {
+  return open === undefined ? (role ?? "") : `${role}, ${plural(open, "hand-over")} open`;
 }
 
 /** matches reports whether a worker has a text in its name, model, state, region or role. */
