@@ -68,7 +68,7 @@ func fullDecision() *Decision {
 			Handover: &Handover{Result: "remote", DecodeAtMs: 2.5, Prefills: []Prefill{{Worker: "p", Reason: "random",
 				Status: 200, Error: "e", ErrorType: "cut", AtMs: 1, EndAtMs: 2, Predicted: 3,
 				Usage: Usage{Prompt: 4, Cached: 5, Output: 6},
-				Span:  11}}}}},
+				Span:  11, Choice: &routing.Choice{Policy: "random", Seen: 1, Candidates: []routing.Candidate{}}}}}}},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
 		UsageNote: "o",
 		QueueMs:   20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
@@ -96,7 +96,7 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"predicted_cached_tokens":6,"usage":{"prompt":7,"cached":8,"output":9},"span":"000000000000000a",` +
 	`"choice":` + choiceJSON + `,` +
 	`"handover":{"result":"remote","prefills":[{"worker":"p","reason":"random","status":200,"error":"e","error_type":"cut","at_ms":1,"end_at_ms":2,` +
-	`"predicted_cached_tokens":3,"usage":{"prompt":4,"cached":5,"output":6},"span":"000000000000000b"}],"decode_at_ms":2.5}}],` +
+	`"predicted_cached_tokens":3,"usage":{"prompt":4,"cached":5,"output":6},"span":"000000000000000b","choice":{"policy":"random","rand":"0000000000000000","prompt_tokens":0,"expected_output_tokens":0,"seen":1,"candidates":[]}}],"decode_at_ms":2.5}}],` +
 	`"refused_choice":` + choiceJSON + `,` +
 	`"promoted":true,"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"usage_note":"o","queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
@@ -134,7 +134,8 @@ func TestGoldenDecisionSetsEveryField(t *testing.T) {
 		switch {
 		case v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[routing.Terms]() ||
 			v.Type() == reflect.TypeFor[routing.Link]():
-		case strings.HasSuffix(path, ".Handover.Prefill") && !v.IsNil(): // a pick, which has its form already
+		case strings.HasSuffix(path, ".Handover.Prefill") && !v.IsNil(),
+			strings.HasSuffix(path, ".Prefills[0].Choice") && !v.IsNil(): // a pick, which has its form already
 			return
 		case v.Kind() == reflect.Pointer && !v.IsNil():
 			walk(path, v.Elem())

@@ -187,7 +187,7 @@ func bytesOf(d *Decision) int64 {
 		if h := a.Handover; h != nil {
 			n += int(unsafe.Sizeof(*h)) + cap(h.Prefills)*int(unsafe.Sizeof(Prefill{}))
 			for j := range h.Prefills {
-				n += len(h.Prefills[j].Error)
+				n += len(h.Prefills[j].Error) + bytesOfChoice(h.Prefills[j].Choice)
 			}
 		}
 	}

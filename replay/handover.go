@@ -146,9 +146,61 @@ func (r *Replay) draftPrefiller(p *pick, was, to *sidePool, as Placement) string
 		routing.LearnChoice(to.handover.Policy, d.Prefill, f.Model, f.Prefix, f.Chain, p.pickTime())
 	}
 	if recorded != nil && d.Worker == recorded.Worker && p.prefiller != "" {
-		return p.prefiller // after a retry
+		return r.draftRetry(p, was, to, as.Worker)
 	}
 	return d.Worker
+}
+
+// draftRetry decides which worker computes the prompt under the draft if the first prefill worker has failed, and
+// counts it. It returns the recorded one without a failure, or if the record lacks the pick.
+func (r *Replay) draftRetry(p *pick, was, to *sidePool, decode string) string {
+	retry := p.retry()
+	if retry == nil {
+		return p.prefiller
+	}
+	now, known := r.decideRetry(p, was, retry, p.worker)
+	if s := r.sums.handovers(); known {
+		s.Reproduced.add(now == retry.Worker)
+	}
+	worker, known := r.decideRetry(p, to, retry, decode)
+	switch {
+	case !known, was.handover != nil && now != retry.Worker:
+		r.sums.handovers().Undecided++
+		return p.prefiller
+	case worker == now || worker == p.prefiller:
+		return p.prefiller
+	}
+	r.sums.handovers().ChangedWorker++
+	return worker
+}
+
+// retry returns the last prefill stage of the request if its worker was selected after another one had failed, and the
+// record has the pick; nil otherwise.
+func (p *pick) retry() *decisions.Prefill {
+	if h := p.a.Handover; h != nil && len(h.Prefills) > 1 {
+		if last := &h.Prefills[len(h.Prefills)-1]; last.Choice.Check() == nil {
+			return last
+		}
+	}
+	return nil
+}
+
+// decideRetry decides again which worker of a pool computes the prompt after the first one has failed. known is false
+// without a hand-over, or if the pool has no other worker.
+func (r *Replay) decideRetry(p *pick, to *sidePool, retry *decisions.Prefill, decode string) (worker string, known bool) {
+	if to.handover == nil {
+		return "", false
+	}
+	f := &p.d.Features
+	c, _ := r.changedChoice(p, to, retry.Choice, stage{model: uint64(f.Model), prefill: true})
+	failed := p.a.Handover.Prefills[:len(p.a.Handover.Prefills)-1]
+	c.Candidates = slices.DeleteFunc(c.Candidates, func(v routing.Candidate) bool {
+		return v.Worker == decode ||
+			slices.ContainsFunc(failed, func(of decisions.Prefill) bool { return of.Worker == v.Worker })
+	})
+	c.Seen = len(c.Candidates)
+	worker, err := routing.RedecidePrefill(to.handover.Policy, c, f.Model, f.Prefix, f.Chain, p.pickTime())
+	return worker, err == nil
 }
 
 // sameHandover reports whether two decisions let the same worker compute the prompt.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,12 @@ func pairs(threshold int64, policy, prefill string, decode routing.Stages) Pool 
 
 // requestsOf lets a pool serve prompts of these lengths one after the other, and returns their records.
 func requestsOf(t testing.TB, pool Pool, prompts ...int64) (ds []*decisions.Decision) {
+	t.Helper()
+	return requestsThatFail(t, false, pool, prompts...)
+}
+
+// requestsThatFail is requestsOf, where the first prefill worker fails each request if fails is true.
+func requestsThatFail(t testing.TB, fails bool, pool Pool, prompts ...int64) (ds []*decisions.Decision) {
 	t.Helper()
 	policy, err := routing.Compose(pool.Policy, pool.Rules)
 	if err != nil {
@@ -55,6 +62,14 @@ func requestsOf(t testing.TB, pool Pool, prompts ...int64) (ds []*decisions.Deci
 		if pre := l.Prefill(); pre != nil {
 			a.Handover = &decisions.Handover{Result: "remote", Prefills: []decisions.Prefill{{Worker: pre.Worker().ID(),
 				AtMs: 1, EndAtMs: 50}}, DecodeAtMs: 50}
+		}
+		if fails {
+			r.Record = &routing.Choice{}
+			if err := p.RetryPrefill(&r, &l); err != nil {
+				t.Fatal(err)
+			}
+			a.Handover.Prefills = append(a.Handover.Prefills, decisions.Prefill{Worker: l.Prefill().Worker().ID(),
+				Reason: string(l.Prefill().Reason()), AtMs: 50, EndAtMs: 99, Choice: r.Record})
 		}
 		l.Release(routing.Result{At: at.Add(200 * time.Millisecond), Err: routing.ErrExcluded})
 		ds = append(ds, d)
@@ -164,6 +179,47 @@ func TestAnotherPrefillPolicyPlacesPromptsElsewhere(t *testing.T) {
 	}
 	if h := under(t, was, &drained, ds).Handovers; h.ChangedWorker != at || at == 0 || h.Remote != (Totals{8, 8}) {
 		t.Errorf("%+v, want %d other prefill workers", h, at)
+	}
+}
+
+// TestPrefillWorkerAfterAFailureIsDecidedAgain under the configuration in force, and among the draft's workers.
+func TestPrefillWorkerAfterAFailureIsDecidedAgain(t *testing.T) {
+	was := pairs(1, "least_load", "weighted_round_robin", symmetric)
+	was.Members[0].Weight, was.Members[1].Weight = 5, 3
+	third := routing.Member{ID: "p3", Weight: 1, Stages: routing.StagePrefill}
+	was.Members = append(was.Members[:2:2], append([]routing.Member{third}, was.Members[2:]...)...)
+	ds := requestsThatFail(t, true, was, 1000)
+	stages := ds[0].Attempts[0].Handover.Prefills
+	without := func(ids ...string) *Pool {
+		is := was
+		is.Members = slices.DeleteFunc(slices.Clone(was.Members), func(m routing.Member) bool {
+			return slices.Contains(ids, m.ID)
+		})
+		return &is
+	}
+	next, another := stages[1].Worker, "p1"
+	for another == next || another == stages[0].Worker {
+		another = "p" + string(another[1]+1)
+	}
+	for name, c := range map[string]struct {
+		is                 *Pool
+		changed, undecided int
+	}{
+		"checked":          {nil, 0, 0},
+		"equal":            {&was, 0, 0},
+		"without the next": {without(next), 1, 0},
+		"without another":  {without(another), 0, 0},
+		"without both":     {without(next, another), 0, 1},
+	} {
+		want := Handovers{Remote: Totals{1, 1}, Reproduced: Part{2, 2}, ChangedWorker: c.changed, Undecided: c.undecided}
+		if got := under(t, was, c.is, ds).Handovers; *got != want {
+			t.Errorf("%s: %+v, want %+v", name, *got, want)
+		}
+	}
+	stages[1].Choice = nil
+	if got, want := under(t, was, without(next), ds).Handovers, (Handovers{Remote: Totals{1, 1},
+		Reproduced: Part{1, 1}}); *got != want {
+		t.Errorf("without a recorded pick: %+v, want %+v", *got, want)
 	}
 }
 

@@ -102,8 +102,8 @@ func (l *Lease) PrefillLocally(now time.Time) error {
 	return nil
 }
 
-// RetryPrefill books another worker than tried for the prefill stage of a lease whose prefill worker failed. The
-// errors are those of Acquire.
+// RetryPrefill books another worker than tried for the prefill stage of a lease whose prefill worker failed. r.Record
+// gets the pick, and must not be the record of the decode worker's. The errors are those of Acquire.
 func (p *Pool) RetryPrefill(r *Request, l *Lease, tried ...*Worker) error {
 	if !l.handedOver {
 		return ErrNoWorker
@@ -134,7 +134,7 @@ func (p *Pool) bookPrefill(l *Lease, r *Request, tried []*Worker) error {
 		return ErrNoWorker // a reload has ended the hand-over
 	}
 	p.handover.swap(p)
-	at := p.pickPrefillLocked(r.prefillRequest(nil), tried)
+	at := p.pickPrefillLocked(r.prefillRequest(r.Record), tried)
 	p.handover.swap(p)
 	if at.err != nil {
 		return at.err

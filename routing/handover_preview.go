@@ -54,20 +54,36 @@ func RedecideHandover(h *Handover, c *Choice, i int, model, prefix Hash, chain [
 		if c.Handover == nil || c.Handover.Prefill.check() != nil {
 			return pick
 		}
-		pick.request, pick.views = c.Handover.Prefill.recorded(model, prefix, chain, at)
-		pick.views = slices.DeleteFunc(pick.views, func(v View) bool { return v.Index == ws[i].Index })
-		if len(pick.views) == 0 {
-			return pick
-		}
-		pick.err, pick.request.prefill = nil, true
-		pick.request.Record, pick.request.recorded = &Choice{}, c.Handover.Prefill
-		detached := Pool{policy: policyCopy(h.Policy, &pick.request), assessments: make([]assessment, len(pick.views))}
-		pick.index, pick.reason = detached.pickLocked(&pick.request, pick.views)
-		return pick
+		return redecidePrefill(h.Policy, c.Handover.Prefill, ws[i].Index, model, prefix, chain, at)
 	})
 	if pick.err != nil {
 		known = c.Handover != nil && c.Handover.Why == HandoverNoPrefill
 	}
 	d.Prefill = pick.request.Record
 	return d, known
+}
+
+// redecidePrefill makes the recorded pick c of a prefill worker again, without the candidate of the index but.
+func redecidePrefill(p Policy, c *Choice, but int, model, prefix Hash, chain []Link, at time.Time) (pick prefillPick) {
+	pick.request, pick.views = c.recorded(model, prefix, chain, at)
+	pick.views = slices.DeleteFunc(pick.views, func(v View) bool { return v.Index == but })
+	if len(pick.views) == 0 {
+		pick.err = ErrIncomplete
+		return pick
+	}
+	pick.request.prefill = true
+	pick.request.Record, pick.request.recorded = &Choice{}, c
+	detached := Pool{policy: policyCopy(p, &pick.request), assessments: make([]assessment, len(pick.views))}
+	pick.index, pick.reason = detached.pickLocked(&pick.request, pick.views)
+	return pick
+}
+
+// RedecidePrefill makes the pick c of a prefill worker again that RetryPrefill has recorded. The other arguments and
+// the errors are those of [Redecide].
+func RedecidePrefill(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (worker string, err error) {
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	pick := redecidePrefill(p, c, -1, model, prefix, chain, at)
+	return pick.views[pick.index].ID, nil
 }

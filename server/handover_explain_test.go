@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"tierway/decisions"
+	"tierway/engines/chaos"
 	"tierway/replay"
 	"tierway/routing"
 	"tierway/server/admin"
@@ -42,6 +43,22 @@ func (r stagesAdminRig) explain(request, past, draft string) admin.RouteExplanat
 	body, _ := json.Marshal(order)
 	return decode[admin.RouteExplanation](r.adminRig.t,
 		r.ops(http.StatusOK, http.MethodPost, "/admin/route/explain", string(body)))
+}
+
+// replayed is the part of a replay's report about hand-overs.
+type replayed struct {
+	Handovers replay.Handovers `json:"handovers"`
+}
+
+// replay replays all records, also under a draft if that is not empty.
+func (r stagesAdminRig) replay(draft string) (got replayed) {
+	r.adminRig.t.Helper()
+	order := map[string]any{}
+	if draft != "" {
+		order["draft"] = draft
+	}
+	body, _ := json.Marshal(order)
+	return decode[replayed](r.adminRig.t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", string(body)))
 }
 
 func workerStepOf(e *decisions.Explanation) (last *decisions.Step) {
@@ -115,20 +132,7 @@ func TestReplayCountsHandovers(t *testing.T) {
 			q := oneRequest(4*i, 100+200*i, i%2 == 0)
 			wantAnswer(t, q, r.stagesRig.post(q.path, q.body))
 		}
-		under := func(draft string) *replay.Handovers {
-			order := map[string]any{}
-			if draft != "" {
-				order["draft"] = draft
-			}
-			body, _ := json.Marshal(order)
-			got := decode[struct {
-				Handovers *replay.Handovers `json:"handovers"`
-			}](t, r.ops(http.StatusOK, http.MethodPost, "/admin/route/replay", string(body)))
-			if got.Handovers == nil {
-				t.Fatal("the report has no hand-overs")
-			}
-			return got.Handovers
-		}
+		under := func(draft string) replay.Handovers { return r.replay(draft).Handovers }
 		all := replay.Part{N: 6, Of: 6}
 		if got := under(""); got.Reproduced != all || got.Remote != (replay.Totals{Now: 6, Draft: 6}) || got.Changed != 0 {
 			t.Errorf("checked: %+v", got)
@@ -187,6 +191,57 @@ func TestPoolSaysWhichWorkersOfAStageAreMissing(t *testing.T) {
 			q := oneRequest(0, 600, false)
 			if a := r.stagesRig.post(q.path, q.body); (a.status == http.StatusOK) != (handover == "nixl") {
 				t.Errorf("%s: a request is %d: %.200s", handover, a.status, a.body)
+			}
+		})
+	}
+}
+
+// TestSecondPrefillWorkerIsRecordedLikeTheFirst: why it was selected, and among which candidates. Lists of records
+// omit these, explain shows them, and replay selects it again.
+func TestSecondPrefillWorkerIsRecordedLikeTheFirst(t *testing.T) {
+	for _, handover := range []string{"nixl", "p2p_nccl", "shared", "sglang"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStagesRig(t, handover, "admin: { keys: [ { name: ops, sha256: "+digestHex("ops")+" } ] }\n"+steadyKeys,
+				nil, "p0", "p1", "p2", "d0")
+			r := stagesAdminRig{s, adminRigOf(s.rig)}
+			if err := s.prefills[0].faults.Set(chaos.Fault{Kind: chaos.Status, Status: 500}); err != nil {
+				t.Fatal(err)
+			}
+			retried := 0
+			for i := range 6 {
+				q := oneRequest(4*i, 600, i%2 == 0)
+				a := s.post(q.path, q.body)
+				wantAnswer(t, q, a)
+				synctest.Wait()
+				prefills := s.decisions.Last(1)[0].Attempts[0].Handover.Prefills
+				if len(prefills) < 2 {
+					continue
+				}
+				retried++
+				c := prefills[1].Choice
+				if prefills[0].Choice != nil || c == nil || c.Policy != "round_robin" || c.Seen != 2 || len(c.Candidates) != 2 ||
+					c.CandidateOf(prefills[1].Worker) == nil || c.CandidateOf("p0") != nil || prefills[1].Reason == "" {
+					t.Fatalf("%s: the stages are %+v with the choice %+v", handover, prefills, c)
+				}
+				e := r.explain("", a.header.Get("X-Request-Id"), "")
+				if got := workerStepOf(&e.Explanation).Worker.Handover.Prefills[1].Choice; got == nil || len(got.Candidates) != 2 {
+					t.Errorf("%s: explained with %+v", handover, got)
+				}
+			}
+			if retried == 0 {
+				t.Fatalf("%s: no prefill stage was repeated", handover)
+			}
+			list := r.ops(http.StatusOK, http.MethodGet, "/admin/decisions", "").body
+			if strings.Contains(list, `"candidates":[{`) || !strings.Contains(list, `"candidates":[]`) {
+				t.Errorf("%s: the list is %s", handover, list)
+			}
+			all := replay.Part{N: 6 + retried, Of: 6 + retried}
+			if got := r.replay("").Handovers; got.Reproduced != all || got.ChangedWorker != 0 {
+				t.Errorf("%s: replayed: %+v, want %+v", handover, got, all)
+			}
+			without := strings.Replace(r.adminRig.text, "name: p2, ", "name: p2, weight: 0, ", 1)
+			if got := r.replay(without).Handovers; got.ChangedWorker == 0 || got.Undecided != 0 {
+				t.Errorf("%s: without p2: %+v", handover, got)
 			}
 		})
 	}

@@ -174,8 +174,25 @@ func printHandover(line func(name, format string, args ...any), st *decisions.Wo
 	for _, o := range st.Prefill {
 		line("prefill other", "%s: %s", o.Worker, exclusionWords(o.Why))
 	}
+	if st.Handover != nil {
+		for i := range st.Handover.Prefills {
+			printRetriedPrefill(line, &st.Handover.Prefills[i])
+		}
+	}
 	if st.Took != "" {
 		line("prompt", "%s", st.Took)
+	}
+}
+
+// printRetriedPrefill prints the pick of a prefill worker after another one has failed.
+func printRetriedPrefill(line func(name, format string, args ...any), p *decisions.Prefill) {
+	c := p.Choice
+	if c == nil {
+		return
+	}
+	line("prefill retry", "%s is the best other worker: %s: %s", p.Worker, p.Reason, reasonWords(p.Reason))
+	for i := range c.Candidates {
+		line("retry candidate", "%s", candidateText(&c.Candidates[i], p.Worker, scoreUnit(c.Policy)))
 	}
 }
 

@@ -21,7 +21,9 @@ func TestExplanationPrintsBothStages(t *testing.T) {
 				Candidates: []routing.Candidate{{Worker: "d2"}}},
 				Others:  []routing.Excluded{{Worker: "p1", Why: routing.ExcludedRole}},
 				Prefill: []routing.Excluded{{Worker: "d2", Why: routing.ExcludedRole}},
-				Took:    "remote: p1 computed the prompt in 310 ms"}}}}}
+				Handover: &decisions.Handover{Prefills: []decisions.Prefill{{Worker: "p1"}, {Worker: "p2", Reason: "round_robin",
+					Choice: &routing.Choice{Policy: "round_robin", Candidates: []routing.Candidate{{Worker: "p2"}, {Worker: "p3"}}}}}},
+				Took: "remote: p1 computed the prompt in 310 ms"}}}}}
 	var out strings.Builder
 	if err := printExplanation(&out, &e); err != nil {
 		t.Fatal(err)
@@ -33,6 +35,7 @@ func TestExplanationPrintsBothStages(t *testing.T) {
 		"prefill            p1 is the best worker for it: lowest_cost: lowest cost, with nothing of the prompt in its cache",
 		"prefill candidate  p1, score 0.25 s;", "<- chosen",
 		"prefill other      d2: its role does not serve this stage of the request",
+		"prefill retry      p2 is the best other worker: round_robin: ", "retry candidate    p2, score 0;", "retry candidate    p3, ",
 		"prompt             remote: p1 computed the prompt in 310 ms",
 	} {
 		if !strings.Contains(out.String(), want) {

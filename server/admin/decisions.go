@@ -114,6 +114,14 @@ func (a *decisionAPI) decisionRow(e decisions.Entry) decisionView {
 	v.Attempts = slices.Clone(v.Attempts)
 	for i := range v.Attempts {
 		v.Attempts[i].Choice = withoutCandidates(v.Attempts[i].Choice)
+		if h := v.Attempts[i].Handover; h != nil {
+			short := *h
+			short.Prefills = slices.Clone(h.Prefills)
+			for j := range short.Prefills {
+				short.Prefills[j].Choice = withoutCandidates(short.Prefills[j].Choice)
+			}
+			v.Attempts[i].Handover = &short
+		}
 	}
 	v.Refused = withoutCandidates(v.Refused)
 	return v

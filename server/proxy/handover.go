@@ -32,6 +32,7 @@ type handover struct {
 	uncounted bool              // the answer is not generated, or a prefill worker refused the request
 	prefills  []*attempt        // prefill stages, in order
 	tried     []*routing.Worker // prefill workers that failed
+	retried   *routing.Choice   // the pick of the second prefill worker; nil without one, or if it is not recorded
 	kept      *attempt          // the stage whose worker keeps the prompt; nil without one
 	decodeAt  time.Time         // when the request was sent to the decode worker; zero: it was not
 	cancel    context.CancelCauseFunc
@@ -451,7 +452,7 @@ func (h *handover) record() *decisions.Handover {
 		try := buildAttempt(p)
 		r.Prefills = append(r.Prefills, decisions.Prefill{Worker: try.Worker, Reason: try.Reason, Status: try.Status,
 			Error: try.Error, ErrorType: try.ErrorType, AtMs: try.AtMs, EndAtMs: try.EndAtMs, Predicted: try.Predicted,
-			Usage: try.Usage, Span: try.Span})
+			Usage: try.Usage, Span: try.Span, Choice: try.Choice})
 	}
 	return r
 }

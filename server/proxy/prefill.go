@@ -9,6 +9,7 @@ import (
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/routing"
 	"tierway/server/control"
 	"tierway/telemetry"
 )
@@ -56,6 +57,8 @@ func (h *handover) newPrefill() *attempt {
 		outcome: outcome{ending: ending{result: decisions.OK}},
 		bounds:  h.bounds,
 		span:    h.x.trace.Attempt(started),
+
+		placement: placement{choice: h.retried},
 
 		usesEngine: true,
 		retryable:  true, // the decode worker may compute the prompt
@@ -209,9 +212,14 @@ func (h *handover) retryPrefill(failed *attempt) bool {
 		return false
 	}
 	h.x.facts.Now = time.Now()
-	if h.pool.Routing.RetryPrefill(&h.x.facts, h.lease, h.tried...) != nil {
+	r := h.x.facts
+	if r.Record != nil { // that of the decode worker
+		r.Record = &routing.Choice{}
+	}
+	if h.pool.Routing.RetryPrefill(&r, h.lease, h.tried...) != nil {
 		return false
 	}
+	h.retried = r.Record
 	h.pool.Series.Retries.Inc()
 	return true
 }

@@ -11,7 +11,7 @@ import { Dialog } from "../../ui/Dialog";
 import { Problem, Skeleton } from "../../ui/Panel";
 import { Badge, CopyButton, Curl } from "../../ui/parts";
 import { Candidates } from "../rules/Candidates";
-import { HandoverView } from "../rules/HandoverView";
+import { HandoverView, RetriedPrefills } from "../rules/HandoverView";
 import { limitUsesOf } from "./limitUses";
 import { decisionQuery, tenantQuery } from "./queries";
 import { prefixOf, tokensOf, toneOf, triedBefore, triesOf } from "./rows";
@@ -138,6 +138,7 @@ function AttemptView({ attempt: a, number, good, tried }: AttemptProps) {
         <p className="small">{codedText("worker", a.reason)}. The record has no candidates: the worker was the only one, or the gateway did not record its selection.</p>
       )}
       {choice?.handover && <HandoverView of={choice.handover} />}
+      <RetriedPrefills of={a} />
     </section>
   );
 }
