@@ -162,7 +162,11 @@ func (e *Explanation) Sentence(steps []Step) string {
 	}
 	if c := (&routing.Choice{Candidates: e.Candidates}); e.RunnerUp != "" {
 		if first, second := c.CandidateOf(e.Worker), c.CandidateOf(e.RunnerUp); first != nil && second != nil {
-			text += fmt.Sprintf(", score %.4g, next %s with %.4g", first.Score, e.RunnerUp, second.Score)
+			if own, next := Distinct(first.Score, second.Score, 4); own == next {
+				text += fmt.Sprintf(", score %s, next %s with the same", own, e.RunnerUp)
+			} else {
+				text += fmt.Sprintf(", score %s, next %s with %s", own, e.RunnerUp, next)
+			}
 		}
 	}
 	if handover := HandoverText(e.Handover, e.Worker); handover != "" {

@@ -2,8 +2,10 @@ package decisions
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"tierway/routing"
 )
@@ -26,7 +28,7 @@ func HandoverText(h *routing.HandoverChoice, worker string) string {
 func remoteWhy(h *routing.HandoverChoice, worker string) string {
 	switch h.Why {
 	case routing.HandoverCost:
-		return fmt.Sprintf("predicted cost %s, or %s on %s itself", secondsText(h.Remote), secondsText(h.Local), worker)
+		return costText(h.Remote, h.Local, "on "+worker+" itself")
 	case routing.HandoverThreshold:
 		return fmt.Sprintf("%d uncached tokens reach uncached_threshold", h.Uncached)
 	case routing.HandoverOnlyWay:
@@ -39,7 +41,7 @@ func remoteWhy(h *routing.HandoverChoice, worker string) string {
 func localWhy(h *routing.HandoverChoice) string {
 	switch h.Why {
 	case routing.HandoverCost:
-		return fmt.Sprintf("predicted cost %s, or %s with %s", secondsText(h.Local), secondsText(h.Remote), h.Worker)
+		return costText(h.Local, h.Remote, "with "+h.Worker)
 	case routing.HandoverThreshold:
 		return fmt.Sprintf("%d uncached tokens, by uncached_threshold", h.Uncached)
 	case routing.HandoverWhole:
@@ -52,12 +54,40 @@ func localWhy(h *routing.HandoverChoice) string {
 	return h.Why
 }
 
-// secondsText returns a predicted duration with two or three digits.
-func secondsText(s float64) string {
-	if s >= 100 {
-		return strconv.FormatFloat(s, 'f', 0, 64) + " s"
+// costText compares the predicted cost of a decision with that of the other one, in seconds.
+func costText(cost, other float64, where string) string {
+	a, b := Distinct(cost, other, 2)
+	if a == b {
+		return fmt.Sprintf("predicted cost %s s, and the same %s", a, where)
 	}
-	return fmt.Sprintf("%.2g s", s)
+	return fmt.Sprintf("predicted cost %s s, or %s s %s", a, b, where)
+}
+
+// mostDigits is the number of digits from which two numbers count as equal: predictions are less exact.
+const mostDigits = 6
+
+// Distinct returns the texts of two numbers, rounded to the fewest digits by which they differ, at least to digits.
+// Both are equal if the numbers are, or if more than six digits would be needed.
+func Distinct(a, b float64, digits int) (x, y string) {
+	for n := digits; n <= mostDigits; n++ {
+		if x, y = rounded(a, n), rounded(b, n); x != y {
+			return x, y
+		}
+	}
+	return rounded(a, digits), rounded(b, digits)
+}
+
+// rounded returns a number with that many digits, or with those before the point if they are more.
+func rounded(v float64, digits int) string {
+	decimals := 0
+	if v != 0 && !math.IsInf(v, 0) && !math.IsNaN(v) {
+		decimals = max(0, digits-1-int(math.Floor(math.Log10(math.Abs(v)))))
+	}
+	text := strconv.FormatFloat(v, 'f', decimals, 64)
+	if decimals > 0 {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	return text
 }
 
 // Text returns in one line how the prompt of the attempt a was computed, and how long both stages took.

@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"math"
 	"testing"
 
 	"tierway/routing"
@@ -19,6 +20,12 @@ func TestHandoverIsOneLine(t *testing.T) {
 			Worker: "p1"},
 		"no prefill worker takes the request, and d2 computes no prompts": {Decision: "remote",
 			Why: routing.HandoverOnlyWay},
+		"computed by p1, handed to d2: predicted cost 1.496 s, or 1.504 s on d2 itself": {Decision: "remote",
+			Why: routing.HandoverCost, Worker: "p1", Remote: 1.4962, Local: 1.5041},
+		"computed by d2 itself: predicted cost 1.5 s, and the same with p1": {Decision: "local", Why: routing.HandoverCost,
+			Worker: "p1", Remote: 1.5, Local: 1.5},
+		"computed by d2 itself: predicted cost 0.000015 s, or 1 s with p1": {Decision: "local", Why: routing.HandoverCost,
+			Worker: "p1", Remote: 1, Local: 0.0000151},
 		"computed by d2 itself: predicted cost 0.052 s, or 0.31 s with p1": {Decision: "local", Why: routing.HandoverCost,
 			Worker: "p1", Remote: 0.31, Local: 0.052},
 		"computed by d2 itself: 100 uncached tokens, by uncached_threshold": {Decision: "local",
@@ -51,6 +58,24 @@ func TestRecordedHandoverIsOneLine(t *testing.T) {
 	} {
 		if got := h.Text(a); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestDistinctNumbersHaveDistinctTexts with the fewest digits, unless they are equal within six.
+func TestDistinctNumbersHaveDistinctTexts(t *testing.T) {
+	for _, c := range []struct {
+		a, b   float64
+		digits int
+		want   string
+	}{
+		{0, 0, 2, "0 0"}, {0, 0.3, 2, "0 0.3"}, {1.5, 1.5, 2, "1.5 1.5"}, {1.49, 1.51, 2, "1.49 1.51"},
+		{1234.4, 1234.6, 2, "1234 1235"}, {1234.41, 1234.44, 2, "1234.41 1234.44"}, {1234.4, 1234.2, 4, "1234.4 1234.2"},
+		{-2.00004, -2, 4, "-2.00004 -2"}, {1, 1.0000001, 2, "1 1"}, {0.99999, 1, 2, "0.99999 1"},
+		{math.Inf(1), 1, 2, "+Inf 1"},
+	} {
+		if a, b := Distinct(c.a, c.b, c.digits); a+" "+b != c.want {
+			t.Errorf("%v and %v are %q and %q, want %q", c.a, c.b, a, b, c.want)
 		}
 	}
 }

@@ -187,7 +187,8 @@ func (p *pick) retry() *decisions.Prefill {
 
 // decideRetry decides again which worker of a pool computes the prompt after the first one has failed. known is false
 // without a hand-over, or if the pool has no other worker.
-func (r *Replay) decideRetry(p *pick, to *sidePool, retry *decisions.Prefill, decode string) (worker string, known bool) {
+func (r *Replay) decideRetry(p *pick, to *sidePool, retry *decisions.Prefill,
+	decode string) (worker string, known bool) {
 	if to.handover == nil {
 		return "", false
 	}

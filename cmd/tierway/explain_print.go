@@ -200,8 +200,9 @@ func printRetriedPrefill(line func(name, format string, args ...any), p *decisio
 func handoverText(h *routing.HandoverChoice) string {
 	text := fmt.Sprintf("%s, %s; %d uncached tokens", h.Decision, handoverWords(h.Why), h.Uncached)
 	if h.Remote > 0 || h.Local > 0 {
-		text += fmt.Sprintf("; predicted cost %.3g s if another worker computes them, of which %.3g s for the transfer, and "+
-			"%.3g s if the decode worker does", h.Remote, h.Transfer, h.Local)
+		remote, local := decisions.Distinct(h.Remote, h.Local, 3)
+		text += fmt.Sprintf("; predicted cost %s s if another worker computes them, of which %.3g s for the transfer, and "+
+			"%s s if the decode worker does", remote, h.Transfer, local)
 	}
 	return text
 }
