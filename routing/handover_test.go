@@ -434,18 +434,15 @@ func TestStagesEndAtZero(t *testing.T) {
 	}
 }
 
-// TestPoolWithoutAHandoverIsUnchanged: no allocation, no record.
-func TestPoolWithoutAHandoverIsUnchanged(t *testing.T) {
+// TestEndedHandoverLeavesNothing: records and leases are those of a pool that never had one.
+func TestEndedHandoverLeavesNothing(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
+	p.SetHandover(&Handover{Policy: leastLoad{}, Threshold: 1})
+	p.SetHandover(nil)
 	r := long(4000)
 	l, err := p.Acquire(r)
 	if err != nil || l.Prefill() != nil || r.Record.Handover != nil || r.Record.Candidates[0].Stages != 0 {
 		t.Errorf("%v, %+v", err, r.Record)
-	}
-	p.SetHandover(&Handover{Policy: leastLoad{}, Threshold: 1})
-	p.SetHandover(nil)
-	if l, err = p.Acquire(r); err != nil || l.Prefill() != nil {
-		t.Errorf("after the end of the hand-over: %v", err)
 	}
 	if err := p.RetryPrefill(r, &l); !errors.Is(err, ErrNoWorker) {
 		t.Errorf("RetryPrefill without a hand-over: %v", err)
