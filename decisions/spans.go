@@ -310,7 +310,6 @@ func (t Trace) prefillSpan(a *attrs, p *Prefill, n, attempt int) telemetry.Span 
 	a.text("tierway.reason", p.Reason)
 	a.number("tierway.predicted_cached_tokens", p.Predicted)
 	a.number("tierway.attempt", int64(attempt)+1)
-	a.usage(p.Usage)
 	s.Attributes = a.next()
 	return s
 }
