@@ -236,6 +236,46 @@ func TestPD8AFailedPrefillOfSGLangCostsNoAnswer(t *testing.T) {
 	}
 }
 
+// TestPD8AFailedStageEndsTheOtherOne within 100 ms, however it fails, and the client gets one answer.
+func TestPD8AFailedStageEndsTheOtherOne(t *testing.T) {
+	const fails = 150 * time.Millisecond // the prefill takes 376 ms
+	for _, fault := range []chaos.Fault{{Kind: chaos.Status, Status: 400}, {Kind: chaos.Status, Status: 500},
+		{Kind: chaos.Reset}, {Kind: chaos.Close}} {
+		for _, decode := range []bool{false, true} {
+			for _, stream := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStagesRig(t, "sglang", "retry: { attempts: 1 }", nil, "p0", "d0")
+					broken, other := s.stages[0], s.stages[1]
+					if decode {
+						broken, other = other, broken
+					}
+					broken.delay = fails
+					if err := broken.faults.Set(fault); err != nil {
+						t.Fatal(err)
+					}
+					q, began := oneRequest(0, 3000, stream), time.Now()
+					a := s.post(q.path, q.body)
+					synctest.Wait()
+					want := http.StatusBadGateway
+					if fault.Status == http.StatusBadRequest {
+						want = http.StatusBadRequest
+					}
+					if took := time.Since(began); a.status != want || took > fails+100*time.Millisecond {
+						t.Errorf("%s fails by %s %d, stream %v: %d after %v: %s", broken.name, fault.Kind, fault.Status, stream,
+							a.status, took, a.body)
+					}
+					if took := other.ended.Sub(began); len(other.Requests()) != 1 || took < fails ||
+						took > fails+100*time.Millisecond || s.sum().open != 0 {
+						t.Errorf("%s fails by %s %d, stream %v: %s got %d requests and ended after %v", broken.name, fault.Kind,
+							fault.Status, stream, other.name, len(other.Requests()), took)
+					}
+					s.wantClean()
+				})
+			}
+		}
+	}
+}
+
 func TestPD9EnginesOfP2PNCCLFindEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := newStagesRig(t, "p2p_nccl", "", nil), fixedseed.Samples(40, 100)

@@ -44,8 +44,10 @@ type stage struct {
 	name   string
 	ends   time.Duration // after which a request's connection ends; 0: never
 
+	delay   time.Duration // before it reads a request
 	mu      sync.Mutex
-	objects [][]byte // of its answers
+	objects [][]byte  // of its answers
+	ended   time.Time // when it answered its last request, or saw that the gateway left
 }
 
 // keepObject records the hand-over object of an answer.
@@ -62,6 +64,12 @@ func (w *stage) keepObject(answer []byte) {
 
 // ServeHTTP answers, and keeps the object of a prefill worker.
 func (w *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	time.Sleep(w.delay)
+	defer func() {
+		w.mu.Lock()
+		w.ended = time.Now()
+		w.mu.Unlock()
+	}()
 	if w.ends > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), w.ends)
 		defer cancel()
