@@ -48,6 +48,8 @@ type stage struct {
 	mu      sync.Mutex
 	objects [][]byte  // of its answers
 	ended   time.Time // when it answered its last request, or saw that the gateway left
+	open    int       // requests at present
+	peak    int       // the most at once
 }
 
 // keepObject records the hand-over object of an answer.
@@ -64,12 +66,17 @@ func (w *stage) keepObject(answer []byte) {
 
 // ServeHTTP answers, and keeps the object of a prefill worker.
 func (w *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
-	time.Sleep(w.delay)
+	w.mu.Lock()
+	w.open++
+	w.peak = max(w.peak, w.open)
+	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
+		w.open--
 		w.ended = time.Now()
 		w.mu.Unlock()
 	}()
+	time.Sleep(w.delay)
 	if w.ends > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), w.ends)
 		defer cancel()
