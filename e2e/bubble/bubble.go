@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"testing"
 	"testing/synctest"
-
-	"github.com/gin-gonic/gin"
 
 	"tierway/e2e/gateway"
 	"tierway/e2e/rig"
@@ -27,14 +23,7 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	gin.SetMode(gin.ReleaseMode) // as the program does
-	// In a bubble little runs at the same time, and a second processor costs more than it gains. Tests leave little
-	// behind, so rare garbage collections save time, within the memory that a small machine has.
-	if fixedseed.IsUsual() { // make soak runs all interleavings under the race detector
-		runtime.GOMAXPROCS(1)
-	}
-	debug.SetGCPercent(800)
-	debug.SetMemoryLimit(512 << 20)
+	Prepare(fixedseed.IsUsual()) // make soak runs all interleavings under the race detector
 	return m.Run()
 }
 

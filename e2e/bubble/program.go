@@ -96,7 +96,7 @@ func launcher(n *memnet.Network) func(dir string, args, env []string, out, err i
 			return nil, err
 		}
 		o := server.Options{Config: file, Path: a.file, Log: p.log, Metrics: telemetry.New("test"), Version: "test",
-			Rand: seeded(), Listen: n.Listen, Dial: n.Dial}
+			Rand: seeded(rand.NewPCG(1, 2)), Listen: n.Listen, Dial: n.Dial}
 		if file.Log.Access {
 			o.Access = out
 		}
@@ -116,9 +116,9 @@ func launcher(n *memnet.Network) func(dir string, args, env []string, out, err i
 }
 
 // seeded returns the random numbers of a gateway, which are the same in each run.
-func seeded() func() uint64 {
+func seeded(from rand.Source) func() uint64 {
 	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(1, 2))
+	random := rand.New(from)
 	return func() uint64 {
 		mu.Lock()
 		defer mu.Unlock()

@@ -2,34 +2,21 @@ package handover
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
-	"tierway/config"
+	"tierway/e2e/bubble"
 	"tierway/engines"
 	"tierway/memnet"
 	"tierway/server"
-	"tierway/telemetry"
 )
 
-// TestMain sets what package bubble sets for tests in virtual time.
 func TestMain(m *testing.M) {
-	gin.SetMode(gin.ReleaseMode)
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(800)
-	debug.SetMemoryLimit(512 << 20)
+	bubble.Prepare(true)
 	os.Exit(m.Run())
 }
 
@@ -141,14 +128,15 @@ func newFleet(t *testing.T, c engines.Config, keys string, names ...string) *fle
 		f.workers = append(f.workers, w)
 		f.listen(w)
 	}
-	f.serve(fmt.Sprintf(`
+	bubble.Serve(t, fmt.Sprintf(`
 listen: %q
 store: { sql: "" }
 classifier: { preset: none }
 drain: { accept_grace: 0s }
 auth: { required: false }
 tiers: [ { name: small, model: %s, engine: %s, %s workers: [ %s ] } ]
-`, strings.TrimPrefix(gatewayURL, "http://"), modelName, engine, keys, strings.Join(list, ", ")))
+`, strings.TrimPrefix(gatewayURL, "http://"), modelName, engine, keys, strings.Join(list, ", ")),
+		server.Options{Listen: f.network.Listen, Dial: dialPeeked(t, f.network)})
 	transport := &http.Transport{DialContext: f.network.Dial, MaxIdleConnsPerHost: 256, DisableCompression: true}
 	f.client = &http.Client{Transport: transport}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -179,36 +167,4 @@ func (f *fleet) restart(w *worker, down time.Duration) {
 	time.Sleep(down)
 	f.listen(w)
 	w.downs = append(w.downs, [2]time.Time{killed, time.Now()})
-}
-
-// serve starts the gateway.
-func (f *fleet) serve(text string) {
-	f.t.Helper()
-	file, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	random := rand.New(rand.NewPCG(3, 4))
-	var mu sync.Mutex
-	s, err := server.New(server.Options{Config: file, Metrics: telemetry.New("test"),
-		Log:    slog.New(slog.DiscardHandler),
-		Rand:   func() uint64 { mu.Lock(); defer mu.Unlock(); return random.Uint64() },
-		Listen: f.network.Listen, Dial: dialPeeked(f.t, f.network)})
-	if err == nil {
-		err = s.Listen()
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			f.t.Error(err)
-		}
-	})
-	f.t.Cleanup(func() {
-		stop()
-		running.Wait()
-	})
 }

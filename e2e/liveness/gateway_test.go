@@ -2,7 +2,6 @@ package liveness
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
@@ -10,29 +9,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/gin-gonic/gin"
-
-	"tierway/config"
+	"tierway/e2e/bubble"
 	"tierway/http1"
 	"tierway/memnet"
 	"tierway/server"
 	"tierway/telemetry"
 )
 
-// TestMain sets gin's release mode, as the program does, so that gin does not print its routes. In a bubble
-// little runs at the same time: a second processor makes the cells a third more expensive and their figures less
-// repeatable. Cells leave little behind, so rare garbage collections save a quarter of their time.
 func TestMain(m *testing.M) {
-	gin.SetMode(gin.ReleaseMode)
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(800)
+	bubble.Prepare(true)
 	os.Exit(m.Run())
 }
 
@@ -67,7 +57,8 @@ func newCluster(t *testing.T, policy string, engines ...engineConfig) *cluster {
 		t.Cleanup(p.stopProcess)
 		c.workers = append(c.workers, p)
 	}
-	c.startGateway(policy)
+	bubble.Serve(t, c.settings(policy), server.Options{Metrics: c.metrics, Log: slog.New(slog.NewTextHandler(c.log, nil)),
+		Listen: c.network.Listen, Dial: c.wire.dial})
 	c.client = http1.New(http1.Config{Network: "tcp", Address: gatewayAddress, Host: gatewayAddress,
 		Dial: c.network.Dial})
 	t.Cleanup(c.client.Close)
@@ -95,37 +86,6 @@ tiers: [ { name: small, model: %s, workers: [ %s ] } ]
 		text += "policy: { name: " + policy + " }\n"
 	}
 	return text
-}
-
-// startGateway starts the gateway.
-func (c *cluster) startGateway(policy string) {
-	c.t.Helper()
-	file, err := config.Parse("test.yaml", []byte(c.settings(policy)), func(string) (string, bool) { return "", false })
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	random := rand.New(rand.NewPCG(3, 4))
-	var mu sync.Mutex
-	s, err := server.New(server.Options{Config: file, Metrics: c.metrics, Log: slog.New(slog.NewTextHandler(c.log, nil)),
-		Rand:   func() uint64 { mu.Lock(); defer mu.Unlock(); return random.Uint64() },
-		Listen: c.network.Listen, Dial: c.wire.dial})
-	if err == nil {
-		err = s.Listen()
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			c.t.Error(err)
-		}
-	})
-	c.t.Cleanup(func() {
-		stop()
-		running.Wait()
-	})
 }
 
 // metric returns the sum of the samples of a metric whose labels contain a text.
