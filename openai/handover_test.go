@@ -186,7 +186,7 @@ func TestReadPrefillReturnsTheReceivedBytes(t *testing.T) {
 	}
 }
 
-func TestAnswersAreCleanedOfHandOverFields(t *testing.T) {
+func TestAnswersAreCleanedOfHandoverFields(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		d          Dialect

@@ -181,7 +181,7 @@ func (r *Request) prefillRequest(record *Choice) Request {
 	return q
 }
 
-// prefillPick is the picked worker of a prefill stage.
+// prefillPick is the worker selected for a prefill stage.
 type prefillPick struct {
 	request Request
 	views   []View
@@ -190,7 +190,7 @@ type prefillPick struct {
 	err     error // no worker; then the other fields are not set
 }
 
-// bookStagesLocked decides which worker computes the prompt of a request whose decode worker is picked, and books
+// bookStagesLocked decides which worker computes the prompt of a request whose decode worker is selected, and books
 // both workers, or the one that serves both stages.
 func (p *Pool) bookStagesLocked(l *Lease, r *Request, tried []*Worker, ws []View, i int, reason Reason) error {
 	if r.Computed {
@@ -258,7 +258,7 @@ func (p *Pool) pickPrefillLocked(q Request, tried []*Worker) (at prefillPick) {
 	return at
 }
 
-// bookPrefillPickLocked books the prefill stage on its picked worker.
+// bookPrefillPickLocked books the prefill stage on its selected worker.
 func (p *Pool) bookPrefillPickLocked(l *Lease, at *prefillPick) error {
 	p.handover.swap(p)
 	defer p.handover.swap(p)

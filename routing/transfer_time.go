@@ -13,11 +13,14 @@ type transferTime struct {
 const (
 	// transferPrior is the time to transfer a token before any sample: 300 KB at 60 GB/s.
 	transferPrior = 5e-6
-	// transferPriorTokens is the weight of the prior, and transferDecay the share that a transfer leaves of it and of
-	// earlier ones.
+	// transferPriorTokens is the weight of the prior: that of a few long prompts, so that the first transfer, which
+	// includes the engines' handshake, does not decide alone.
 	transferPriorTokens = 20_000
-	transferDecay       = 0.98
-	// transferMost bounds the time that one token can take.
+	// transferDecay is the share that a transfer leaves of the prior and of earlier ones. The last 50 transfers decide:
+	// enough to even out waits inside the engine, and few enough to follow a change of the network.
+	transferDecay = 0.98
+	// transferMost bounds the time that one token can take. A prefill of 1,000 tokens/s takes as long: a larger value
+	// would end hand-overs, and with them the samples that could correct it.
 	transferMost = 0.001
 )
 

@@ -169,7 +169,7 @@ func TestAnEngineThatRefusesPrioritiesGetsThePromptHandedOver(t *testing.T) {
 	})
 }
 
-func TestLocalRequestsOfAHandOverPoolAreCleanedToo(t *testing.T) {
+func TestLocalRequestsOfAHandoverPoolAreCleanedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStagesRig(t, "nixl", "", nil, "d0", "b0")
 		for i := range 8 {

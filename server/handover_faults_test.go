@@ -132,7 +132,7 @@ func TestPD6RequestsThatOneWorkerMustServeStayWhole(t *testing.T) {
 	}
 }
 
-func TestPD7FieldsOfAHandOverAreNotAcceptedFromClients(t *testing.T) {
+func TestPD7FieldsOfAHandoverAreNotAcceptedFromClients(t *testing.T) {
 	const chat = `{"model":"large","messages":[{"role":"user","content":"Hi"}]`
 	const id = "___prefill_addr_10.0.0.1:5600___decode_addr_10.0.0.2:5600_0123456789abcdef0123456789abcdef"
 	for _, handover := range []string{"nixl", "p2p_nccl", "shared", "sglang"} {

@@ -158,9 +158,9 @@ func streamedText(c *completion) string {
 	return b.String()
 }
 
-// TestHandOverBetweenTwoEngines: the answers of a pair are those of one engine, and no prompt stays on the prefill
+// TestHandoverBetweenTwoEngines: the answers of a pair are those of one engine, and no prompt stays on the prefill
 // engine until its lease ends.
-func TestHandOverBetweenTwoEngines(t *testing.T) {
+func TestHandoverBetweenTwoEngines(t *testing.T) {
 	p := newPair(t)
 	t.Run("dialects", func(t *testing.T) { p.in(t).testDialects() })
 	t.Run("cached tokens", func(t *testing.T) { p.in(t).testCachedTokens() })
