@@ -60,7 +60,7 @@ func DisaggregatedDemo(seed uint64) []Config {
 		for _, role := range [...]string{RolePrefill, RoleDecode} {
 			own := c
 			own.Name, own.Seed = "medium-"+role+"-"+number, routing.Draw(c.Seed+uint64(len(fleet)))
-			own.Handover, own.Role, own.Peers = HandoverNixl, role, peers
+			own.Handover, own.Role, own.Peers = HandoverNIXL, role, peers
 			fleet = append(fleet, own)
 		}
 	}

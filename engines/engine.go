@@ -33,7 +33,7 @@ type Config struct {
 
 	Seed uint64
 
-	Handover  string        // how engines transfer prompts to each other, such as HandoverNixl; empty: not at all
+	Handover  string        // how engines transfer prompts to each other, such as HandoverNIXL; empty: not at all
 	Role      string        // RolePrefill, RoleDecode, or empty for whole requests; nixl and shared have no roles
 	Peers     *Peers        // engines to transfer to and from; nil: none
 	KVAddress string        // host:port at which other engines reach this one; empty: any
@@ -72,7 +72,7 @@ type Engine struct {
 	events  *cacheEvents // nil: the engine publishes none
 	backlog backlog
 	stored  *responseStore
-	process string // id that a restart replaces; Peers.mu guards it
+	process string      // id that a restart replaces; Peers.mu guards it
 	killed  atomic.Bool // see Kill
 
 	decoding  atomic.Int64

@@ -16,10 +16,10 @@ import (
 // The hand-overs of Config.Handover, by which a decode engine gets a prompt that a prefill engine has
 // computed.
 const (
-	HandoverNixl   = "nixl"     // vLLM's NixlConnector: the gateway carries an object from one to the other
-	HandoverNccl   = "p2p_nccl" // vLLM's P2pNcclConnector: both requests have the same request id
-	HandoverShared = "shared"   // a store that all engines read and write, such as LMCache
-	HandoverSGLang = "sglang"   // both requests name the same room
+	HandoverNIXL    = "nixl"     // vLLM's NixlConnector: the gateway carries an object from one to the other
+	HandoverP2PNCCL = "p2p_nccl" // vLLM's P2pNcclConnector: both requests have the same request id
+	HandoverShared  = "shared"   // a store that all engines read and write, such as LMCache
+	HandoverSGLang  = "sglang"   // both requests name the same room
 )
 
 // The roles of Config.Role. Only engines of p2p_nccl and sglang are started for one.
@@ -138,7 +138,7 @@ func (h *handover) claim(p *plan) error {
 // their lease.
 func (e *Engine) dropObject(r *request, err error) {
 	var refused *apiError
-	if e.c.Handover != HandoverNixl || !errors.As(err, &refused) || !refused.afterSchema {
+	if e.c.Handover != HandoverNIXL || !errors.As(err, &refused) || !refused.afterSchema {
 		return
 	}
 	var f handoverFields
@@ -205,7 +205,7 @@ func (h *handover) hasPrompt() bool { return h != nil && h.loaded }
 // that the first one has freed.
 func (h *handover) mark(p *plan) {
 	for i, a := range p.answers {
-		if h.garbage || i > 0 && h.loaded && h.e.c.Handover == HandoverNixl {
+		if h.garbage || i > 0 && h.loaded && h.e.c.Handover == HandoverNIXL {
 			a.replace()
 			h.e.counts.change(func(c *counters) { c.WrongAnswers++ })
 		}
@@ -226,7 +226,7 @@ func (h *handover) offer(ctx context.Context, p *plan) error {
 	if h == nil || h.key == "" || h.side() != prefillSide {
 		return nil
 	}
-	if h.e.c.Handover == HandoverNccl {
+	if h.e.c.Handover == HandoverP2PNCCL {
 		if h.joined {
 			h.e.c.Peers.pin(h.transfer, h.e, p.fingerprint(), p.promptTokens(), h.e.c.Lease)
 		}
@@ -306,7 +306,7 @@ func (h *handover) fail(w http.ResponseWriter, e *apiError) error {
 // sent adds to a complete answer what engines with a hand-over send.
 func (h *handover) sent(body any) any {
 	fields, ok := body.(map[string]any)
-	if h == nil || !ok || h.e.c.Handover != HandoverNixl {
+	if h == nil || !ok || h.e.c.Handover != HandoverNIXL {
 		return body
 	}
 	with := maps.Clone(fields) // a stored response must not change
@@ -357,7 +357,7 @@ func (e *Engine) Restart() {
 
 // answerID returns the id of an answer. P2pNcclConnector needs the client's request id in it.
 func (e *Engine) answerID(r *request, prefix string) string {
-	if id := r.Header.Get("X-Request-Id"); id != "" && e.c.Handover == HandoverNccl {
+	if id := r.Header.Get("X-Request-Id"); id != "" && e.c.Handover == HandoverP2PNCCL {
 		return prefix + id
 	}
 	return e.newID(prefix)

@@ -70,9 +70,9 @@ func (e *Engine) readHandover(r *request) (*handover, error) {
 		return nil, err
 	}
 	switch {
-	case e.c.Handover == HandoverNixl:
+	case e.c.Handover == HandoverNIXL:
 		return h, nil
-	case e.c.Handover == HandoverNccl && e.c.Role != "":
+	case e.c.Handover == HandoverP2PNCCL && e.c.Role != "":
 		return h, h.readRequestID(r.Header.Get("X-Request-Id"))
 	}
 	return nil, nil // no connector, or the store that engines share: its requests have no fields

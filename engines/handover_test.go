@@ -19,7 +19,7 @@ func pair(change func(c *Config)) (prefill, decode *Engine) {
 	peers := new(Peers)
 	each := func(role string) *Engine {
 		c := timed(8)
-		c.Handover, c.Role, c.Peers, c.Name = HandoverNixl, role, peers, role
+		c.Handover, c.Role, c.Peers, c.Name = HandoverNIXL, role, peers, role
 		if change != nil {
 			change(&c)
 		}
@@ -368,7 +368,7 @@ func leaving(t *testing.T, e *Engine, after time.Duration, path, body string, he
 
 // A gateway that turns a request into a prefill has to change several fields together.
 func TestEnginesOfVLLMRejectHalfChangedRequests(t *testing.T) {
-	for _, kind := range []string{HandoverNixl, HandoverNccl, HandoverShared} {
+	for _, kind := range []string{HandoverNIXL, HandoverP2PNCCL, HandoverShared} {
 		e := New(Config{Model: "m", Handover: kind})
 		for fields, name := range map[string]string{
 			`"max_tokens":1,"min_tokens":2`:                                "min_tokens",
@@ -514,7 +514,7 @@ func TestTokenIDsAreReturnedWhereVLLMReturnsThem(t *testing.T) {
 func second(_ int, body string) string { return body }
 
 func TestEngineWithoutHandoverIgnoresItsFields(t *testing.T) {
-	for _, c := range []Config{{Model: "m"}, {Model: "m", Handover: HandoverNccl}, {Model: "m", Handover: HandoverSGLang},
+	for _, c := range []Config{{Model: "m"}, {Model: "m", Handover: HandoverP2PNCCL}, {Model: "m", Handover: HandoverSGLang},
 		{Model: "m", Handover: HandoverShared}} {
 		e := New(c)
 		for _, d := range dialects {

@@ -31,7 +31,7 @@ func metPair(kind string) (prefill, decode *Engine) {
 
 // met are the key of a transfer in both hand-overs that have one: a header, and fields.
 func met(kind string, n int) (headers map[string]string, fields string) {
-	if kind == HandoverNccl {
+	if kind == HandoverP2PNCCL {
 		return map[string]string{"X-Request-Id": fmt.Sprintf("___prefill_addr_%s___decode_addr_%s_%032x", prefillAddress,
 			decodeAddress, n)}, ""
 	}
@@ -72,7 +72,7 @@ func after(t *testing.T, delay time.Duration, e *Engine, kind string, n int, pat
 }
 
 func TestPromptArrivesByItsKeyInEitherOrder(t *testing.T) {
-	for _, kind := range []string{HandoverNccl, HandoverSGLang} {
+	for _, kind := range []string{HandoverP2PNCCL, HandoverSGLang} {
 		for _, d := range dialects {
 			for _, delays := range [][2]time.Duration{{0, 0}, {time.Second, 0}, {0, time.Second}} {
 				synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPromptArrivesByItsKeyInEitherOrder(t *testing.T) {
 func TestKeyInUseTwiceGivesWrongAnswers(t *testing.T) {
 	const path = "/v1/chat/completions"
 	fields := `"model":"m","max_tokens":4,` + long("messages")
-	for _, kind := range []string{HandoverNccl, HandoverSGLang} {
+	for _, kind := range []string{HandoverP2PNCCL, HandoverSGLang} {
 		for _, delay := range []time.Duration{0, 50 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				prefill, decode := metPair(kind)
@@ -141,7 +141,7 @@ func TestKeyInUseTwiceGivesWrongAnswers(t *testing.T) {
 func TestDecodeWithoutItsPrefillWaitsForTheClient(t *testing.T) {
 	const path = "/v1/chat/completions"
 	fields := `"model":"m","max_tokens":4,` + long("messages")
-	for _, kind := range []string{HandoverNccl, HandoverSGLang} {
+	for _, kind := range []string{HandoverP2PNCCL, HandoverSGLang} {
 		for name, prefills := range map[string]func(t *testing.T, prefill *Engine) func() (int, string){
 			"none": func(*testing.T, *Engine) func() (int, string) { return func() (int, string) { return 400, "" } },
 			"rejected": func(t *testing.T, prefill *Engine) func() (int, string) {
@@ -186,7 +186,7 @@ func TestDecodeWithoutItsPrefillWaitsForTheClient(t *testing.T) {
 
 func TestP2PNeedsTheAddressesOfBothEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		prefill, decode := metPair(HandoverNccl)
+		prefill, decode := metPair(HandoverP2PNCCL)
 		const hex = "_0123456789abcdef0123456789abcdef"
 		body := `{"model":"m","max_tokens":4,` + long("messages") + "}"
 		for _, id := range []string{"", "abc", "___prefill_addr_" + prefillAddress + hex,
@@ -216,8 +216,8 @@ func TestP2PNeedsTheAddressesOfBothEngines(t *testing.T) {
 }
 
 func TestP2PAnswersAreNamedByTheRequest(t *testing.T) {
-	prefill, _ := metPair(HandoverNccl)
-	headers, _ := met(HandoverNccl, 7)
+	prefill, _ := metPair(HandoverP2PNCCL)
+	headers, _ := met(HandoverP2PNCCL, 7)
 	for i, d := range dialects[:3] {
 		_, got := leaving(t, prefill, time.Minute, d.path, fmt.Sprintf(`{%s,%q:1}`, d.fields, d.bound), headers)
 		if id := text(t, object(t, got), "id"); id != []string{"chatcmpl-", "cmpl-", "msg_"}[i]+headers["X-Request-Id"] {
@@ -228,9 +228,9 @@ func TestP2PAnswersAreNamedByTheRequest(t *testing.T) {
 
 func TestP2PBlocksThatNoDecodeFetchesLeak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		prefill, decode := metPair(HandoverNccl)
+		prefill, decode := metPair(HandoverP2PNCCL)
 		fields := `"model":"m","max_tokens":1,` + long("messages")
-		after(t, 0, prefill, HandoverNccl, 1, "/v1/chat/completions", fields)()
+		after(t, 0, prefill, HandoverP2PNCCL, 1, "/v1/chat/completions", fields)()
 		if s := prefill.Stats(); s.BlocksPinned == 0 {
 			t.Errorf("%+v", s)
 		}
@@ -286,7 +286,7 @@ func TestSGLangPrefillAnswersOneToken(t *testing.T) {
 
 func TestFullEnginesStillMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, kind := range []string{HandoverNccl, HandoverSGLang} {
+		for _, kind := range []string{HandoverP2PNCCL, HandoverSGLang} {
 			prefill, decode := pair(func(c *Config) { c.Handover, c.Slots = kind, 1 })
 			const path, requests = "/v1/chat/completions", 6
 			var sends []func() (int, string)
@@ -343,7 +343,7 @@ func FuzzObjectOfAnotherEngine(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, params string) {
-		e := New(Config{Model: "m", Handover: HandoverNixl})
+		e := New(Config{Model: "m", Handover: HandoverNIXL})
 		for _, d := range dialects {
 			w := httptest.NewRecorder()
 			e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", d.path,
@@ -363,7 +363,7 @@ func FuzzObjectOfAnotherEngine(f *testing.F) {
 // a random moment, to engines that restart.
 func TestNothingIsLeftOfRandomHandovers(t *testing.T) {
 	const path = "/v1/chat/completions"
-	for _, kind := range []string{HandoverNixl, HandoverNccl, HandoverSGLang, HandoverShared} {
+	for _, kind := range []string{HandoverNIXL, HandoverP2PNCCL, HandoverSGLang, HandoverShared} {
 		synctest.Test(t, func(t *testing.T) {
 			prefill, decode := pair(func(c *Config) { c.Handover, c.Prefill, c.Transfer = kind, 10_000, 100*time.Microsecond })
 			random := rand.New(rand.NewPCG(1, 2))
@@ -384,7 +384,7 @@ func TestNothingIsLeftOfRandomHandovers(t *testing.T) {
 				}
 				all.Go(func() {
 					time.Sleep(begins)
-					if kind == HandoverNccl || kind == HandoverSGLang {
+					if kind == HandoverP2PNCCL || kind == HandoverSGLang {
 						all.Go(func() { stage(prefill, 0, "") })
 						stage(decode, 1, "")
 						return

@@ -144,7 +144,7 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 			Clock: func() time.Time { return time.Unix(1_700_000_000, 0) }}
 		if role != "both" {
 			c.Role = role
-		} else if handover == engines.HandoverNccl || handover == engines.HandoverSGLang {
+		} else if handover == engines.HandoverP2PNCCL || handover == engines.HandoverSGLang {
 			c.Handover = ""
 		}
 		if handover == engines.HandoverSGLang {
@@ -157,7 +157,7 @@ func newStagesRig(t *testing.T, handover, keys string, change func(name string, 
 		faults := chaos.New(e)
 		w := &stage{Engine: e, Recorder: chaos.Record(faults), faults: faults, name: name}
 		extra := ""
-		if handover == engines.HandoverNccl && role != "both" {
+		if handover == engines.HandoverP2PNCCL && role != "both" {
 			extra = fmt.Sprintf(", kv_address: %q", c.KVAddress)
 		}
 		url := "http://127.0.0.1:1" // accepts no connection

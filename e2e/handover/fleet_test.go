@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,7 +122,7 @@ func newFleet(t *testing.T, c engines.Config, keys string, names ...string) *fle
 		if w.role != "" {
 			role = ", role: " + w.role
 		}
-		if c.Handover == engines.HandoverNccl {
+		if c.Handover == engines.HandoverP2PNCCL {
 			role += fmt.Sprintf(", kv_address: %q", c.KVAddress)
 		}
 		list = append(list, fmt.Sprintf("{ name: %s, url: %q%s }", name, "http://"+w.address, role))

@@ -42,7 +42,7 @@ type faulty struct {
 // object is used twice, no answer is another prompt's. Blocks of a prompt are kept until their time limit only if the
 // decode engine was killed while it had the request.
 func TestRandomFaultsLeakNothing(t *testing.T) {
-	for _, handover := range []string{engines.HandoverNixl, engines.HandoverNccl, engines.HandoverShared,
+	for _, handover := range []string{engines.HandoverNIXL, engines.HandoverP2PNCCL, engines.HandoverShared,
 		engines.HandoverSGLang} {
 		for _, down := range []time.Duration{0, time.Second} { // until an engine is there again
 			for _, seed := range fixedseed.Seeds(1) {
@@ -220,7 +220,7 @@ func (f *faulty) lost() map[string]int {
 		for id, n := range w.cut {
 			lost[id] += n
 		}
-		if w.Config().Handover != engines.HandoverNccl {
+		if w.Config().Handover != engines.HandoverP2PNCCL {
 			continue
 		}
 		for id, end := range w.served {

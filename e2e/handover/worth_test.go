@@ -59,7 +59,7 @@ func replay(t *testing.T, s setup, chats []*conversations.Chat, rate float64) (r
 			return engines.Script{Tokens: conversations.OutputOf(body, chats)}
 		}}
 		if s.keys != "" {
-			c.Handover = engines.HandoverNixl
+			c.Handover = engines.HandoverNIXL
 		}
 		f := newFleet(t, c, s.keys+" policy: { name: kv_aware },", s.mix...)
 		answers := make([]answer, len(chats))
