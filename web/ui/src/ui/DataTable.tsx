@@ -1,15 +1,5 @@
-import {
-  createSortedRowModel,
-  rowSortingFeature,
-  sortFns,
-  tableFeatures,
-  useTable,
-  type ColumnDef,
-  type SortingState,
-} from "@tanstack/react-table";
-import { useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type ReactNode } from "react";
-
-const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel(), sortFns });
+import { useLayoutEffect, useRef, useState, type MouseEvent, type ReactNode } from "react";
+import { sorted, sortingOf, type Sorting } from "./sort";
 
 /** Column is one column of a table. */
 export interface Column<T> {
@@ -40,12 +30,6 @@ interface DataTableProps<T> {
   rowClass?: (row: T) => string | undefined;
 }
 
-/** sortingOf parses a sort parameter such as -load. */
-function sortingOf(sort: string | undefined): SortingState {
-  if (!sort) return [];
-  return [sort.startsWith("-") ? { id: sort.slice(1), desc: true } : { id: sort, desc: false }];
-}
-
 /** stableOrder returns keys in the order of before; keys that are new stand at the end. */
 function stableOrder(before: string[], now: string[]): string[] {
   const present = new Set(now);
@@ -58,23 +42,10 @@ function stableOrder(before: string[], now: string[]): string[] {
 function useOrder<T extends object>({ columns, rows, rowKey, sort }: DataTableProps<T>) {
   const [busy, setBusy] = useState(false);
   const shown = useRef<string[]>([]);
-  const defs = useMemo(
-    () =>
-      columns.map(
-        (c): ColumnDef<typeof features, T> => ({
-          id: c.id,
-          accessorFn: (row: T) => c.value?.(row),
-          enableSorting: c.value !== undefined,
-          sortDescFirst: false,
-          sortUndefined: "last",
-        }),
-      ),
-    [columns],
-  );
-  const sorting = useMemo(() => sortingOf(sort), [sort]);
-  const table = useTable({ features, columns: defs, data: rows, getRowId: rowKey, state: { sorting } });
-  const sorted = table.getRowModel().rows.map((r) => r.id);
-  const order = busy ? stableOrder(shown.current, sorted) : sorted;
+  const sorting = sortingOf(sort);
+  const value = columns.find((c) => c.id === sorting?.id)?.value;
+  const now = (sorting && value ? sorted(rows, value, sorting.desc) : rows).map(rowKey);
+  const order = busy ? stableOrder(shown.current, now) : now;
   shown.current = order;
   return { order, sorting, busy, setBusy };
 }
@@ -126,7 +97,7 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
               <Header
                 key={c.id}
                 column={c}
-                direction={sorting.find((s) => s.id === c.id)}
+                direction={sorting?.id === c.id ? sorting : undefined}
                 onSort={c.value && onSort && (() => sortBy(c.id))}
               />
             ))}
@@ -167,7 +138,7 @@ export function DataTable<T extends object>(props: DataTableProps<T>) {
 
 interface HeaderProps<T> {
   column: Column<T>;
-  direction: SortingState[number] | undefined;
+  direction: Sorting | undefined;
   onSort: (() => void) | undefined;
 }
 
