@@ -135,6 +135,7 @@ store: { sql: "" }
 classifier: { preset: none }
 drain: { accept_grace: 0s }
 auth: { required: false }
+retry: { attempts: 3 }
 tiers: [ { name: small, model: %s, engine: %s, %s workers: [ %s ] } ]
 `, strings.TrimPrefix(gatewayURL, "http://"), modelName, engine, keys, strings.Join(list, ", ")),
 		server.Options{Listen: f.network.Listen, Dial: dialPeeked(t, f.network)})

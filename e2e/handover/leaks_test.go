@@ -71,9 +71,9 @@ func testRandomFaults(t *testing.T, handover string, down time.Duration, seed ui
 // load sends n requests of 32 clients. After some of them an engine dies, and is there again after the time down. An
 // engine that stays away for 1 s dies half as often: else the breakers of all engines of a stage would be open at once.
 //
-// The retries are those of the default configuration, two attempts and 10 retries per second beside 20 % of the
-// requests. A death breaks at most the requests of 32 clients; 50 requests take 2.5 s, which brings 35 retries. Engines
-// refuse requests long before the next death, because a request with two faults has no third attempt.
+// The retry budget is that of the default configuration, 10 retries per second beside 20 % of the requests. A death
+// breaks at most the requests of 32 clients; 50 requests take 2.5 s, which brings 35 retries. A request has three
+// attempts, because an engine can refuse it and the next one die.
 func (f *faulty) load(n int, down time.Duration) {
 	var all sync.WaitGroup
 	clients := make(chan struct{}, 32)
