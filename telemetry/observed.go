@@ -53,12 +53,13 @@ type EventGauges struct {
 	Cleared        int64         `metric:"tierway_kv_events_total" with:"kind=cleared"`
 	Rejected       int64         `metric:"tierway_kv_events_total" with:"kind=rejected"`
 	Unnamed        int64         `metric:"tierway_kv_events_total" with:"kind=unnamed_adapter"`
-	StoredBlocks   int64         `metric:"tierway_kv_event_blocks_total" with:"result=stored" help:"Blocks of KV-cache events by result. stored, removed: the index has changed. unknown: the block, or the one before it, was published before the gateway read the events. evicted: dropped because kv_events.max_bytes was reached. unusable: the group of the block represents no prefix, such as the state of Mamba layers. changed: stored again with other tokens."`
+	StoredBlocks   int64         `metric:"tierway_kv_event_blocks_total" with:"result=stored" help:"Blocks of KV-cache events by result. stored, removed: the index has changed. unknown: the block, or the one before it, was published before the gateway read the events. evicted: dropped because kv_events.max_bytes was reached. unusable: the group of the block represents no prefix, such as the state of Mamba layers. changed: stored again with other tokens. aged: in a medium from which the engine publishes no removals, and as many tokens as it holds were stored later (kv_events.offload_tokens)."`
 	RemovedBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=removed"`
 	UnknownBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=unknown"`
 	EvictedBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=evicted"`
 	UnusableBlocks int64         `metric:"tierway_kv_event_blocks_total" with:"result=unusable"`
 	ChangedBlocks  int64         `metric:"tierway_kv_event_blocks_total" with:"result=changed"`
+	AgedBlocks     int64         `metric:"tierway_kv_event_blocks_total" with:"result=aged"`
 	Lost           int64         `metric:"tierway_kv_events_faults_total" with:"kind=lost" help:"Faults of KV-cache events by kind. lost: the connection ended or could not be made. gap: messages are missing. restart: the engine began a new stream. undecodable: a message is not a batch of events. unsequenced: messages of a stream have no sequence number, so that gaps cannot be found; counts once for each stream. reset: the index of a stream was emptied, after a gap or restart that no replay repaired."`
 	Gaps           int64         `metric:"tierway_kv_events_faults_total" with:"kind=gap"`
 	Restarts       int64         `metric:"tierway_kv_events_faults_total" with:"kind=restart"`

@@ -1,6 +1,7 @@
 package kvindex
 
 import (
+	"cmp"
 	"math"
 
 	"tierway/workers/kvevents"
@@ -49,6 +50,7 @@ func (w *Worker) applyRun(events []kvevents.Event) {
 
 // store applies a store of a full-attention group.
 func (w *Worker) store(e *kvevents.Event) {
+	defer w.age(e)
 	if len(e.Tokens) == 0 {
 		w.copyBlocks(e)
 		return
@@ -97,7 +99,7 @@ func (w *Worker) storeBehind(parent uint32, key uint64, e *kvevents.Event) {
 			w.disown(former)
 		}
 		if !reused || i == len(e.Hashes)-1 {
-			w.addCopy(place, e.Medium)
+			w.addCopy(place, e)
 		}
 		if !known && !w.makeRoom(place) {
 			w.counts.Evicted += len(e.Hashes) - i - 1
@@ -128,15 +130,19 @@ func (w *Worker) copyBlocks(e *kvevents.Event) {
 			return
 		}
 		if place, ok := w.tree.byHash[hash]; ok {
-			w.addCopy(place, e.Medium)
+			w.addCopy(place, e)
 		} else {
 			w.counts.Unknown++
 		}
 	}
 }
 
-func (w *Worker) addCopy(place uint32, m kvevents.Medium) {
-	b := w.tree.at(place)
+// addCopy adds a copy of a block in the medium of an event.
+func (w *Worker) addCopy(place uint32, e *kvevents.Event) {
+	b, m := w.tree.at(place), e.Medium
+	if w.ages(m) {
+		w.aging.stored += int64(cmp.Or(e.BlockSize, w.blockSize))
+	}
 	w.counts.Stored++
 	w.tree.touch(place)
 	if b.full[m] == 0 && m == kvevents.GPU {
@@ -209,6 +215,9 @@ func (w *Worker) removeCopy(place uint32, m kvevents.Medium, g int) bool {
 	}
 	if *copies == 0 {
 		return false
+	}
+	if g == unusable {
+		w.aging.removes[m] = true
 	}
 	if *copies--; *copies > 0 {
 		return true

@@ -25,6 +25,9 @@
 // model with sliding-window attention has further groups of blocks; a prefix counts only if each
 // of these has the blocks of the prefix's last window.
 //
+// Engines with LMCache publish what they store in CPU memory, and not what they evict from it. A worker drops
+// blocks of a slower medium by age (see [Worker.SetAging]) until its engine publishes a removal from that medium.
+//
 // An engine may hold several copies of a block, which is cached until each copy was removed. A block
 // with an unknown parent is dropped, because its place in a prompt is unknown.
 //

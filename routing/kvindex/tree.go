@@ -17,6 +17,7 @@ type block struct {
 	parent       uint32 // place of the block before it; its own place while it is free
 	children     uint32
 	older, newer uint32 // neighbours in the order of leaves; newer links free places
+	entered      uint32 // number of its entry in the worker's aging; 0: none
 }
 
 func (b *block) empty() bool { return b.full == [mediums]uint8{} && b.sliding == [maxSliding]uint8{} }

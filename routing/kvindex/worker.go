@@ -20,6 +20,8 @@ type Worker struct {
 	steps   int // blocks since the lock of the index was released
 	removed bool
 
+	aging   aging
+
 	groups        []group
 	slidingGroups int // number of these that are sliding-window groups in use
 	blockSize     int // tokens of a block on the GPU, or in another medium if the GPU had none
@@ -33,6 +35,7 @@ type Counts struct {
 	Evicted   int // blocks that were dropped to keep the budget
 	Unusable  int // blocks of groups that represent no prefix
 	Resettled int // hashes that were stored again with other tokens
+	Aged      int // blocks in slower media that were dropped, because the engine publishes no removals from them
 }
 
 // ID is the worker's place in the matches of Overlap.
@@ -67,7 +70,7 @@ func (w *Worker) BlockSize() int {
 	return w.blockSize
 }
 
-// Reset removes all blocks, and forgets the engine's groups.
+// Reset removes all blocks, and forgets the engine's groups and the media from which it removes blocks.
 func (w *Worker) Reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,6 +78,7 @@ func (w *Worker) Reset() {
 	defer w.index.mu.Unlock()
 	w.clear()
 	w.forgetGroups()
+	w.aging.removes = [mediums]bool{}
 }
 
 // Remove takes the worker out of its index. It has no effect on a worker that was removed. A batch
@@ -130,6 +134,7 @@ func (w *Worker) clear() {
 		}
 	}
 	w.tree, w.onGPU = newTree(), 0
+	w.aging.queue, w.aging.stored = nil, 0
 	w.shrinkEntries()
 	if !w.removed {
 		x.visible |= 1 << w.id

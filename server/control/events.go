@@ -24,7 +24,7 @@ func eventGauges(v *kvcache.View) *telemetry.EventGauges {
 		Rejected:     c.Rejected,
 		Unnamed:      c.Unnamed,
 		StoredBlocks: int64(v.Index.Stored), RemovedBlocks: int64(v.Index.Removed),
-		UnknownBlocks: int64(v.Index.Unknown), EvictedBlocks: int64(v.Index.Evicted),
+		UnknownBlocks: int64(v.Index.Unknown), EvictedBlocks: int64(v.Index.Evicted), AgedBlocks: int64(v.Index.Aged),
 		UnusableBlocks: int64(v.Index.Unusable), ChangedBlocks: int64(v.Index.Resettled),
 		Lost:         c.Happened[kvstream.Lost],
 		Gaps:         c.Happened[kvstream.Gap],

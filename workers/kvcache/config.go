@@ -19,6 +19,9 @@ type Config struct {
 	ReplayPort int    `yaml:"replay_port" max:"65535" absent:"none" doc:"Port of the worker's host on which the engine replays events, such as 5657. It needs 'port' or 'topic'. Without replay, a lost event empties the index of the worker."`
 	Ranks      int    `yaml:"ranks" min:"1" max:"64" absent:"'1'" doc:"Number of data-parallel ranks of the engine. Rank r publishes on 'port' + r and replays on 'replay_port' + r. It needs 'port'. A worker with 'ranks' needs no such number."`
 	Topic      string `yaml:"topic" absent:"all topics" doc:"Topic of the events. With 'port': only topics that begin with it are read. Without: the engine connects to the file's 'kv_events.listen' and publishes this topic, which no other worker has."`
+	// The default is sound: what was stored before as many tokens as the GPU holds is neither there nor, if that is
+	// smaller, in the other cache.
+	OffloadTokens int64 `yaml:"offload_tokens" min:"1" absent:"the size of its cache on the GPU" doc:"Size of the engine's cache in CPU memory and on disks, in tokens, such as that of LMCache. It applies if the engine publishes no removals from it: a block is dropped once as many tokens were stored there after it."`
 	// Rank is the only rank with sources, for a worker that is one rank; nil: all ranks.
 	Rank *int `yaml:"-"`
 }

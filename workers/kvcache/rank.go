@@ -37,6 +37,7 @@ type rank struct {
 	complete  atomic.Bool  // the index has all blocks, or nearly all
 	unnamed   atomic.Bool  // the engine has blocks of LoRA adapters that it states without a name
 	blockSize atomic.Int64 // in tokens; 0 before the first event
+	aging     int          // limit of index.SetAging; used by the reader only
 	evicted   atomic.Int64 // blocks that the index had evicted after the last batch
 
 	mu         sync.Mutex // guards the rest
@@ -83,6 +84,10 @@ func (r *rank) known() bool { return r.live.Load() && r.complete.Load() && !r.un
 
 // Apply implements kvstream.Sink.
 func (r *rank) Apply(b *kvevents.Batch) {
+	if limit := r.worker.offloadTokens(); limit != r.aging { // a lock that most batches need not take
+		r.index.SetAging(limit)
+		r.aging = limit
+	}
 	r.index.Apply(b)
 	r.blockSize.Store(int64(r.index.BlockSize()))
 	r.judgeComplete(b)

@@ -111,4 +111,5 @@ func addIndex(sum *kvindex.Counts, c kvindex.Counts) {
 	sum.Evicted += c.Evicted
 	sum.Unusable += c.Unusable
 	sum.Resettled += c.Resettled
+	sum.Aged += c.Aged
 }

@@ -17,6 +17,7 @@ type Worker struct {
 	ref         any
 	number      int          // in the order of Add
 	cacheTokens atomic.Int64 // size of the cache of all sources; 0: unknown
+	offload     atomic.Int64 // configured size of their caches in slower media; 0: none
 	rankCount   atomic.Int64 // number of sources
 
 	// guarded by the lock of Caches
@@ -34,6 +35,7 @@ type Worker struct {
 // no sources.
 func (w *Worker) Configure(c Config, host string, announced []Announced) {
 	sources := c.Sources(host, announced)
+	w.offload.Store(c.OffloadTokens)
 	all := w.pool.caches
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -52,6 +54,15 @@ func (w *Worker) Configure(c Config, host string, announced []Announced) {
 // SetCacheTokens sets the size of the cache in tokens, of all ranks with a source together; 0 means
 // unknown.
 func (w *Worker) SetCacheTokens(tokens int64) { w.cacheTokens.Store(tokens) }
+
+// unknownOffload is the assumed size, in tokens, of a cache in slower media if that of the GPU is unknown too.
+const unknownOffload = 100_000
+
+// offloadTokens returns the size of one source's cache in slower media, in tokens.
+func (w *Worker) offloadTokens() int {
+	all := cmp.Or(w.offload.Load(), w.cacheTokens.Load(), unknownOffload)
+	return int(max(1, all/max(1, w.rankCount.Load())))
+}
 
 // Remove ends the streams and frees the memory of the worker. Remove and later calls of Configure
 // have no effect on a removed worker.
