@@ -19,6 +19,7 @@ type prefixCache struct {
 	blocks   map[uint64]*list.Element
 	recent   list.List // of uint64, most recently used first
 	changed  func(cacheChange)
+	offload  *prefixCache // a further cache of the same prompts, see LMCache; nil: none
 }
 
 func newPrefixCache(capacity, size int) *prefixCache {
@@ -42,9 +43,12 @@ func (c *prefixCache) chain(salt string, ids []uint32) []uint64 {
 
 // match returns the number of leading tokens of ids that are cached. The last token is always
 // computed: its output begins the answer.
-func (c *prefixCache) match(salt string, ids []uint32) int {
+func (c *prefixCache) match(salt string, ids []uint32) (tokens int) {
+	if c.offload != nil {
+		tokens = c.offload.match(salt, ids)
+	}
 	if c.capacity == 0 || len(ids) == 0 {
-		return 0
+		return tokens
 	}
 	chain := c.chain(salt, ids[:len(ids)-1])
 	c.mu.Lock()
@@ -54,11 +58,28 @@ func (c *prefixCache) match(salt string, ids []uint32) int {
 		n++
 	}
 	c.touchLocked(chain[:n])
-	return n * c.size
+	return max(tokens, n*c.size)
+}
+
+// has reports whether a block is cached.
+func (c *prefixCache) has(hash uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocks[hash] != nil
+}
+
+// len returns the number of blocks.
+func (c *prefixCache) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.recent.Len()
 }
 
 // add adds the full blocks of ids.
 func (c *prefixCache) add(salt string, ids []uint32) {
+	if c.offload != nil {
+		c.offload.add(salt, ids)
+	}
 	if c.capacity == 0 {
 		return
 	}

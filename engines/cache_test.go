@@ -81,9 +81,3 @@ func TestPiecesRejoinAndAreStable(t *testing.T) {
 		}
 	})
 }
-
-func (c *prefixCache) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.recent.Len()
-}

@@ -15,6 +15,7 @@
 //     of a stream has one token or, with Interval, several.
 //   - Prefix cache: blocks of 16 tokens, of which the least recently used is evicted first. With
 //     PublishEvents the engine publishes the changes over ZeroMQ as vLLM does.
+//   - LMCache: a further cache beside that of an engine, and the HTTP API of its controller, as [LMCache].
 //   - Hand-over: engines that share [Peers] compute prompts for each other by the protocols of four
 //     connectors. Blocks are kept for a lease, an object is good for one use, and [WrongAnswer] is the
 //     answer of an engine that got the wrong blocks.
