@@ -34,7 +34,6 @@ var policyAliases = map[string]alias{
 	"prefix_hash":        {name: "chwbl"},
 	"Custom":             {instead: "write policy_rules with the conditions and policies"},
 	"Geographic":         {instead: "every policy prefers the nearest region: write region at the workers, and at the gateway or in regions.header"},
-	"lmcache_aware":      {instead: "use kv_aware, which reads the events that LMCache publishes"},
 	"prefill_decode":     {instead: "write handover at the tier or pool, and role: prefill or role: decode at its workers"},
 }
 
@@ -46,6 +45,11 @@ var policyKeyAliases = map[string]alias{
 	"load_factor_epsilon":    {name: "epsilon"},
 	"eviction_interval_secs": {name: "eviction_interval", unit: "s"},
 	"lookup_timeout_ms":      {name: "lookup_timeout", unit: "ms"},
+	"fallback_policy":        {name: "fallback"},
+	"lookup_mode":            {name: "mode"},
+	"poll_interval_secs":     {name: "poll_interval", unit: "s"},
+	"controller_timeout_ms":  {name: "controller_timeout", unit: "ms"},
+	"controller_api_key":     {instead: "set it in an environment variable and name the variable in controller_api_key_env"},
 	"block_size":             {instead: "remove it: the events of the engines state the block size"},
 	"enable_speculative":     {instead: "remove it: prompts count as cached where they are sent, until the events confirm it"},
 	"speculative_ttl_ms":     {instead: "remove it: an entry ends when the events confirm it, or when the attempt fails"},

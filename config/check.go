@@ -29,6 +29,7 @@ func (d *decoder) check(f *File) {
 	d.checkBreaker(f)
 	d.checkPools(f)
 	d.checkWorkers(f)
+	d.checkWorkerMaps(f)
 	d.checkOwnAddress(f)
 	d.checkCatalog(f)
 	d.checkRights(f)

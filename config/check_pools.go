@@ -145,7 +145,7 @@ func (d *decoder) checkWorkers(f *File) {
 			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
 			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path, w)
-			d.checkKey(path+".api_key_env", w.APIKeyEnv)
+			d.checkKey(path+".api_key_env", w.APIKeyEnv, "the worker's key")
 			d.checkKeyFile(path, w)
 			d.checkHeaders(path+".headers", w.Headers, "the worker's key", keyHeader(s.Engine, w))
 			d.checkCertificates(path+".tls", w.TLS, strings.HasPrefix(strings.ToLower(w.URL), "https:"))
@@ -233,8 +233,8 @@ func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]s
 	}
 }
 
-// checkKey checks that the environment has a worker's key, and stores the key.
-func (d *decoder) checkKey(path, variable string) {
+// checkKey checks that the environment has a key, and stores it. what names the key.
+func (d *decoder) checkKey(path, variable, what string) {
 	if variable == "" || d.draft {
 		return
 	}
@@ -252,7 +252,7 @@ func (d *decoder) checkKey(path, variable string) {
 	}
 	if strings.ToUpper(variable) == variable {
 		d.report(path, "the environment variable "+strings.Trim(d.shown(path, variable), `"`)+" is not set",
-			"set it to the worker's key")
+			"set it to "+what)
 		return
 	}
 	// The value may be the key itself, written here by mistake: it must not appear in a log.

@@ -39,6 +39,7 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 		}
 	}
 	d.checkHashKey(path, c)
+	d.checkLMCache(path, c)
 	if c.Fallback != "" && c.Fallback == c.Name {
 		d.report(path+".fallback", "is the policy itself", "name another policy, or remove the key")
 	}

@@ -73,9 +73,17 @@ func TestPoliciesAndRulesHaveProblems(t *testing.T) {
 		"a useless header":   {policy(`{ name: rendezvous_hash, key_header: X-A }`), `policy.key_header: has no effect without key: header`},
 		"a useless fallback": {policy(`{ name: consistent_hash, key: model, fallback_key: body }`), `policy.fallback_key: has no effect with key: model`},
 		"itself":             {policy(`{ name: cache_aware, fallback: cache_aware }`), `policy.fallback: is the policy itself`},
-		"never abstains":     {policy(`{ name: random, fallback: chwbl }`), `policy.fallback: applies only to the policies cache_aware, chwbl, consistent_hash, kv_overlap, least_latency, rendezvous_hash, but the policy is random`},
+		"never abstains":     {policy(`{ name: random, fallback: chwbl }`), `policy.fallback: applies only to the policies cache_aware, chwbl, consistent_hash, kv_overlap, least_latency, lmcache_aware, rendezvous_hash, but the policy is random`},
 		"of no policy":       {policy(`{ name: cache_aware, fallback: chwbl, key: model }`), `policy.key: applies only to the policies consistent_hash, rendezvous_hash, but the policy is cache_aware`},
 		"per request":        {keys + small + "session_keys: [X-Request-ID, user]\n", `session_keys[0]: "X-Request-ID" is different in each request of most clients and proxies`},
+		"polls too often":    {policy(`{ name: lmcache_aware, poll_interval: 1ms }`), `policy.poll_interval: 1ms is too short`},
+		"a secret URL":       {policy(`{ name: lmcache_aware, controller_url: "http://u:hush@c:9000" }`), `policy.controller_url:`},
+		"no URL":             {policy(`{ name: lmcache_aware, controller_url: c:9000 }`), `policy.controller_url:`},
+		"no such worker":     {policy(`{ name: lmcache_aware, lmcache_worker_map: { vllm-1: nobody } }`), `policy.lmcache_worker_map.vllm-1: "nobody" is neither the name nor the URL of a worker`},
+		"no variable":        {policy(`{ name: lmcache_aware, controller_api_key_env: LMCACHE_KEY }`), `policy.controller_api_key_env: the environment variable LMCACHE_KEY is not set (set it to the controller's key)`},
+		"no tokens":          {policy(`{ name: lmcache_aware, lookup_timeout: 9ms }`), `policy.lookup_timeout: has no effect with mode: occupancy`},
+		"no weights":         {policy(`{ name: lmcache_aware, mode: prefix_lookup, cache_weight: 0.5 }`), `policy.cache_weight: has no effect with mode: prefix_lookup`},
+		"no fallback":        {policy(`{ name: lmcache_aware, mode: prefix_lookup, fallback: random }`), `policy.fallback: has no effect with mode: prefix_lookup`},
 		"no such field":      {keys + small + "session_keys: [email]\n", `session_keys[0]: want a header's name with a hyphen`},
 	} {
 		if got := strings.Join(problemsOf(t, c.src, nil), "\n"); !strings.Contains(got, c.want) {
@@ -96,6 +104,10 @@ func TestOtherRoutersWordsAreRead(t *testing.T) {
 		"policy: { type: cache_aware, cache_threshold: 0.6, balance_abs_threshold: 16, balance_rel_threshold: 1.5, " +
 			"eviction_interval_secs: 60, max_tree_size: 5000 }": {Name: "cache_aware", CacheThreshold: new(0.6),
 			BalanceAbs: new(16.0), BalanceRel: new(1.5), EvictionInterval: 60e9, MaxTreeSize: 5000},
+		"policy: { type: lmcache_aware, controller_url: http://c:9000, poll_interval_secs: 10, cache_weight: 0.8, " +
+			"fallback_policy: round_robin, controller_timeout_ms: 2000, lookup_mode: occupancy, lmcache_worker_map: { vllm-001: a } }": {
+			Name: "lmcache_aware", ControllerURL: "http://c:9000", PollInterval: 10e9, CacheWeight: new(0.8), Fallback: "round_robin",
+			ControllerLimit: 2e9, Mode: "occupancy", WorkerMap: map[string]string{"vllm-001": "a"}},
 		"policy: { name: KvOverlapScorer, fallback: PrefixAwareHash }": {Name: "kv_overlap", Fallback: "chwbl",
 			NoKey: "model_hash"},
 	} {
@@ -104,7 +116,7 @@ func TestOtherRoutersWordsAreRead(t *testing.T) {
 		}
 	}
 	for src, want := range map[string]string{
-		"policy: { name: lmcache_aware }":                             "there is no policy \"lmcache_aware\" (use kv_aware",
+		"policy: { name: lmcache_aware, controller_api_key: sk-1 }":   "policy.controller_api_key: is not a key of a policy (set it in an environment variable",
 		"selection_strategy: Geographic":                              "write region at the workers",
 		"selection_strategy: Random\npolicy: { name: random }":        "policy is set too",
 		"policy: { name: kv_aware, enable_speculative: true }":        "policy.enable_speculative: is not a key of a policy (remove it",

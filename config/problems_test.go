@@ -157,7 +157,7 @@ pools: [{name: p, models: [n], serves: [chat, other], workers: [{name: x, url: "
 		}},
 		"a policy and an option that there are not": {keys + small + "policy: {name: prefix_tree, blocks: 16}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "prefix_tree"`,
-			`3:29: policy.blocks: unknown key (known: name, fallback, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth, key, key_header, fallback_key, cache_threshold, balance_abs_threshold, balance_rel_threshold, eviction_interval, max_tree_size, on_miss, overlap_weight, load_weight, health_weight, min_score, lookup_timeout, tokenizer)`,
+			`3:29: policy.blocks: unknown key (known: name, fallback, epsilon, slack, virtual_nodes, max_prefix_length, no_key, depth, key, key_header, fallback_key, cache_threshold, balance_abs_threshold, balance_rel_threshold, eviction_interval, max_tree_size, on_miss, overlap_weight, load_weight, health_weight, min_score, mode, controller_url, controller_api_key_env and 6 more)`,
 		}},
 		"a mistyped policy": {keys + small + "policy: {name: least_laod}\n", []string{
 			`3:16: policy.name: want one of ` + policies + `, got "least_laod" (did you mean least_load?)`,

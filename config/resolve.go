@@ -177,7 +177,7 @@ func policyCopy(c routing.Config) routing.Config {
 			v.Field(i).Set(reflect.ValueOf(copyOf(number)))
 		}
 	}
-	c.KeyHeader = http.CanonicalHeaderKey(c.KeyHeader)
+	c.KeyHeader, c.WorkerMap = http.CanonicalHeaderKey(c.KeyHeader), maps.Clone(c.WorkerMap)
 	return c
 }
 

@@ -130,6 +130,7 @@ func (p *Pool) bookPickLocked(l *Lease, r *Request, ws []View, i int, reason Rea
 	l.estimate = float64(l.prompt) / p.scaleLocked()
 	l.overlap, l.predicted = min(l.prompt, ws[i].Overlap), ws[i].predicted
 	l.exact, l.byEvents, l.published, l.computing = ws[i].exact, ws[i].byEvents, ws[i].published, ws[i].computing
+	l.byLookup = ws[i].byLookup()
 	l.unplaced, l.stages, l.handedOver, l.isPrefill = r.Unplaced, r.stages(), r.decode, r.prefill
 	if !r.decode && p.facts&usesCosts != 0 {
 		l.elsewhere = soonestElsewhere(r, ws, i)
@@ -172,6 +173,9 @@ func (p *Pool) showLocked(r *Request, tried []*Worker) ([]View, error) {
 func (p *Pool) setPromptFactsLocked(r *Request, ws []View) {
 	p.setOverlapsLocked(r, ws)
 	p.setPinLocked(r, ws)
+	if p.facts&usesStoredKeys != 0 {
+		p.setStoredKeysLocked(r, ws)
+	}
 	if p.facts&usesCosts != 0 || r.Record != nil {
 		p.setCostsLocked(r, ws)
 	}

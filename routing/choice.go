@@ -64,9 +64,13 @@ type Candidate struct {
 	Success        float64      `json:"success,omitempty"`
 	Latency        LatencyFacts `json:"latency,omitzero"`
 	Events         bool         `json:"kv_events,omitempty"` // Overlap comes from the worker's cache events
-	Stages         Stages       `json:"stages,omitempty"`    // only in a pool with a hand-over
-	Cost           CostFacts    `json:"cost,omitzero"`
-	Terms          Terms        `json:"terms,omitzero"`
+	// Leading prompt tokens that LMCache's controller says the worker has; 0: it says nothing of the worker. Overlap comes
+	// from there if both are equal.
+	LMCacheTokens int64     `json:"lmcache_tokens,omitempty"`
+	LMCacheKeys   int64     `json:"lmcache_keys,omitempty"` // keys that the worker has in LMCache
+	Stages        Stages    `json:"stages,omitempty"`       // only in a pool with a hand-over
+	Cost          CostFacts `json:"cost,omitzero"`
+	Terms         Terms     `json:"terms,omitzero"`
 }
 
 // The reasons why a policy excludes a candidate.
@@ -297,6 +301,8 @@ func candidate(v *View, m *assessment) Candidate {
 		Success:        v.Success,
 		Latency:        v.Latency,
 		Events:         v.exact,
+		LMCacheTokens:  v.predicted[fromLookup],
+		LMCacheKeys:    v.StoredKeys,
 		Stages:         v.stages,
 		Cost:           v.Cost,
 		Terms:          m.terms,

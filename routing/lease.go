@@ -38,6 +38,7 @@ type Lease struct {
 	computing int64   // the part of overlap that was in flight
 	exact     bool    // overlap follows the worker's cache events
 	byEvents  bool    // these events know the prompt
+	byLookup  bool    // overlap follows a look-up in LMCache's controller
 	unplaced  bool    // Request.Unplaced
 	elsewhere float64 // predicted seconds to first token on the best other worker; 0 if unknown
 

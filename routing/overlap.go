@@ -9,12 +9,14 @@ import (
 type facts uint8
 
 const (
-	usesCosts   facts = 1 << iota // View.Cost, and the traffic of the Request
-	usesLatency                   // View.Latency
-	usesTrees                     // View.CachedBlocks
-	usesSuccess                   // View.Success
-	usesCaches                    // Request.Cached
-	usesPins                      // Request.pinned
+	usesCosts      facts = 1 << iota // View.Cost, and the traffic of the Request
+	usesLatency                      // View.Latency
+	usesTrees                        // View.CachedBlocks
+	usesSuccess                      // View.Success
+	usesCaches                       // Request.Cached, by events
+	usesPins                         // Request.pinned
+	usesLookups                      // Request.Cached, by look-ups in LMCache's controller
+	usesStoredKeys                   // View.StoredKeys
 )
 
 // factsOf returns the parts that the policy uses.
@@ -25,13 +27,17 @@ func factsOf(p Policy) facts {
 	return 0
 }
 
-// UsesCaches reports whether a policy uses Request.Cached to choose.
+// UsesCaches reports whether a policy uses what events say in Request.Cached to choose.
 func UsesCaches(p Policy) bool { return factsOf(p)&usesCaches != 0 }
+
+// UsesLookups reports whether a policy uses what look-ups say in Request.Cached to choose.
+func UsesLookups(p Policy) bool { return factsOf(p)&usesLookups != 0 }
 
 // The sources of a predicted prefix.
 const (
 	fromHistory = iota // the gateway's model of the worker's cache
 	fromEvents         // the worker's cache events
+	fromLookup         // a look-up in LMCache's controller
 	sources
 )
 
@@ -115,7 +121,11 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 		if w.column >= 0 { // -1: a draft's new worker
 			c, next = cachedPrefix(r.Cached, w.ref, next)
 		}
-		if fresh && c != nil && !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]) {
+		switch {
+		case !fresh || c == nil:
+		case c.Lookup:
+			v.predicted[fromLookup] = min(prompt, max(0, c.Tokens))
+		case !(c.More && c.Tokens+historyMargin < v.predicted[fromHistory]):
 			v.predicted[fromEvents], v.byEvents = min(prompt, max(0, c.Tokens)), true
 			if v.exact = w.credit[fromEvents].trust() >= leastTrust; v.exact {
 				source, v.Cost.Load = fromEvents, c.Load.Seconds()
@@ -126,6 +136,11 @@ func (p *Pool) setOverlapsLocked(r *Request, ws []View) {
 			v.Overlap = int64(float64(v.Overlap) * w.credit[source].share())
 		}
 		v.Overlap = max(v.computing, v.Overlap)
+		// A look-up states what a worker has at least: it only adds to the history.
+		if found := v.predicted[fromLookup]; found >= max(1, v.Overlap) && w.credit[fromLookup].trust() >= leastTrust {
+			v.Cost.Load = c.Load.Seconds() * float64(found-v.Overlap) / float64(found)
+			v.Overlap = found
+		}
 	}
 }
 
@@ -153,7 +168,8 @@ func (p *Pool) setCostsLocked(r *Request, ws []View) {
 
 // Predictions counts how well a pool has predicted cached prefixes and times to first token.
 type Predictions struct {
-	Events, History, None int64 // requests by the source of their predicted prefix
+	Events, History, None int64 // requests by the source of their predicted prefix, and Lookups
+	Lookups               int64
 	PromptTokens          int64 // of requests with a report of cached tokens, like the next three
 	PredictedTokens       int64
 	CachedTokens          int64
@@ -174,6 +190,8 @@ func (p *Pool) countSourceLocked(v *View) {
 	switch {
 	case v.exact:
 		p.predictions.Events++
+	case v.byLookup():
+		p.predictions.Lookups++
 	case v.predicted[fromHistory] > 0:
 		p.predictions.History++
 	default:
@@ -190,6 +208,8 @@ func (p *Pool) uncountLocked(l *Lease) {
 	switch {
 	case l.exact:
 		p.predictions.Events--
+	case l.byLookup:
+		p.predictions.Lookups--
 	case l.predicted[fromHistory] > 0:
 		p.predictions.History--
 	default:
@@ -210,8 +230,11 @@ func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 	}
 	p.traffic.cached.learn(float64(booked(o.CachedTokens)))
 	used := fromHistory
-	if l.exact {
+	switch {
+	case l.exact:
 		used = fromEvents
+	case l.byLookup:
+		used = fromLookup
 	}
 	predicted, cached := min(l.predicted[used], booked(o.PromptTokens)), booked(o.CachedTokens)
 	t := &p.predictions
@@ -219,6 +242,9 @@ func (p *Pool) learnCreditLocked(l *Lease, o Result) {
 	t.PredictedTokens += predicted
 	t.CachedTokens += cached
 	t.WrongTokens += max(predicted-cached, cached-predicted)
+	if found := l.predicted[fromLookup]; found > 0 {
+		w.credit[fromLookup].learn(min(found, booked(o.PromptTokens)), cached, 0)
+	}
 	w.credit[fromHistory].learn(min(l.predicted[fromHistory], booked(o.PromptTokens)), cached, 0)
 	if l.byEvents {
 		w.credit[fromEvents].learn(min(l.predicted[fromEvents], booked(o.PromptTokens)), cached, l.missedByEvents(cached))

@@ -31,8 +31,9 @@ type Request struct {
 	Waited       time.Duration  // time in the queue up to Now
 	Wait         bool           // the request can wait: a Planner is shown full workers and may choose one
 	Only         any            // the Ref of the only member that may take the request; nil is any
-	Cached       []CachedPrefix // by workers that publish the events of their caches
+	Cached       []CachedPrefix // by workers that publish the events of their caches, or that a look-up has found
 	CachedAt     time.Time      // when Cached was looked up; zero: now
+	Stored       []StoredKeys   // of workers with LMCache; nil: unknown
 	Whole        bool           // one worker must serve both stages; only in a pool with a hand-over
 	Computed     bool           // another worker keeps the computed prompt: only the decode stage is booked
 	Unplaced     bool           // the engine chooses its cache: cached tokens say nothing about predictions for the worker
@@ -50,12 +51,13 @@ type Request struct {
 	runnerUp    int          // index of the next best candidate, while the pick is recorded; -1: by assessments
 }
 
-// CachedPrefix is the part of a request's prompt that a worker has cached, by its own cache events.
+// CachedPrefix is the part of a request's prompt that a worker has cached, by its own cache events or by a look-up.
 type CachedPrefix struct {
 	Ref    any           // the member's Ref
 	Tokens int64         // leading tokens of the prompt
 	Load   time.Duration // time to load those of them that are not in the GPU's memory
 	More   bool          // the worker has all that is known of the prompt's tokens, and may have more of it
+	Lookup bool          // it comes from LMCache's controller, and is a lower bound
 }
 
 // Block is one hashed segment of a prompt.
@@ -83,6 +85,7 @@ type View struct {
 	Rate           float64 // learned prefill rate, tokens/s
 	CachedBlocks   int     // blocks of prompts in the gateway's own model of the worker's cache
 	Success        float64 // recent share of the worker's requests that succeeded, 0 to 1
+	StoredKeys     int64   // keys that the worker has in LMCache
 	Latency        LatencyFacts
 
 	Cost CostFacts // only for policies that use costs, and in records
@@ -123,19 +126,23 @@ const (
 	ReasonModelOverflow Reason = "model_overflow"
 	// all are over their bounds; the model's home, or the next free worker
 	ReasonModelSaturated Reason = "model_saturated"
-	ReasonKVEvents       Reason = "kv_events"     // lowest cost, with a prefix cached by the worker's events
-	ReasonKVHistory      Reason = "kv_history"    // lowest cost, with a prefix cached by the routing history
-	ReasonLowestCost     Reason = "lowest_cost"   // lowest cost, without a cached prefix
-	ReasonSessionHome    Reason = "session_home"  // home of the session's key
-	ReasonHeaderHome     Reason = "header_home"   // home of a header's value
-	ReasonSessionPin     Reason = "session_pin"   // the session's worker since its home took no requests
-	ReasonBodyHome       Reason = "body_home"     // home of the request's body
-	ReasonCacheMatch     Reason = "cache_match"   // most of the prompt
-	ReasonCacheMiss      Reason = "cache_miss"    // no worker has enough of the prompt
-	ReasonImbalanced     Reason = "imbalanced"    // least load, because the loads differ too much
-	ReasonKVOverlap      Reason = "kv_overlap"    // highest score of overlap, load and health
-	ReasonLeastLatency   Reason = "least_latency" // lowest average time to first event, by load
-	ReasonLatencyProbe   Reason = "latency_probe" // no stream for a while: its average may be out of date
+	ReasonKVEvents       Reason = "kv_events"    // lowest cost, with a prefix cached by the worker's events
+	ReasonKVHistory      Reason = "kv_history"   // lowest cost, with a prefix cached by the routing history
+	ReasonLowestCost     Reason = "lowest_cost"  // lowest cost, without a cached prefix
+	ReasonSessionHome    Reason = "session_home" // home of the session's key
+	ReasonHeaderHome     Reason = "header_home"  // home of a header's value
+	ReasonSessionPin     Reason = "session_pin"  // the session's worker since its home took no requests
+	ReasonBodyHome       Reason = "body_home"    // home of the request's body
+	ReasonCacheMatch     Reason = "cache_match"  // most of the prompt
+	ReasonCacheMiss      Reason = "cache_miss"   // no worker has enough of the prompt
+	ReasonImbalanced     Reason = "imbalanced"   // least load, because the loads differ too much
+	ReasonKVOverlap      Reason = "kv_overlap"   // highest score of overlap, load and health
+	// lowest cost, with a prefix cached by a look-up in LMCache's controller
+	ReasonLMCacheLookup Reason = "lmcache_lookup"
+	// highest score of keys in LMCache and load
+	ReasonLMCacheOccupancy Reason = "lmcache_occupancy"
+	ReasonLeastLatency     Reason = "least_latency" // lowest average time to first event, by load
+	ReasonLatencyProbe     Reason = "latency_probe" // no stream for a while: its average may be out of date
 )
 
 // policy is an entry of policies.
@@ -158,6 +165,8 @@ var policies = []policy{
 	{"least_latency", []Reason{ReasonLeastLatency, ReasonLatencyProbe},
 		func(Config) Policy { return newLeastLatency() }},
 	{"least_load", nil, func(Config) Policy { return leastLoad{} }},
+	{lmcacheAwareName, []Reason{ReasonLMCacheOccupancy, ReasonLMCacheLookup, ReasonKVHistory, ReasonLowestCost},
+		newLMCacheAware},
 	{"power_of_two", []Reason{ReasonPowerOfTwo}, func(Config) Policy { return powerOfTwo{} }},
 	{"random", []Reason{ReasonRandom}, func(Config) Policy { return random{} }},
 	{"rendezvous_hash", homeReasons(), func(c Config) Policy { return newRendezvousHash(c) }},
@@ -207,14 +216,24 @@ func New(c Config) (Policy, error) {
 // Includes reports whether the policy or its fallback has that name.
 func (c Config) Includes(name string) bool { return slices.Contains(c.chain(), name) }
 
-// UsesCaches reports whether the policy or its fallback uses Request.Cached.
+// UsesCaches reports whether the policy or its fallback uses what events say in Request.Cached.
 func (c Config) UsesCaches() bool { return c.Includes("kv_aware") || c.Includes("kv_overlap") }
+
+// UsesLMCache reports whether the policy or its fallback uses LMCache's controller.
+func (c Config) UsesLMCache() bool { return c.Includes(lmcacheAwareName) }
+
+// LooksUp reports whether the policy or its fallback looks prompts up in LMCache's controller.
+func (c Config) LooksUp() bool { return c.UsesLMCache() && c.Mode == ModePrefixLookup }
 
 // chain returns the names of the policy and of its fallback.
 func (c Config) chain() []string {
 	names := []string{cmp.Or(c.Name, "least_load")}
-	if c.Fallback != "" {
+	switch {
+	case c.Name == lmcacheAwareName && c.Mode == ModePrefixLookup: // it always chooses
+	case c.Fallback != "":
 		names = append(names, c.Fallback)
+	case c.Name == lmcacheAwareName:
+		names = append(names, "power_of_two")
 	}
 	return names
 }
@@ -253,8 +272,8 @@ func plans(p Policy, r *Request) bool {
 // Config is the policy section of a configuration. An empty Name means least_load. Any other
 // field that is nil, 0 or empty has the value of its tag "absent".
 type Config struct {
-	Name     string `yaml:"name" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" doc:"Name of the policy."`
-	Fallback string `yaml:"fallback" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" policy:"cache_aware,chwbl,consistent_hash,kv_overlap,least_latency,rendezvous_hash" absent:"'least_load'" doc:"Policy for requests for which the first one has no choice: no key, no match, a score up to 'min_score', or too few samples. Its options are set in this section too."`
+	Name     string `yaml:"name" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,lmcache_aware,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" doc:"Name of the policy."`
+	Fallback string `yaml:"fallback" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,lmcache_aware,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" policy:"cache_aware,chwbl,consistent_hash,kv_overlap,least_latency,lmcache_aware,rendezvous_hash" absent:"'least_load'; 'power_of_two' for 'lmcache_aware'" doc:"Policy for requests for which the first one has no choice: no key, no match, a score up to 'min_score', too few samples, or an LMCache controller that is down. Its options are set in this section too."`
 
 	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': share by which the load of a worker may exceed the mean of the eligible workers, before requests overflow to the next worker. 0.25 allows 25% more."`
 	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': further requests that a worker may have above 'epsilon', as a multiple of the square root of the mean. With few requests, 'epsilon' alone allows less than one."`
@@ -280,7 +299,15 @@ type Config struct {
 	HealthWeight  *float64 `yaml:"health_weight" max:"100" policy:"kv_overlap" absent:"'0.1'" doc:"'kv_overlap': weight of the share of the worker's recent requests that succeeded."`
 	MinScore      *float64 `yaml:"min_score" max:"300" policy:"kv_overlap" absent:"'0.3'" doc:"'kv_overlap': score that the best worker must exceed. Otherwise 'fallback' decides."`
 
+	Mode            string            `yaml:"mode" enum:"occupancy,prefix_lookup" policy:"lmcache_aware" absent:"'occupancy'" doc:"'lmcache_aware': what LMCache's controller is asked. 'occupancy': the number of keys of each worker, at intervals. 'prefix_lookup': each prompt; what is found counts as cached in the cost of 'kv_aware'."`
+	ControllerURL   string            `yaml:"controller_url" form:"web" way:"write the URL of the controller's HTTP API, such as http://lmcache-controller:9000" policy:"lmcache_aware" absent:"'http://localhost:9000'" doc:"'lmcache_aware': URL of the controller's HTTP API. It may not contain a user or password."`
+	ControllerKey   string            `yaml:"controller_api_key_env" form:"variable" secret:"true" policy:"lmcache_aware" absent:"none" doc:"'lmcache_aware': environment variable with the key for the controller, which is sent as a bearer token."`
+	ControllerLimit time.Duration     `yaml:"controller_timeout" policy:"lmcache_aware" absent:"'2s'" doc:"'lmcache_aware': limit of a request to the controller. A look-up takes 200ms at most. After one without an answer, none is sent until a probe succeeds."`
+	PollInterval    time.Duration     `yaml:"poll_interval" policy:"lmcache_aware" absent:"'10s'" doc:"'lmcache_aware': interval at which the controller's list of workers is read."`
+	CacheWeight     *float64          `yaml:"cache_weight" max:"1" policy:"lmcache_aware" absent:"'0.7'" doc:"'lmcache_aware' with 'mode: occupancy': weight of the keys. That of the load is one minus it."`
+	WorkerMap       map[string]string `yaml:"lmcache_worker_map" policy:"lmcache_aware" absent:"each worker's name" doc:"'lmcache_aware': worker of each instance of LMCache: from its lmcache_instance_id to the name or the URL of the worker. An instance that is not listed is the worker of its name."`
+
 	// The requests of a pool with KV-cache events are looked up by the tokens of their prompts.
-	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware,kv_overlap" absent:"'20ms', or '100ms' while all workers are busy" doc:"'kv_aware', 'kv_overlap': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events. Without the key, no request waits while most answers take longer. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
-	Tokenizer     string        `yaml:"tokenizer" form:"tokenizer" policy:"kv_aware,kv_overlap" absent:"the engines tokenize" doc:"'kv_aware', 'kv_overlap': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
+	LookupTimeout time.Duration `yaml:"lookup_timeout" policy:"kv_aware,kv_overlap,lmcache_aware" absent:"'20ms', or '100ms' while all workers are busy" doc:"'kv_aware', 'kv_overlap', 'lmcache_aware' with 'mode: prefix_lookup': how long a request waits for the tokens of its prompt, if the engines publish KV-cache events, or before the look-up. Without the key, no request waits while most answers take longer. Afterwards the known beginning of the prompt decides, or what the gateway has sent to the workers."`
+	Tokenizer     string        `yaml:"tokenizer" form:"tokenizer" policy:"kv_aware,kv_overlap,lmcache_aware" absent:"the engines tokenize" doc:"'kv_aware', 'kv_overlap', 'lmcache_aware': path of the model's tokenizer.json (byte-level BPE), with which the gateway tokenizes the prompts of completions itself. Chats are tokenized by the engines, which know the chat template."`
 }

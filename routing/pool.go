@@ -349,7 +349,8 @@ type WorkerView struct {
 	// prediction: the worker's cache events, and the model of its cache. Cached tokens that events should
 	// have shown count as predicted too.
 	EventsCredit, HistoryCredit float64
-	HistoryTokens               int64 // in the gateway's model of the worker's cache
+	LookupCredit                float64 // the same for look-ups in LMCache's controller
+	HistoryTokens               int64   // in the gateway's model of the worker's cache
 }
 
 // EffectiveWeight returns the weight by which requests are divided.
@@ -407,6 +408,7 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			TokenTimeCount:    w.learned[tokenTime].count,
 			EventsCredit:      w.credit[fromEvents].trust(),
 			HistoryCredit:     w.credit[fromHistory].trust(),
+			LookupCredit:      w.credit[fromLookup].trust(),
 			HistoryTokens:     p.caches.tokensOf(w.column),
 		}
 	}

@@ -132,7 +132,9 @@ func (c *Candidate) view() View {
 		CachedBlocks:   c.CachedBlocks,
 		Success:        c.Success,
 		Latency:        c.Latency,
+		StoredKeys:     c.LMCacheKeys,
 		Cost:           c.Cost,
+		predicted:      [sources]int64{fromLookup: c.LMCacheTokens},
 		exact:          c.Events,
 		stages:         c.Stages,
 	}

@@ -3,6 +3,7 @@ package routing
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -46,6 +47,8 @@ func blanks() map[string]func(*Choice) {
 		"kv events":      each(func(v *Candidate) { v.Events = false }),
 		"cost":           each(func(v *Candidate) { v.Cost = CostFacts{} }),
 		"success":        each(func(v *Candidate) { v.Success = 0 }),
+		"look-up":        each(func(v *Candidate) { v.LMCacheTokens = 0 }),
+		"keys":           each(func(v *Candidate) { v.LMCacheKeys = 0 }),
 		"latency":        each(func(v *Candidate) { v.Latency.Mean = 0 }),
 		"samples":        each(func(v *Candidate) { v.Latency.Samples = 0 }),
 		"idle":           each(func(v *Candidate) { v.Latency.Idle = 0 }),
@@ -103,6 +106,7 @@ func pastPicks(t *testing.T, policy Policy, n int) (picks []pastPick) {
 // loaded returns some of eight workers; half of them are idle at times.
 func loaded(d *rng, someFull bool) (ws []View) {
 	light, warm := d.below(3) == 0, d.below(3) > 0
+	own := rng(*d + 7)
 	for i := range 8 {
 		if d.below(4) == 0 && (i < 7 || len(ws) > 0) {
 			continue
@@ -123,7 +127,18 @@ func loaded(d *rng, someFull bool) (ws []View) {
 		if warm {
 			v.Latency.Samples++
 		}
+		if own.below(3) > 0 {
+			v.StoredKeys = int64(own.below(4))
+		}
+		if own.below(2) == 0 {
+			v.predicted[fromLookup] = v.Overlap
+		}
 		ws = append(ws, v)
+	}
+	if own.below(2) == 0 { // the controller is down
+		for i := range ws {
+			ws[i].StoredKeys = 0
+		}
 	}
 	return ws
 }
@@ -139,6 +154,9 @@ func used() map[string][]string {
 		"power_of_two":         {"rand", "weight", "inflight", "pending", "output"},
 		"kv_aware": {"rand", "prompt tokens", "output tokens", "weight", "inflight", "overlap", "kv events", "cost",
 			"traffic"},
+		"lmcache_aware": {"rand", "weight", "inflight", "pending", "output", "keys"},
+		"lmcache_aware/prefix_lookup": {"rand", "prompt tokens", "output tokens", "weight", "inflight", "overlap",
+			"kv events", "look-up", "cost", "traffic"},
 		"cache_aware":     {"rand", "prompt tokens", "weight", "inflight", "pending", "output", "overlap"},
 		"consistent_hash": {"key", "key of", "rand", "weight", "inflight", "pending", "output"},
 		"rendezvous_hash": {"key", "key of", "rand", "weight", "inflight", "pending", "output"},
@@ -151,9 +169,10 @@ func used() map[string][]string {
 
 // TestRecordHoldsEveryFactThatThePolicyUsed, and each listed fact changes some pick.
 func TestRecordHoldsEveryFactThatThePolicyUsed(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range append(Names(), "lmcache_aware/prefix_lookup") {
 		fresh := func() Policy {
-			p, err := New(Config{Name: name})
+			policy, mode, _ := strings.Cut(name, "/")
+			p, err := New(Config{Name: policy, Mode: mode})
 			if err != nil {
 				t.Fatal(err)
 			}

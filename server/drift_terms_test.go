@@ -146,6 +146,7 @@ var factsOf = map[string][]string{
 	"chwbl": {"key", "key_of", "memory", "rand", "prompt_tokens", "expected_output", "waited", "weight", "inflight",
 		"pending_tokens", "output_tokens", "overlap_tokens", "full", "prefill_rate"},
 	"kv_aware":             {"prompt_tokens", "expected_output", "weight", "overlap_tokens", "cost", "traffic"},
+	"lmcache_aware":        {"rand", "weight", "inflight", "pending_tokens", "output_tokens"}, // the fallback decides
 	"least_load":           {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
 	"power_of_two":         {"rand", "weight", "inflight", "pending_tokens", "output_tokens"},
 	"random":               {"rand"},

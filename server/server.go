@@ -123,6 +123,7 @@ func New(o Options) (*Server, error) {
 	telemetry.Observe(s.metrics, s.control.Pools.IndexMemory)
 	telemetry.Observe(s.metrics, s.control.Pools.PredictionGauges)
 	telemetry.Observe(s.metrics, s.control.Pools.TokenGauges)
+	telemetry.Observe(s.metrics, s.control.Pools.LMCacheGauges)
 	telemetry.Observe(s.metrics, s.control.Database.Gauges)
 	telemetry.Observe(s.metrics, s.proxy.BodyMemory)
 	telemetry.Observe(s.metrics, s.decisionGauges)

@@ -32,13 +32,15 @@ type Metrics struct {
 	requests  *requestCounts
 	tiers     tierVectors
 	handovers handoverVectors
-	workers   workerVectors
-	waits     *prometheus.HistogramVec
-	decisions *prometheus.CounterVec
-	streams   counterSet
-	tenants   *tenantCounts
-	config    configMetrics
-	limits    limitMetrics
+
+	lmcacheLookups *prometheus.HistogramVec
+	workers        workerVectors
+	waits          *prometheus.HistogramVec
+	decisions      *prometheus.CounterVec
+	streams        counterSet
+	tenants        *tenantCounts
+	config         configMetrics
+	limits         limitMetrics
 }
 
 // New returns the metrics of a process that runs the given version.
@@ -74,6 +76,8 @@ func New(version string) *Metrics {
 	describe[IndexMemory](d)
 	describe[PredictionGauges](d)
 	describe[TokenGauges](d)
+	m.lmcacheLookups = newLMCacheLookups(d)
+	describe[LMCacheGauges](d)
 	d.setSubject("Queues")
 	m.waits = d.histograms("tierway_queue_wait_seconds", "Total queue time of requests that reached a worker, all "+
 		"waits of a request together; 0 if it did not wait.", waitSeconds, "tier", "class")

@@ -31,6 +31,8 @@ func exercised() *Metrics {
 	Observe(m, func() []QueueGauges { return []QueueGauges{oneQueue} })
 	Observe(m, func() []PredictionGauges { return []PredictionGauges{onePrediction} })
 	Observe(m, func() []TokenGauges { return []TokenGauges{{Tier: "small"}} })
+	Observe(m, func() []LMCacheGauges { return []LMCacheGauges{{Tier: "small"}} })
+	m.LMCache("small").Observe(0.01)
 	Observe(m, func() Stores {
 		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Directory: &DirectoryGauges{Read: time.Unix(1, 0)}}}
 	})

@@ -208,5 +208,6 @@ func (m *Metrics) RemoveTier(tier string) {
 	removeSeries(labels, m.tiers.withPolicy()...)
 	removeSeries(labels, m.workers.withPolicy()...)
 	removeSeries(labels, m.decisions, m.tiers.retries, m.waits,
-		m.workers.attempts, m.workers.tokens, m.workers.breakers, m.handovers.results, m.handovers.prefills)
+		m.workers.attempts, m.workers.tokens, m.workers.breakers, m.handovers.results, m.handovers.prefills,
+		m.lmcacheLookups)
 }

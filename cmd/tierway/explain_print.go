@@ -141,7 +141,8 @@ func printWorker(line func(name, format string, args ...any), e *decisions.Expla
 			line("key", "%s of the %s", key, c.KeyOf)
 		}
 		for i := range c.Candidates {
-			line("candidate", "%s", candidateText(&c.Candidates[i], chosen, scoreUnit(cmp.Or(c.Policy, e.Policy))))
+			line("candidate", "%s", candidateText(&c.Candidates[i], chosen, scoreUnit(cmp.Or(c.Policy, e.Policy),
+				&c.Candidates[i])))
 		}
 	}
 	for _, o := range st.Others {
@@ -167,7 +168,8 @@ func printHandover(line func(name, format string, args ...any), st *decisions.Wo
 		}
 		if p := h.Prefill; p != nil {
 			for i := range p.Candidates {
-				line("prefill candidate", "%s", candidateText(&p.Candidates[i], chosen, scoreUnit(p.Policy)))
+				line("prefill candidate", "%s", candidateText(&p.Candidates[i], chosen,
+					scoreUnit(p.Policy, &p.Candidates[i])))
 			}
 		}
 	}
@@ -223,10 +225,16 @@ func candidateText(c *routing.Candidate, chosen, unit string) string {
 		c.PendingTokens, c.OutputTokens)
 	if c.Overlap > 0 {
 		source := "the gateway's history"
-		if c.Events {
+		switch {
+		case c.Events:
 			source = "events"
+		case c.LMCacheTokens == c.Overlap:
+			source = "LMCache's controller"
 		}
 		text += fmt.Sprintf(", %d tokens of the prompt cached according to %s", c.Overlap, source)
+	}
+	if c.LMCacheKeys > 0 {
+		text += fmt.Sprintf(", %d keys in LMCache", c.LMCacheKeys)
 	}
 	if c.Effective > 0 {
 		text += fmt.Sprintf("; weight %.3g of %d, because it fails requests", c.Effective, c.Weight)

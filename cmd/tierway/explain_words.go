@@ -31,6 +31,10 @@ func reasonWords(code string) string {
 		return "no worker has enough of the prompt in its cache, and on_miss selected this one"
 	case routing.ReasonKVOverlap:
 		return "highest score of overlap, load and health"
+	case routing.ReasonLMCacheLookup:
+		return "lowest cost, with a part of the prompt in its cache by LMCache's controller"
+	case routing.ReasonLMCacheOccupancy:
+		return "highest score of keys in LMCache and load"
 	case routing.ReasonLeastLatency:
 		return "lowest product of average time to the first event and load"
 	case routing.ReasonLatencyProbe:
@@ -107,9 +111,9 @@ func exclusionWords(code string) string {
 	return words
 }
 
-// scoreUnit returns the unit of a policy's scores and of their terms; "" for a number without a unit.
-func scoreUnit(policy string) string {
-	if policy == "kv_aware" {
+// scoreUnit returns the unit of a policy's score of a candidate, and of its terms; "" for a number without a unit.
+func scoreUnit(policy string, c *routing.Candidate) string {
+	if policy == "kv_aware" || policy == "lmcache_aware" && c.Terms.Get("first_token") > 0 {
 		return " s"
 	}
 	return ""

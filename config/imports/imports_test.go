@@ -182,6 +182,15 @@ mode:
 policy:
   type: lmcache_aware
   controller_url: "http://localhost:9000"
+  poll_interval_secs: 10
+  cache_weight: 0.7
+  fallback_policy: "power_of_two"
+  controller_timeout_ms: 2000
+  lookup_mode: occupancy
+  controller_api_key: sk-of-controller
+  lmcache_worker_map:
+    "vllm-001": "http://node1:8080"
+    "vllm-002": "http://node2:8080"
 model_path: llama
 api_key: sk-global-key
 worker_api_keys: { "http://node1:8080": sk-node1-key }
@@ -219,6 +228,18 @@ auth:
     - name: b
       sha256: 26472783839aac7947e22fdc3e506cbe9d6d4d57b25ce6870699ea88dd76768a # of the same key; clients keep it
       models: [llam*]
+policy:
+  name: lmcache_aware # kv_aware with LMCache's events needs no controller; see docs/lmcache.md
+  controller_url: http://localhost:9000
+  poll_interval: 10s
+  cache_weight: 0.7 # that of the load is one minus it
+  fallback: power_of_two
+  controller_timeout: 2000ms # a look-up takes 200ms at most
+  mode: occupancy
+  controller_api_key_env: LMCACHE_CONTROLLER_API_KEY # export this variable with the key of the controller
+  lmcache_worker_map:
+    vllm-001: http://node1:8080
+    vllm-002: http://node2:8080
 tiers:
   - name: default
     model: llama # the name that the workers serve; other names are rejected with 404
@@ -249,11 +270,9 @@ decisions:
   file: decisions.jsonl # one record for each request; see docs/operations.md
 log:
   level: warn
-`, left: `line 10: policy.type: use kv_aware, which reads the events that LMCache publishes
-line 11: policy.controller_url: this key is not known; docs/config.md lists the keys of config.yaml
-line 19: api_keys[2]: the key is disabled
-line 22: model_rules[1]: write fallback at the model's tier or pool
-line 24: retry.initial_backoff_ms: a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for its Retry-After
+`, left: `line 28: api_keys[2]: the key is disabled
+line 31: model_rules[1]: write fallback at the model's tier or pool
+line 33: retry.initial_backoff_ms: a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for its Retry-After
 `},
 		{name: "all flags", src: `#!/bin/bash
 set -e
@@ -871,4 +890,23 @@ func FuzzImport(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLMCacheFlagsAreTranslated: the fork has flags for all keys but the map.
+func TestLMCacheFlagsAreTranslated(t *testing.T) {
+	got, err := VLLMRouter([]byte("vllm-router --policy lmcache_aware --lmcache-controller-url http://c:9000 "+
+		"--lmcache-poll-interval 5 --lmcache-cache-weight 0.6 --lmcache-lookup-mode prefix_lookup "+
+		"--lmcache-controller-timeout-ms 1000 --worker-urls http://a:8000 --model-path m --host 127.0.0.1"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"name: lmcache_aware", "controller_url: http://c:9000", "poll_interval: 5s",
+		"cache_weight: 0.6", "mode: prefix_lookup", "controller_timeout: 1000ms"} {
+		if !strings.Contains(string(got.Config), line) {
+			t.Errorf("%q is not in\n%s", line, got.Config)
+		}
+	}
+	if len(got.LeftOut) != 0 {
+		t.Errorf("left out: %v", got.LeftOut)
+	}
 }

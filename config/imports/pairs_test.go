@@ -119,6 +119,9 @@ tiers:
     policy:
       name: consistent_hash # X-Request-ID, X-Correlation-ID and X-Trace-ID are no keys (session_keys); without a key, the first turn of the prompt decides
       virtual_nodes: 200 # for each unit of weight
+    prefill_policy:
+      name: lmcache_aware # kv_aware with LMCache's events needs no controller; see docs/lmcache.md
+      fallback: power_of_two
     workers:
       - name: prefill-0
         url: http://127.0.0.1:8081
@@ -131,7 +134,6 @@ tiers:
         url: http://127.0.0.1:8084
         role: decode
 `, left: `line 8: mode.intra_node_data_parallel_size: ranks cannot hand prompts over by nixl; start each rank as a server, and list it as a worker
-line 10: prefill_policy.type: use kv_aware, which reads the events that LMCache publishes
 `},
 		{name: "SGLang's router", src: `python -u -m sglang_router.launch_router \
     --pd-disaggregation --host 127.0.0.1 --port 6688 --policy cache_aware --cache-threshold 0.4 \

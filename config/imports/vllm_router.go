@@ -119,6 +119,13 @@ func policyRules(section string) map[string]rule {
 		"eviction_interval_secs":   to(at("eviction_interval"), "s", ""),
 		"max_tree_size":            to(at("max_tree_size"), "", "blocks of prompts, for each worker"),
 		"virtual_nodes":            to(at("virtual_nodes"), "", "for each unit of weight"),
+		"controller_url":           to(at("controller_url"), "", ""),
+		"poll_interval_secs":       to(at("poll_interval"), "s", ""),
+		"cache_weight":             to(at("cache_weight"), "", "that of the load is one minus it"),
+		"controller_timeout_ms":    to(at("controller_timeout"), "ms", "a look-up takes 200ms at most"),
+		"lookup_mode":              to(at("mode"), "", ""),
+		"controller_api_key":       controllerKey(at("controller_api_key_env")),
+		"lmcache_worker_map":       workerMap(at("lmcache_worker_map")),
 		"load_check_interval_secs": out("loads are the gateway's own counts, which are always current"),
 	}
 	for _, key := range []string{"block_size", "enable_speculative", "speculative_ttl_ms", "model_path", "kv_events"} {
@@ -142,6 +149,9 @@ func flagKey(flag string) string {
 	case "eviction_interval":
 		return "policy.eviction_interval_secs"
 	}
+	if key, ok := lmcacheFlags()[name]; ok {
+		return "policy." + key
+	}
 	for _, section := range [][2]string{{"retry_", "retry."}, {"cb_", "circuit_breaker."}, {"prometheus_", "metrics."},
 		{"health_check_", "health_check."}, {"health_", "health_check."}} {
 		if rest, ok := strings.CutPrefix(name, section[0]); ok {
@@ -149,6 +159,40 @@ func flagKey(flag string) string {
 		}
 	}
 	return name
+}
+
+// lmcacheFlags returns the keys of a policy in the fork's YAML by the names of flags.
+func lmcacheFlags() map[string]string {
+	return map[string]string{"lmcache_controller_url": "controller_url", "lmcache_poll_interval": "poll_interval_secs",
+		"lmcache_cache_weight": "cache_weight", "lmcache_lookup_mode": "lookup_mode",
+		"lmcache_controller_timeout_ms": "controller_timeout_ms", "lmcache_fallback_policy": "fallback_policy",
+		"lmcache_controller_api_key": "controller_api_key"}
+}
+
+// controllerKey returns the rule for the key of LMCache's controller: its variable is written, never the key.
+func controllerKey(path string) rule {
+	return func(d *builder, s setting) {
+		name := "LMCACHE_CONTROLLER_API_KEY"
+		if text, _ := s.text(); wholeVariable.MatchString(text) {
+			name = wholeVariable.FindStringSubmatch(text)[1]
+		}
+		d.set(path, name, s, "export this variable with the key of the controller")
+	}
+}
+
+// workerMap returns the rule for the map from instances of LMCache to workers.
+func workerMap(path string) rule {
+	return func(d *builder, s setting) {
+		workers := map[string]string{}
+		for _, pair := range s.pairs() {
+			if text, ok := pair.text(); ok {
+				workers[pair.name] = text
+			} else {
+				d.leave(pair, "want the URL or the name of a worker")
+			}
+		}
+		d.set(path, workers, s, "")
+	}
 }
 
 // vllmMode keeps the mode.
@@ -194,7 +238,8 @@ func vllmComments() map[string]string {
 	return map[string]string{
 		"cache_aware":     "without a match, the least loaded worker; on_miss: smallest_tree selects the smallest tree",
 		"consistent_hash": keys, "rendezvous_hash": keys,
-		"kv_aware": "finds the engines' events without configuration; see docs/kv-events.md",
+		"kv_aware":      "finds the engines' events without configuration; see docs/kv-events.md",
+		"lmcache_aware": "kv_aware with LMCache's events needs no controller; see docs/lmcache.md",
 	}
 }
 

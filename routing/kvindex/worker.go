@@ -20,7 +20,7 @@ type Worker struct {
 	steps   int // blocks since the lock of the index was released
 	removed bool
 
-	aging   aging
+	aging aging
 
 	groups        []group
 	slidingGroups int // number of these that are sliding-window groups in use

@@ -114,6 +114,7 @@ func (m *machine) checkBooks(rt *rapid.T) {
 			Samples:           got[i].Samples,
 			EventsCredit:      got[i].EventsCredit,
 			HistoryCredit:     got[i].HistoryCredit,
+			LookupCredit:      got[i].LookupCredit,
 			HistoryTokens:     got[i].HistoryTokens,
 		}
 		if got[i] != want || math.Abs(got[i].Share-w.share(m.now)) > 1e-9 {

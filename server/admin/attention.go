@@ -44,6 +44,7 @@ func (a *overviewAPI) attention(pools []poolView, now time.Time) []AttentionItem
 	var items []AttentionItem
 	for i := range pools {
 		items = append(items, poolAttention(&pools[i])...)
+		items = append(items, lmcacheAttention(&pools[i])...)
 	}
 	items = append(items, a.unansweredAttention(pools)...)
 	items = append(items, storeAttention(a.configs.redisState(), a.configs.sqlState())...)

@@ -56,6 +56,7 @@ type OverviewTier struct {
 	TTFT95   *float64                 `json:"ttft_p95_ms" doc:"95th percentile of the times to first token of streams in the last minute."`
 	Inflight int                      `json:"inflight" doc:"Requests on its workers."`
 	Queue    map[string]OverviewQueue `json:"queue" doc:"Waiting requests by class name."`
+	LMCache  *lmcacheState            `json:"lmcache,omitempty" doc:"Absent without the policy lmcache_aware."`
 }
 
 // OverviewQueue has the waiting requests of one class.
@@ -146,7 +147,7 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 // tierOf returns a tier or pool of the overview, without its rates.
 func tierOf(p *poolView, now time.Time) OverviewTier {
 	t := OverviewTier{Name: p.Name, Tier: p.Tier, Model: p.Model, Policy: p.Policy.Name, Workers: map[string]int{},
-		Queue: map[string]OverviewQueue{}}
+		Queue: map[string]OverviewQueue{}, LMCache: lmcacheOf(p.Pool)}
 	for i := range p.workers {
 		t.Workers[p.workers[i].State]++
 		t.Inflight += p.workers[i].Inflight

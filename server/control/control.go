@@ -90,6 +90,7 @@ func New(o Options) (*Control, error) {
 		rand:     o.Rand,
 		redis:    stores.Redis,
 		snapshot: ctl.Snapshot,
+		dial:     o.Dial,
 
 		connected: make(chan struct{}, 1),
 		onStopped: func(StoppedWorkers) {},
@@ -180,7 +181,7 @@ func (ctl *Control) Run(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() { ctl.Pools.fleet.Run(ctx) })
 	owned.Go(func() { ctl.Pools.caches.Run(ctx) })
-	owned.Go(func() { ctl.Pools.runTokens(ctx) })
+	owned.Go(func() { ctl.Pools.runCacheSources(ctx) })
 	owned.Go(func() { ctl.Pools.pollBreakers(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.runExchanges(ctx) })

@@ -35,9 +35,10 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 func (p *Pool) draftOf(live *Pool, gateways int) {
 	if live != nil {
 		p.livePool = live.livePool
-		if p.usesCaches() {
+		if p.readsEvents = p.usesCaches() && live.readsEvents; p.readsEvents {
 			p.tokens = live.tokens
 		}
+		p.draftLMCache(live)
 	} else {
 		p.livePool = &livePool{Routing: routing.NewPool(p.Picker, nil)}
 		p.WaitQueue = queue.New(p.Routing, p.Queue, func(*queue.Ticket) {})

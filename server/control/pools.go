@@ -1,13 +1,14 @@
 package control
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
 	"weak"
 
-	"tierway/breaker"
 	"tierway/config"
 	"tierway/openai"
 	"tierway/queue"
@@ -31,6 +32,8 @@ type Pools struct {
 	fleet    *workers.Fleet
 	caches   *kvcache.Caches
 	snapshot func() *Snapshot
+	// dial opens the connections to LMCache's controllers; nil: net.Dialer
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	onStopped func(StoppedWorkers) // set by OnStopped before Run
 	silent    map[*Member]bool     // of which logSilent has logged the beginning; used by the poll only
@@ -61,7 +64,9 @@ type Pool struct {
 	Served         [openai.Audio + 1]bool
 	Members        map[string]*Member // by the worker's name
 	regions        *regions           // nil if no worker has a region
-	tokens         *promptTokens      // nil if the policy does not use the workers' KV-cache events
+	readsEvents    bool               // the policy uses the workers' KV-cache events
+	tokens         *promptTokens      // nil if the policy uses neither these nor look-ups in LMCache's controller
+	lmcache        *lmcacheSource     // nil if the policy does not use LMCache's controller
 	Draft          *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 
 	tokenizer *tokenizer.Tokenizer // of the policy; nil if it has none
@@ -138,7 +143,7 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 	ps.caches.SetMemory(int(snap.File.KVEvents.MaxBytes))
 	ps.gateways = ps.Gateways(snap.File)
 	for _, p := range snap.Pools {
-		ps.open(p, was.ByName[p.Name], snap.File.Breaker)
+		ps.open(p, was.ByName[p.Name], snap.File)
 	}
 	ps.mu.Lock()
 	publish()
@@ -152,7 +157,7 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 
 // open connects a pool of a new snapshot with its live pool and its workers, and configures them.
 // Workers that are the same in was, the previous pool of that name, are kept. was is nil for a new pool.
-func (ps *Pools) open(p, was *Pool, c breaker.Config) {
+func (ps *Pools) open(p, was *Pool, f *config.File) {
 	p.Series = ps.metrics.Tier(p.Name, p.Policy.Name, Dialects, Outcomes)
 	if p.Handover != "" {
 		p.HandoverSeries = ps.metrics.Handover(p.Name)
@@ -162,6 +167,8 @@ func (ps *Pools) open(p, was *Pool, c breaker.Config) {
 	} else {
 		p.livePool = ps.newLivePool(p)
 	}
+	p.readsEvents = p.usesCaches()
+	ps.openLMCache(p, was, f)
 	ps.openTokens(p, was)
 	var reasons []string
 	for _, r := range routing.Reasons(append(p.Policies(), p.PrefillPolicy)...) {
@@ -171,15 +178,17 @@ func (ps *Pools) open(p, was *Pool, c breaker.Config) {
 	for _, w := range p.Workers {
 		m := ps.memberOf(p, was, w.Name, reasons)
 		if m.Gate == nil {
-			m.Gate = ps.newBreaker(p.Name, p.Routing, m, c)
+			m.Gate = ps.newBreaker(p.Name, p.Routing, m, f.Breaker)
 		} else {
-			m.Gate.Configure(c)
+			m.Gate.Configure(f.Breaker)
 		}
 		p.Members[w.Name] = m
 	}
+	p.setInstances()
+	p.setLookupMembers()
 	p.Routing.SetSaturation(p.Saturation)
 	p.Routing.SetHealthWeight(p.HealthWeight)
-	p.Routing.SetSlowness(routing.Slowness(c.Slow))
+	p.Routing.SetSlowness(routing.Slowness(f.Breaker.Slow))
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
 	p.configure(ps.gateways)

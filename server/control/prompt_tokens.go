@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tierway/config"
@@ -20,13 +21,16 @@ import (
 type promptTokens struct {
 	*prompttokens.Source
 	live *livePool
+	// lookups has the members of a pool that looks prompts up in LMCache's controller: their events may be unknown.
+	lookups atomic.Pointer[[]*Member]
+	next    atomic.Uint64 // calls that took one of them
 }
 
 // openTokens gives the pool of a new snapshot its source of tokens, if its policy uses what
 // workers have cached. The source of was, the previous pool of that name, is kept if the policy is
 // the same and the content of its tokenizer.json too.
 func (ps *Pools) openTokens(p, was *Pool) {
-	if !p.usesCaches() {
+	if !p.usesCaches() && (p.lmcache == nil || !p.lmcache.config.LooksUp()) {
 		return
 	}
 	if was != nil && was.tokens != nil && was.Picker == p.Picker && sameTokenizer(was.tokenizer, p.tokenizer) {
@@ -43,11 +47,29 @@ func (ps *Pools) openTokens(p, was *Pool) {
 	p.tokens = t
 }
 
+// setLookupMembers sets the members of a new snapshot that may be asked for tokens before a look-up.
+func (p *Pool) setLookupMembers() {
+	if p.tokens == nil {
+		return
+	}
+	if p.lmcache == nil || !p.lmcache.config.LooksUp() {
+		p.tokens.lookups.Store(nil)
+		return
+	}
+	all := make([]*Member, 0, len(p.Members))
+	for i := range p.Workers {
+		all = append(all, p.Members[p.Workers[i].Name])
+	}
+	p.tokens.lookups.Store(&all)
+}
+
 // lookupPolicy returns the first policy of a pool, or of its rules, that uses what workers have cached.
 func lookupPolicy(p *config.Pool) routing.Config {
 	all := append(p.Policies(), p.PrefillPolicy)
-	if i := slices.IndexFunc(all, routing.Config.UsesCaches); i >= 0 {
-		return all[i]
+	for _, uses := range []func(routing.Config) bool{routing.Config.UsesCaches, routing.Config.LooksUp} {
+		if i := slices.IndexFunc(all, uses); i >= 0 {
+			return all[i]
+		}
 	}
 	return p.Policy
 }
@@ -77,9 +99,31 @@ func (t *promptTokens) worker() prompttokens.Poster {
 		m, ok = t.live.Caches.Pick(up).(*Member)
 	}
 	if !ok {
-		return nil
+		if m = t.lookupMember(now, up); m == nil {
+			return nil
+		}
 	}
 	return tokenizeServer{m}
+}
+
+// lookupMember returns a member of a pool that looks prompts up; nil if none is up. Successive calls begin with
+// successive members, and members without a recent failure are preferred.
+func (t *promptTokens) lookupMember(now time.Time, up func(ref any) bool) (failed *Member) {
+	all := t.lookups.Load()
+	if all == nil {
+		return nil
+	}
+	first := t.next.Add(1)
+	for i := range *all {
+		switch m := (*all)[(first+uint64(i))%uint64(len(*all))]; {
+		case !up(m):
+		case now.UnixNano() >= m.tokenizeAfter.Load():
+			return m
+		case failed == nil:
+			failed = m
+		}
+	}
+	return failed
 }
 
 // busy reports whether a request would wait for a worker, or for other requests of its worker.
@@ -99,27 +143,41 @@ func (s tokenizeServer) Send(ctx context.Context, r *http1.Request) (*http1.Resp
 	return answer, err
 }
 
-// runTokens runs the sources of the snapshots until ctx ends. It returns when all have ended.
-func (ps *Pools) runTokens(ctx context.Context) {
+// cacheSource is a source of what the workers have cached, with work of its own.
+type cacheSource interface{ Run(ctx context.Context) }
+
+// cacheSources returns the sources of the pool.
+func (p *Pool) cacheSources() (all []cacheSource) {
+	if p.tokens != nil {
+		all = append(all, p.tokens)
+	}
+	if p.lmcache != nil {
+		all = append(all, p.lmcache)
+	}
+	return all
+}
+
+// runCacheSources runs the sources of the snapshots until ctx ends. It returns when all have ended.
+func (ps *Pools) runCacheSources(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	running := map[*promptTokens]context.CancelFunc{}
+	running := map[cacheSource]context.CancelFunc{}
 	for {
-		wanted := map[*promptTokens]bool{}
+		wanted := map[cacheSource]bool{}
 		for _, p := range ps.snapshot().Pools {
-			if t := p.tokens; t != nil {
-				wanted[t] = true
-				if running[t] == nil {
+			for _, s := range p.cacheSources() {
+				wanted[s] = true
+				if running[s] == nil {
 					var own context.Context
-					own, running[t] = context.WithCancel(ctx)
-					all.Go(func() { t.Run(own) })
+					own, running[s] = context.WithCancel(ctx)
+					all.Go(func() { s.Run(own) })
 				}
 			}
 		}
-		for t, stop := range running {
-			if !wanted[t] {
+		for s, stop := range running {
+			if !wanted[s] {
 				stop()
-				delete(running, t)
+				delete(running, s)
 			}
 		}
 		select {
@@ -223,7 +281,7 @@ func averageRanks(all []routing.CachedPrefix) {
 
 // UsesCaches reports whether the pool's policy uses the result of LookupCaches, which must not be called
 // otherwise.
-func (p *Pool) UsesCaches() bool { return p.tokens != nil }
+func (p *Pool) UsesCaches() bool { return p.readsEvents }
 
 // Adapter returns the model if it is a LoRA adapter on a worker of the pool, else "".
 func (p *Pool) Adapter(model string) string {

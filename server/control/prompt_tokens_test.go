@@ -64,7 +64,7 @@ func TestThePolicysTokenizerNeedsNoWorker(t *testing.T) {
 	ctl := newTestControl(t, tokenizing+small)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { ctl.Pools.runTokens(ctx) })
+	running.Go(func() { ctl.Pools.runCacheSources(ctx) })
 	defer running.Wait()
 	defer stop()
 	text := strings.Repeat("a", 99)

@@ -54,8 +54,15 @@ func (ps *Pools) PredictionGauges() []telemetry.PredictionGauges {
 		n := p.Routing.Predictions()
 		g := telemetry.PredictionGauges{Tier: p.Name, Events: n.Events, History: n.History, None: n.None,
 			WrongTokens: n.WrongTokens, Judged: n.Judged, Regretted: n.Regretted}
+		if p.LooksUp() {
+			g.Lookups = &telemetry.LookupPredictions{Total: n.Lookups}
+		}
 		for _, w := range p.Routing.Snapshot(now) {
-			g.Workers = append(g.Workers, telemetry.CreditGauges{Worker: w.ID, Events: w.EventsCredit, History: w.HistoryCredit})
+			c := telemetry.CreditGauges{Worker: w.ID, Events: w.EventsCredit, History: w.HistoryCredit}
+			if p.LooksUp() {
+				c.Lookup = &telemetry.LookupCredit{Credit: w.LookupCredit}
+			}
+			g.Workers = append(g.Workers, c)
 		}
 		out = append(out, g)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/workers/prompttokens"
@@ -28,11 +29,18 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	facts.Rule, facts.Rules = p.rule(c, res, &facts), len(res.Pool.Rules)
 	policy := res.Pool.PolicyOf(facts.Rule)
 	p.setKey(c, policy, &facts)
+	usesLMCache := res.Pool.UsesLMCache(policy)
+	if usesLMCache {
+		facts.Stored = res.Pool.StoredKeys()
+	}
 	if p.Prompt != nil {
 		p.Prompt.setBlocks(&facts)
 		p.Prompt.found = prompttokens.Prompt{Keys: p.Prompt.found.Keys[:0]}
 		if policy.UsesCaches() && res.Pool.UsesCaches() {
 			p.Prompt.setCached(ctx, p, res, &facts, ask)
+		}
+		if usesLMCache && res.Pool.LooksUp() {
+			p.Prompt.lookUp(ctx, p, res, &facts, ask)
 		}
 		if facts.Unplaced {
 			facts.Blocks = nil // the prompt does not stay with the booked rank
@@ -43,11 +51,28 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 
 // setCached sets what the workers' KV-cache events say about the prompt.
 func (p *Prompt) setCached(ctx context.Context, of *Parsed, res *Resolution, facts *routing.Request, ask bool) {
-	q := prompttokens.Query{Request: of.Req, Chain: p.chain, Model: res.ModelName, Salt: of.Salt,
-		Adapter: res.Pool.Adapter(res.ModelName)}
+	q := of.tokenQuery(p.chain, res)
 	facts.Cached = p.cached[:0]
 	p.found = res.Pool.LookupCaches(ctx, &q, facts, p.found.Keys, ask)
 	p.cached, facts.CachedAt = facts.Cached, time.Now()
+}
+
+// lookUp sets which workers have the prompt by LMCache's controller.
+func (p *Prompt) lookUp(ctx context.Context, of *Parsed, res *Resolution, facts *routing.Request, ask bool) {
+	q := of.tokenQuery(p.chain, res)
+	if facts.Cached == nil {
+		facts.Cached = p.cached[:0]
+	}
+	found, ids := res.Pool.LookUp(ctx, &q, facts, p.ids, ask)
+	if p.ids, p.cached, facts.CachedAt = ids, facts.Cached, time.Now(); found.Tokens > 0 {
+		p.found.Form, p.found.Tokens = found.Form, found.Tokens
+	}
+}
+
+// tokenQuery returns the question for the tokens of the prompt.
+func (p *Parsed) tokenQuery(chain []prompt.Block, res *Resolution) prompttokens.Query {
+	return prompttokens.Query{Request: p.Req, Chain: chain, Model: res.ModelName, Salt: p.Salt,
+		Adapter: res.Pool.Adapter(res.ModelName)}
 }
 
 // Judge compares the prompt's known length with the prompt tokens that an engine of the pool counted.

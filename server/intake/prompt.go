@@ -15,6 +15,7 @@ type Prompt struct {
 	turns        []uint64
 	found        prompttokens.Prompt // of the last look-up in the workers' caches
 	cached       []routing.CachedPrefix
+	ids          []uint32 // tokens of the last look-up in LMCache's controller
 	user, system []byte
 	features     tiers.ClassifierInput
 }
@@ -31,6 +32,7 @@ const (
 	blocksKept = 2048
 	keysKept   = 8192
 	textKept   = 4 * tiers.TextLimit
+	idsKept    = 16 * keysKept
 )
 
 // DropPrompt returns the buffers of a request's prompt to the pool. Nothing may refer to them.
@@ -43,9 +45,12 @@ func (it *Intake) DropPrompt(of *Parsed) {
 	if cap(p.found.Keys) > keysKept {
 		p.found.Keys = nil
 	}
+	if cap(p.ids) > idsKept {
+		p.ids = nil
+	}
 	clear(p.cached) // its references to workers
 	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0],
-		found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0],
+		found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0], ids: p.ids[:0],
 		user: p.user[:0], system: p.system[:0]}
 	it.prompts.Put(p)
 }

@@ -44,11 +44,19 @@ const (
 // AllPolicies stands for all policies of the gateway in a list of one.
 const AllPolicies = "all"
 
+// unsimulated is the policy that needs LMCache's controller.
+const unsimulated = "lmcache_aware"
+
+// simulated returns the names of the gateway's policies that are simulated.
+func simulated() []string {
+	return slices.DeleteFunc(routing.Names(), func(name string) bool { return name == unsimulated })
+}
+
 // ParsePolicies reads policies; spaces around them are ignored. There must be one at least, and each
 // only once. [AllPolicies] alone stands for all policies of the gateway.
 func ParsePolicies(texts []string) ([]Policy, error) {
 	if len(texts) == 1 && strings.TrimSpace(texts[0]) == AllPolicies {
-		texts = routing.Names()
+		texts = simulated()
 	}
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("write one or more of %s", strings.Join(PolicyNames(), ", "))
@@ -105,7 +113,11 @@ func parsePolicy(text string) (Policy, error) {
 			p.peer, p.Doc = &peer, peer.Doc
 		}
 	}
-	if p.peer == nil && !slices.Contains(routing.Names(), name) {
+	if name == unsimulated {
+		return p, fmt.Errorf("policy %q is not simulated, because there is no LMCache: write kv_aware+events, which knows "+
+			"more of the caches", name)
+	}
+	if p.peer == nil && !slices.Contains(simulated(), name) {
 		return p, fmt.Errorf("policy %q is unknown: write one of %s", name, strings.Join(PolicyNames(), ", "))
 	}
 	for option := range strings.SplitSeq(options, "+") {
@@ -154,7 +166,7 @@ func (p *Policy) setStages(option string) error {
 
 // PolicyNames returns the names of all policies, those of the gateway first.
 func PolicyNames() []string {
-	names := routing.Names()
+	names := simulated()
 	for _, p := range sim.Peers() {
 		names = append(names, p.Name)
 	}

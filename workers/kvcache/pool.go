@@ -18,6 +18,14 @@ const (
 	loadDisk = 112 * time.Microsecond
 )
 
+// LoadTime returns the assumed time to load cached tokens from CPU memory, or from a slower medium, to the GPU.
+func LoadTime(tokens int64, inCPU bool) time.Duration {
+	if inCPU {
+		return time.Duration(tokens) * loadCPU
+	}
+	return time.Duration(tokens) * loadDisk
+}
+
 // Pool is the workers of one pool, with one index. It is safe for concurrent use.
 type Pool struct {
 	caches  *Caches

@@ -35,9 +35,9 @@ const (
 
 // Config configures a Controller. A zero number is the default.
 type Config struct {
-	URL          string        // of the controller's HTTP API; empty: DefaultURL
-	Key          func() string // bearer token; nil, or empty: none
-	Lookups      bool          // prompts are looked up; otherwise the number of keys is polled
+	URL          string // of the controller's HTTP API; empty: DefaultURL
+	Key          string // bearer token; empty: none
+	Lookups      bool   // prompts are looked up; otherwise the number of keys is polled
 	PollInterval time.Duration
 	Timeout      time.Duration // of a poll, and of a look-up if that is shorter than LookupLimit
 
@@ -75,9 +75,6 @@ type Controller struct {
 func New(c Config) *Controller {
 	c.URL = cmp.Or(c.URL, DefaultURL)
 	c.PollInterval, c.Timeout = cmp.Or(c.PollInterval, DefaultPollInterval), cmp.Or(c.Timeout, DefaultTimeout)
-	if c.Key == nil {
-		c.Key = func() string { return "" }
-	}
 	if c.Known == nil {
 		c.Known = func(string) bool { return true }
 	}
@@ -141,8 +138,8 @@ func (k *Controller) call(ctx context.Context, limit time.Duration, method, path
 	if err != nil {
 		return nil, err
 	}
-	if key := k.c.Key(); key != "" {
-		r.Header.Set("Authorization", "Bearer "+key)
+	if k.c.Key != "" {
+		r.Header.Set("Authorization", "Bearer "+k.c.Key)
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -107,7 +107,7 @@ func TestLookupSaysWhatInstancesHave(t *testing.T) {
 					l.Attach(id, e)
 					fleet = append(fleet, e)
 				}
-				k, _ := connect(t, l, Config{Lookups: true, Key: func() string { return c.config.Key },
+				k, _ := connect(t, l, Config{Lookups: true, Key: c.config.Key,
 					Known: func(id string) bool { return id != "foreign" }})
 				prompt := tokensFrom(1000, 900)
 				send(t, fleet[0], prompt[:600])
@@ -432,7 +432,7 @@ func TestLookupsThatNeverMatchAreReportedOnce(t *testing.T) {
 func TestKeyIsInNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := engines.NewLMCache(engines.LMCacheConfig{Key: "right"})
-		k, log := connect(t, l, Config{Key: func() string { return "hush-hush" }})
+		k, log := connect(t, l, Config{Key: "hush-hush"})
 		if v := k.View(); v.State != StateDown || !strings.Contains(v.Fault, "401") || log.count("hush") > 0 {
 			t.Errorf("%+v\n%s", v, log.text.String())
 		}

@@ -89,6 +89,18 @@ func (k *Controller) Lookup(ctx context.Context, tokens []uint32, repeated bool,
 	return matches, true
 }
 
+// Peek is Lookup for a request that is not sent. It counts nothing and suspends no look-up.
+func (k *Controller) Peek(ctx context.Context, tokens []uint32, dst []Match) []Match {
+	if k.lookups.down.Load() {
+		return dst
+	}
+	matches, err := k.ask(ctx, tokens, dst)
+	if err != nil {
+		return dst
+	}
+	return matches
+}
+
 // ask sends a look-up.
 func (k *Controller) ask(ctx context.Context, tokens []uint32, dst []Match) (matches []Match, err error) {
 	body := append(make([]byte, 0, 16+idBytes*len(tokens)), `{"tokens":[`...)

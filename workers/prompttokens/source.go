@@ -149,19 +149,26 @@ func (s *Source) Run(ctx context.Context) {
 func (s *Source) Lookup(ctx context.Context, q *Query, dst []uint64) Prompt {
 	var f fields
 	p, more := s.find(q, &f, dst)
-	at := &s.counts.known
-	if more && p.Tokens == 0 && !q.Request.Media && s.await(ctx, q, &f) {
-		p, at = s.known(q, &f, identityOf(q), dst), &s.counts.answered
+	answered := more && p.Tokens == 0 && !q.Request.Media && s.await(ctx, q, &f)
+	if answered {
+		p = s.known(q, &f, identityOf(q), dst)
 	}
+	s.count(answered, p.Tokens > 0, len(p.Keys) > len(dst))
+	return p
+}
+
+// count counts a look-up: whether an engine was asked and answered, and what is known of the prompt.
+func (s *Source) count(answered, whole, beginning bool) {
 	switch {
-	case p.Tokens > 0:
-		at.Add(1)
-	case len(p.Keys) > len(dst):
+	case whole && answered:
+		s.counts.answered.Add(1)
+	case whole:
+		s.counts.known.Add(1)
+	case beginning:
 		s.counts.beginning.Add(1)
 	default:
 		s.counts.unknown.Add(1)
 	}
-	return p
 }
 
 // Remembered is Lookup without a request to an engine and without a wait. It counts nothing.
@@ -174,30 +181,45 @@ func (s *Source) Remembered(q *Query, dst []uint64) Prompt {
 // find returns the known part of a prompt, and reads the request's fields into f. more reports whether an
 // engine may tokenize the rest.
 func (s *Source) find(q *Query, f *fields, dst []uint64) (p Prompt, more bool) {
-	if q.BlockSize <= 0 || len(q.Chain) == 0 || len(q.Chain) >= maxChain {
-		return Prompt{Keys: dst}, false
-	}
-	r := q.Request
-	switch r.Dialect {
-	case openai.Chat, openai.Completions, openai.Messages, openai.Responses:
-	default:
+	if q.BlockSize <= 0 {
 		return Prompt{Keys: dst}, false
 	}
 	id := identityOf(q)
-	if *f = readFields(r); f.stored || s.forms.suspended(f.form) {
+	switch ids, readable := s.read(q, f); {
+	case !readable:
 		return Prompt{Keys: dst}, false
+	case ids != nil:
+		return s.lookupIDs(ids, q.BlockSize, id, dst), false
+	}
+	return s.known(q, f, id, dst), true
+}
+
+// read reads the request's fields into f. readable is false for a prompt of which no tokens can be known. ids is the
+// array of a prompt that is a list of token ids, nil for others.
+func (s *Source) read(q *Query, f *fields) (ids []byte, readable bool) {
+	r := q.Request
+	if len(q.Chain) == 0 || len(q.Chain) >= maxChain {
+		return nil, false
+	}
+	switch r.Dialect {
+	case openai.Chat, openai.Completions, openai.Messages, openai.Responses:
+	default:
+		return nil, false
+	}
+	if *f = readFields(r); f.stored || s.forms.suspended(f.form) {
+		return nil, false
 	}
 	if r.Dialect == openai.Completions {
 		kind, value := promptOf(f.raw[text])
 		switch kind {
 		case promptIDs:
-			return s.lookupIDs(value, q.BlockSize, id, dst), false
+			return value, true
 		case promptOther:
-			return Prompt{Keys: dst}, false
+			return nil, false
 		}
 		f.raw[text] = value
 	}
-	return s.known(q, f, id, dst), true
+	return nil, true
 }
 
 // identityOf returns the identity of the request's blocks besides their tokens.

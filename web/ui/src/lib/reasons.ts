@@ -31,6 +31,8 @@ const texts = {
     cache_miss: "no worker has enough of the prompt, and on_miss selected this one",
     imbalanced: "least load, because the loads differ too much",
     kv_overlap: "highest score of overlap, load and health",
+    lmcache_lookup: "lowest cost, with a part of the prompt in its cache by LMCache's controller",
+    lmcache_occupancy: "highest score of keys in LMCache and load",
     least_latency: "lowest product of average time to the first event and load",
     latency_probe: "it got no stream for 10 s, so its average may be out of date",
     power_of_two: "the less loaded of two drawn workers",

@@ -16,17 +16,25 @@ const load: ScoreMeaning = { unit: "tokens", text: "booked tokens per unit of we
 const step: TermMeaning = { unit: "", text: "place clockwise on the ring after the home, which has 0" };
 const requests: TermMeaning = { unit: "", text: "requests in flight per unit of weight" };
 
+const kvAware: ScoreMeaning = {
+  unit: "s",
+  text: "expected cost of the request on the worker in seconds, the sum of the terms",
+  terms: {
+    first_token: { unit: "s", text: "time until the first token: prefills booked on the worker, then the uncached tokens of the request" },
+    queue: { unit: "s", text: "time that later requests wait because of its prefill" },
+    decode: { unit: "s", text: "time of its answer, and the delay of other answers on the worker" },
+    cache: { unit: "s", text: "time to compute conversations again that it evicts from the cache" },
+  },
+};
+const freeShare: TermMeaning = { unit: "", text: "1 minus its share of the busiest candidate's load, × the weight of the load" };
+
 // docs/routing.md and docs/policies.md describe the policies.
 const meanings: Record<string, ScoreMeaning> = {
-  kv_aware: {
-    unit: "s",
-    text: "expected cost of the request on the worker in seconds, the sum of the terms",
-    terms: {
-      first_token: { unit: "s", text: "time until the first token: prefills booked on the worker, then the uncached tokens of the request" },
-      queue: { unit: "s", text: "time that later requests wait because of its prefill" },
-      decode: { unit: "s", text: "time of its answer, and the delay of other answers on the worker" },
-      cache: { unit: "s", text: "time to compute conversations again that it evicts from the cache" },
-    },
+  kv_aware: kvAware,
+  lmcache_aware: {
+    unit: "",
+    text: "prefix_lookup: as kv_aware, in seconds; occupancy: sum of the terms with a minus sign",
+    terms: { ...kvAware.terms, keys: { unit: "", text: "share of the most keys in LMCache × cache_weight" }, load: freeShare },
   },
   chwbl: {
     unit: "",
@@ -44,7 +52,7 @@ const meanings: Record<string, ScoreMeaning> = {
     text: "sum of the terms with a minus sign",
     terms: {
       overlap: { unit: "", text: "share of the prompt in its cache × overlap_weight" },
-      load: { unit: "", text: "1 minus its share of the busiest candidate's load, × load_weight" },
+      load: freeShare,
       health: { unit: "", text: "share of its recent requests that succeeded × health_weight" },
     },
   },

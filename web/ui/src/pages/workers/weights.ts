@@ -170,7 +170,7 @@ export function ignoresWeights(policy: string | undefined): boolean {
   return policy === "round_robin" || policy === "random";
 }
 
-const costBased = ["kv_aware", "kv_overlap", "least_latency"];
+const costBased = ["kv_aware", "kv_overlap", "least_latency", "lmcache_aware"];
 
 /** shareTitle says what the column of the shares shows under a policy. */
 export function shareTitle(policy: string | undefined): string {
