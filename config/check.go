@@ -30,6 +30,7 @@ func (d *decoder) check(f *File) {
 	d.checkPools(f)
 	d.checkWorkers(f)
 	d.checkWorkerMaps(f)
+	d.checkControllers(f)
 	d.checkOwnAddress(f)
 	d.checkCatalog(f)
 	d.checkRights(f)

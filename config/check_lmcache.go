@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -60,6 +62,29 @@ func (d *decoder) checkWorkerMaps(f *File) {
 			}) {
 				d.warn(at, d.shown(at, named)+" is neither the name nor the URL of a worker, so the instance counts for none",
 					"write the name of the worker whose engine has this lmcache_instance_id")
+			}
+		}
+	}
+}
+
+// checkControllers reports a tier or pool whose policies use different controllers: it has one client.
+func (d *decoder) checkControllers(f *File) {
+	for _, s := range f.sections() {
+		var first *routing.Config
+		for _, c := range f.policiesOf(s) {
+			if !c.UsesLMCache() {
+				continue
+			}
+			own := routing.Config{Mode: cmp.Or(c.Mode, routing.ModeOccupancy), ControllerURL: c.ControllerURL,
+				ControllerKey: c.ControllerKey, ControllerLimit: c.ControllerLimit, PollInterval: c.PollInterval,
+				WorkerMap: c.WorkerMap}
+			if first == nil {
+				first = &own
+			} else if !reflect.DeepEqual(*first, own) {
+				d.report(s.path, "its policies lmcache_aware have different modes, controllers or maps, but "+s.kind()+
+					"s have one client of LMCache's controller",
+					"write the same mode, controller_…, poll_interval and lmcache_worker_map in all of them")
+				break
 			}
 		}
 	}

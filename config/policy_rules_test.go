@@ -83,6 +83,7 @@ func TestPoliciesAndRulesHaveProblems(t *testing.T) {
 		"no variable":        {policy(`{ name: lmcache_aware, controller_api_key_env: LMCACHE_KEY }`), `policy.controller_api_key_env: the environment variable LMCACHE_KEY is not set (set it to the controller's key)`},
 		"no tokens":          {policy(`{ name: lmcache_aware, lookup_timeout: 9ms }`), `policy.lookup_timeout: has no effect with mode: occupancy`},
 		"no weights":         {policy(`{ name: lmcache_aware, mode: prefix_lookup, cache_weight: 0.5 }`), `policy.cache_weight: has no effect with mode: prefix_lookup`},
+		"two controllers":    {keys + small + "policy: { name: lmcache_aware }\npolicy_rules:\n  - { stream: true, policy: { name: lmcache_aware, mode: prefix_lookup } }\n", `its policies lmcache_aware have different modes, controllers or maps`},
 		"no fallback":        {policy(`{ name: lmcache_aware, mode: prefix_lookup, fallback: random }`), `policy.fallback: has no effect with mode: prefix_lookup`},
 		"no such field":      {keys + small + "session_keys: [email]\n", `session_keys[0]: want a header's name with a hyphen`},
 	} {

@@ -22,6 +22,8 @@ func TestPoliciesWithAFallbackKeepTheLaws(t *testing.T) {
 		"a home, else in turn":               {{Name: "chwbl", Fallback: "round_robin"}},
 		"a home, else kv_aware":              {{Name: "chwbl", Fallback: "kv_aware"}},
 		"a score, else in turn":              {{Name: "kv_overlap", Fallback: "weighted_round_robin"}},
+		"LMCache's keys, else in turn":       {{Name: "lmcache_aware", Fallback: "round_robin"}},
+		"look-ups in LMCache":                {{Name: "lmcache_aware", Mode: "prefix_lookup"}},
 		"two rules": {{Name: "kv_aware"}, {Name: "least_latency", Fallback: "round_robin"},
 			{Name: "rendezvous_hash", Key: "header", Fallback: "cache_aware", OnMiss: "smallest_tree"}},
 	} {

@@ -279,3 +279,76 @@ func TestReloadKeepsTheClientOfTheController(t *testing.T) {
 		}
 	})
 }
+
+// TestOverviewShowsTheStateOfTheController, with an item for the operator unless it is up.
+func TestOverviewShowsTheStateOfTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := engines.NewLMCache(engines.LMCacheConfig{})
+		yaml := strings.Replace(adminYAML(memoryDB), "tiers:", fmt.Sprintf("policy: { name: lmcache_aware, "+
+			"controller_url: %q, mode: prefix_lookup, lmcache_worker_map: { vllm-0: w0 } }\ntiers:", startServer(t, l)), 1)
+		r := adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine()))
+		r.runControl()
+		state := func() string {
+			v := r.overview()
+			for _, item := range v.Attention {
+				if strings.Contains(item.Message, "LMCache") {
+					return v.Tiers[0].LMCache.State + ": " + item.Subject + ": " + item.Message
+				}
+			}
+			return v.Tiers[0].LMCache.State
+		}
+		synctest.Wait()
+		if got := state(); !strings.HasPrefix(got, "no_workers: tier small: LMCache's controller lists no worker:") {
+			t.Error(got)
+		}
+		l.Attach("other", nil)
+		time.Sleep(11 * time.Second)
+		if got := state(); !strings.HasPrefix(got, "no_instance: tier small: LMCache's controller lists no worker of the") {
+			t.Error(got)
+		}
+		l.Attach("vllm-0", nil)
+		time.Sleep(10 * time.Second)
+		if got := state(); got != "up" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestPrefillPolicyLooksUp: the policy of the prefill stage alone uses the controller, as in the fork's example.
+func TestPrefillPolicyLooksUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, peers := engines.NewLMCache(engines.LMCacheConfig{}), new(engines.Peers)
+		var list []string
+		for i, role := range []string{engines.RolePrefill, engines.RolePrefill, engines.RoleDecode} {
+			e := engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: uint64(i), CacheTokens: 1 << 20,
+				Handover: engines.HandoverNixl, Role: role, Peers: peers})
+			t.Cleanup(e.Close)
+			l.Attach(fmt.Sprint("w", i), e)
+			list = append(list, fmt.Sprintf("{ name: w%d, url: %q, role: %s }", i, startServer(t, e), role))
+		}
+		r := newRig(t, fmt.Sprintf(`
+auth: { required: false }
+health: { interval: 100ms, timeout: 100ms }
+tiers:
+  - name: small
+    model: fake-7b
+    handover: nixl
+    uncached_threshold: 1
+    policy: { name: round_robin }
+    prefill_policy: { name: lmcache_aware, mode: prefix_lookup, lookup_timeout: 10s, controller_url: %q }
+    workers: [ %s ]
+`, startServer(t, l), strings.Join(list, ", "))+"# %s\n")
+		r.runControl()
+		for _, holder := range []string{"w0", "w1"} {
+			number := int(holder[1] - '0')
+			sendDirectly(t, r.member(holder).Worker.Spec().URL, chatAbout(number))
+			if a := r.post("/v1/chat/completions", chatAbout(number)); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
+		if l.Lookups() != 2 {
+			t.Errorf("%d look-ups", l.Lookups())
+		}
+		r.wantMetrics(`tierway_lmcache_lookups_total{result="match",tier="small"} 2`)
+	})
+}
