@@ -58,6 +58,9 @@ func (w *Worker) store(e *kvevents.Event) {
 	if e.Medium == kvevents.GPU || w.blockSize == 0 { // LMCache stores larger blocks in CPU memory
 		w.blockSize = e.BlockSize
 	}
+	if e.Medium != kvevents.GPU {
+		w.offloadSize = e.BlockSize
+	}
 	parent, key := uint32(root), Root(w.namespace, e.BlockSize)
 	if e.HasParent {
 		place, ok := w.tree.byHash[e.Parent]

@@ -25,6 +25,7 @@ type Worker struct {
 	groups        []group
 	slidingGroups int // number of these that are sliding-window groups in use
 	blockSize     int // tokens of a block on the GPU, or in another medium if the GPU had none
+	offloadSize   int // tokens of the last block in another medium
 }
 
 // Counts are the results of a worker's events, for metrics.
@@ -68,6 +69,17 @@ func (w *Worker) BlockSize() int {
 	w.index.mu.RLock()
 	defer w.index.mu.RUnlock()
 	return w.blockSize
+}
+
+// OffloadSize is the number of tokens of the engine's blocks in other media than the GPU's memory if it is not
+// BlockSize; else 0.
+func (w *Worker) OffloadSize() int {
+	w.index.mu.RLock()
+	defer w.index.mu.RUnlock()
+	if w.offloadSize == w.blockSize {
+		return 0
+	}
+	return w.offloadSize
 }
 
 // Reset removes all blocks, and forgets the engine's groups and the media from which it removes blocks.

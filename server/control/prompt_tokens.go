@@ -199,8 +199,8 @@ func (p *Pool) LookupCaches(ctx context.Context, q *prompttokens.Query, facts *r
 	ask bool) (found prompttokens.Prompt) {
 	var sizes [4]int // engines of one pool have one size, or few
 	found.Keys = keys
-	for _, q.BlockSize = range p.Caches.BlockSizes(sizes[:0]) {
-		if ask {
+	for i, size := range p.Caches.BlockSizes(sizes[:0]) {
+		if q.BlockSize = size; ask && i == 0 { // later ones find the same tokens
 			found = p.tokens.Lookup(ctx, q, found.Keys[:0])
 		} else {
 			found = p.tokens.Remembered(q, found.Keys[:0])

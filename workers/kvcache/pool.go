@@ -50,12 +50,15 @@ func (p *Pool) Add(name string, ref any) *Worker {
 	return w
 }
 
-// BlockSizes appends the block sizes, in tokens, of the workers with a known cache, each size once. It
-// appends none if no worker has one.
+// BlockSizes appends the block sizes, in tokens, of the workers with a known cache, each size once: those on the GPU,
+// then those of slower media, such as LMCache's chunks. It appends none if no worker has one.
 func (p *Pool) BlockSizes(sizes []int) []int {
-	for _, e := range *p.entries.Load() {
-		if size := e.blockSize(); size > 0 && !slices.Contains(sizes, size) {
-			sizes = append(sizes, size)
+	entries := *p.entries.Load()
+	for _, of := range []func(*entry) int{(*entry).blockSize, (*entry).offloadSize} {
+		for i := range entries {
+			if size := of(&entries[i]); size > 0 && !slices.Contains(sizes, size) {
+				sizes = append(sizes, size)
+			}
 		}
 	}
 	return sizes
@@ -77,8 +80,9 @@ func (p *Pool) Pick(wanted func(ref any) bool) any {
 
 // Lookup appends the cached prefixes of a prompt to r.Cached: in the order of Add, an entry for each worker
 // with a known cache and blocks of blockSize tokens. keys are the keys of the prompt's blocks, or of its
-// beginning if whole is false; their root has that block size and an empty namespace. Lookup does not
-// allocate if r.Cached has room.
+// beginning if whole is false; their root has that block size and an empty namespace. A worker with blocks of that size
+// in slower media gets more in its entry of an earlier call, if these are a longer prefix. Lookup does not allocate if
+// r.Cached has room.
 func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64, whole bool) {
 	var matches [kvindex.MaxWorkers]kvindex.Match
 	entries := *p.entries.Load()
@@ -86,7 +90,8 @@ func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64, whole bo
 	for i := range entries {
 		e := &entries[i]
 		// This check follows Overlap: the place of a removed stream may already belong to another one.
-		if e.blockSize() != blockSize {
+		known := e.blockSize()
+		if offload := known > 0 && e.offloadSize() == blockSize; known != blockSize && !offload {
 			continue
 		}
 		tokens, load := 0, time.Duration(0)
@@ -97,9 +102,32 @@ func (p *Pool) Lookup(r *routing.Request, blockSize int, keys []uint64, whole bo
 				time.Duration(m.ByMedium[kvevents.Disk]*blockSize)*loadDisk
 		}
 		n := len(e.ranks)
+		if known != blockSize {
+			e.addOffloaded(r.Cached, int64(tokens/n), !whole && tokens/n == len(keys)*blockSize)
+			continue
+		}
 		r.Cached = append(r.Cached, routing.CachedPrefix{Ref: e.worker.ref, Tokens: int64(tokens / n),
 			Load: load / time.Duration(n), More: !whole && tokens/n == len(keys)*blockSize})
 	}
+}
+
+// addOffloaded raises the worker's entry to a prefix of its blocks in slower media. What the GPU has of it is not
+// loaded.
+func (e *entry) addOffloaded(all []routing.CachedPrefix, tokens int64, more bool) {
+	for i := range all {
+		if c := &all[i]; c.Ref == e.worker.ref && tokens > c.Tokens {
+			c.Load += LoadTime(tokens-c.Tokens, true)
+			c.Tokens, c.More = tokens, more
+		}
+	}
+}
+
+// offloadSize returns the size of the worker's blocks in slower media if it differs from that on the GPU, else 0.
+func (e *entry) offloadSize() (size int) {
+	for _, r := range e.ranks {
+		size = max(size, int(r.offloadSize.Load()))
+	}
+	return size
 }
 
 // blockSize returns the size of the worker's blocks if its cache is known, else 0.

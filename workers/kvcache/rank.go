@@ -37,8 +37,10 @@ type rank struct {
 	complete  atomic.Bool  // the index has all blocks, or nearly all
 	unnamed   atomic.Bool  // the engine has blocks of LoRA adapters that it states without a name
 	blockSize atomic.Int64 // in tokens; 0 before the first event
-	aging     int          // limit of index.SetAging; used by the reader only
-	evicted   atomic.Int64 // blocks that the index had evicted after the last batch
+	// of blocks in slower media, if it differs from blockSize; 0: none
+	offloadSize atomic.Int64
+	aging       int          // limit of index.SetAging; used by the reader only
+	evicted     atomic.Int64 // blocks that the index had evicted after the last batch
 
 	mu         sync.Mutex // guards the rest
 	counts     Counts
@@ -90,6 +92,7 @@ func (r *rank) Apply(b *kvevents.Batch) {
 	}
 	r.index.Apply(b)
 	r.blockSize.Store(int64(r.index.BlockSize()))
+	r.offloadSize.Store(int64(r.index.OffloadSize()))
 	r.judgeComplete(b)
 	now := time.Now()
 	r.mu.Lock()
