@@ -165,7 +165,7 @@ func TestRoutingKeysAreChecked(t *testing.T) {
 		"no time for tokens": {"policy: {name: kv_aware, lookup_timeout: 0s}",
 			`6:42: policy.lookup_timeout: want a duration above 0, got "0s"`},
 		"a tokenizer beside another policy": {"policy: {name: chwbl, lookup_timeout: 5ms}",
-			`6:39: policy.lookup_timeout: applies only to the policies kv_aware, kv_overlap, but the policy is chwbl (remove the key, or write name: kv_aware)`},
+			`6:39: policy.lookup_timeout: applies only to the policies kv_aware, kv_overlap, lmcache_aware, but the policy is chwbl (remove the key, or write name: kv_aware)`},
 		"a tokenizer that is missing": {"policy: {name: kv_aware, tokenizer: none.json}",
 			`6:37: policy.tokenizer: cannot use "none.json": no such file or directory (name the tokenizer.json of the model, relative to the working directory of the process; without the key, the engines tokenize)`},
 		"a tokenizer that is none": {"policy: {name: kv_aware, tokenizer: check_routing_test.go}",
