@@ -191,22 +191,28 @@ func readAuthorities(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// newTransport returns a transport, which unlike an http.Client follows no redirect.
-func newTransport(c standardConfig) *http.Transport {
-	timeout := c.connectTimeout
-	if timeout <= 0 {
-		timeout = defaultConnectTimeout
-	}
-	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.rootCAs}
-	if c.tls.Cert != "" {
+// config returns the configuration of connections with these certificates. Nil roots are the system's authorities.
+func (t TLS) config(roots *x509.CertPool) *tls.Config {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	if t.Cert != "" {
 		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			own, err := tls.LoadX509KeyPair(c.tls.Cert, c.tls.Key)
+			own, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 			if err != nil {
 				return nil, fmt.Errorf("the gateway's certificate for the worker: %w", err)
 			}
 			return &own, nil
 		}
 	}
+	return secure
+}
+
+// newTransport returns a transport, which unlike an http.Client follows no redirect.
+func newTransport(c standardConfig) *http.Transport {
+	timeout := c.connectTimeout
+	if timeout <= 0 {
+		timeout = defaultConnectTimeout
+	}
+	secure := c.tls.config(c.rootCAs)
 	var proxy func(*http.Request) (*url.URL, error)
 	if c.proxy != nil {
 		proxy = func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) }
