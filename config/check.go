@@ -44,6 +44,7 @@ func (d *decoder) check(f *File) {
 	d.checkQueues(f)
 	d.checkHealthWeights(f)
 	d.checkHandovers(f)
+	d.checkHooks(f)
 	d.checkRegions(f)
 	d.checkDecisions(f)
 }

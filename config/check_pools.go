@@ -146,7 +146,7 @@ func (d *decoder) checkWorkers(f *File) {
 			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path, w)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv, "the worker's key")
-			d.checkKeyFile(path, w)
+			d.checkKeyFile(path, w.APIKeyFile, w.APIKeyEnv)
 			d.checkHeaders(path+".headers", w.Headers, "the worker's key", keyHeader(s.Engine, w))
 			d.checkCertificates(path+".tls", w.TLS, strings.HasPrefix(strings.ToLower(w.URL), "https:"))
 			usable = usable || w.Weight == nil || *w.Weight > 0

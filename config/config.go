@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tierway/breaker"
+	"tierway/hooks"
 	"tierway/routing"
 	"tierway/tenants"
 	"tierway/tiers"
@@ -39,6 +40,8 @@ type File struct {
 	Pools            []PoolConfig             `yaml:"pools" reload:"drain" ordered:"true" doc:"Workers for models outside the tiers."`
 	Models           map[string]tiers.Targets `yaml:"models" doc:"Aliases: each maps a model name of clients to a tier, pool or model, or to a list of these. The list is in the order of preference. A request gets the first target of the list that can take it; see docs/tiers.md. '*' in a name matches any run of characters, '?' matches one. Exact names match before patterns, and longer patterns before shorter ones. The target 'classify' selects the classifier."`
 	Classifier       tiers.Rules              `yaml:"classifier" doc:"Rules that select a tier for requests that name 'auto' or another alias of 'classify'."`
+	Hooks            []hooks.Config           `yaml:"hooks" ordered:"true" absent:"none" doc:"Services that are called for every request before its tier is chosen, in this order. They can reject or change requests. See docs/hooks.md."`
+	HooksTimeout     time.Duration            `yaml:"hooks_timeout" doc:"Longest time that all hooks of a request take together."`
 	Breaker          breaker.Config           `yaml:"breaker" doc:"Ejection of failing and slow workers."`
 	Health           workers.Health           `yaml:"health" doc:"Health checks of workers."`
 	KVEvents         KVEvents                 `yaml:"kv_events" doc:"KV-cache events of engines: with them, the gateway knows which prompts each worker has cached. Engines that publish events and state where are found without configuration; see docs/kv-events.md."`
@@ -49,7 +52,7 @@ type File struct {
 	HealthWeight     HealthWeight             `yaml:"health_weight" doc:"Reduces the weight of workers that fail requests, before their circuit breakers open. Unlike 'policy.health_weight', it applies to every policy."`
 	Region           string                   `yaml:"region" form:"name" absent:"none" doc:"Region of the gateway. Workers of its region are used first, then those of other regions, in the order of 'regions'."`
 	Regions          Regions                  `yaml:"regions" doc:"Distances between regions, for workers with a 'region'."`
-	RoutingHeaders   bool                     `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Max-Tokens-Lowered, X-Queue-Ms."`
+	RoutingHeaders   bool                     `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Max-Tokens-Lowered, X-Queue-Ms, X-Tierway-Hooks."`
 	CORS             CORS                     `yaml:"cors" doc:"Browser pages that may call the data plane."`
 	Telemetry        Telemetry                `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`
 	Decisions        Decisions                `yaml:"decisions" doc:"Decision log: one record for every request, including refused ones. A record holds the request in numbers and hashes (never text), every candidate worker with the terms of its score, and the result."`
@@ -215,6 +218,9 @@ func Default() File {
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
+		// A call takes milliseconds; several slow ones would double the time to a first token.
+		HooksTimeout: time.Second,
+
 		Breaker:  breaker.Default(),
 		Health:   workers.DefaultHealth(),
 		KVEvents: KVEvents{Enabled: new(true), MaxBytes: kvcache.DefaultMemory},

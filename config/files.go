@@ -27,27 +27,27 @@ func (d *decoder) fileText(path, file string) (text []byte, ok bool) {
 	return nil, false
 }
 
-// checkKeyFile checks the file of a worker's key.
-func (d *decoder) checkKeyFile(path string, w workers.Config) {
+// checkKeyFile checks the file of the key of a worker or hook. variable is its api_key_env.
+func (d *decoder) checkKeyFile(path, file, variable string) {
 	at := path + ".api_key_file"
 	switch {
-	case w.APIKeyFile == "" || d.draft: // a draft may not read files
+	case file == "" || d.draft: // a draft may not read files
 		return
-	case w.APIKeyEnv != "":
+	case variable != "":
 		d.report(at, "has no effect beside api_key_env", "keep one of the two")
 		return
 	}
-	key, err := workers.ReadKeyFile(w.APIKeyFile)
+	key, err := workers.ReadKeyFile(file)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 			err = wrapped.Err
 		}
-		d.report(at, fmt.Sprintf("cannot read %s: %v", d.shown(at, w.APIKeyFile), err),
+		d.report(at, fmt.Sprintf("cannot read %s: %v", d.shown(at, file), err),
 			"write the key alone into the file; relative paths start at the working directory of the process")
 		return
 	}
-	d.checkLength(at, "the key in "+d.shown(at, w.APIKeyFile), key)
-	d.checkSecrecy(at, w.APIKeyFile)
+	d.checkLength(at, "the key in "+d.shown(at, file), key)
+	d.checkSecrecy(at, file)
 }
 
 // checkCertificates checks the certificates of connections to workers. secure reports whether some worker has https.

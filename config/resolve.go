@@ -232,6 +232,7 @@ func (f *File) resolved() *File {
 			out.Pools[i-len(f.Tiers)] = c
 		}
 	}
+	out.Hooks = resolvedHooks(f.Hooks)
 	out.Classifier.Default = f.catalogConfig().Default
 	out.Classifier.Keywords = slices.Clone(f.Classifier.Keywords)
 	for i := range out.Classifier.Keywords {

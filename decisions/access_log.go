@@ -66,6 +66,7 @@ func appendDecision(b []byte, d *Decision) []byte {
 	b = appendText(b, "policy", d.Policy)
 	b = appendText(b, "worker", d.Worker)
 	b = appendText(b, "reason", d.Reason)
+	b = appendHooks(b, d.Hooks)
 	return append(appendCourse(b, d), "}\n"...)
 }
 

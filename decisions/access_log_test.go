@@ -19,7 +19,8 @@ var accessKeys = [...]string{
 	"time", "level", "msg", "request_id", "trace_id", "method", "route", "status", "outcome", "duration_ms",
 	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "key_hint", "client_ip", "class",
 	"asked_class", "dialect",
-	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "attempts", "error_type",
+	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "hooks", "hooks_ms",
+	"attempts", "error_type",
 	"handover", "prefill_worker", "prefill_ms",
 	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
 	"cached_tokens", "output_tokens", "estimated", "usage_note",
@@ -32,7 +33,9 @@ func wholeDecision() *Decision {
 		Tenant:     "acme", Key: "k1", KeyHint: "tw-abcd", ClientIP: "192.0.2.7", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
 		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini",
 		Model: "fake-7b",
-		Tier:  "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1",
+		Hooks: []Hook{{Name: "pii", Result: "transformed", DurationMs: 1.5},
+			{Name: "guard", Result: "rejected", Shadow: true, DurationMs: 2}},
+		Tier: "small", Rule: "alias", RuleNote: "X-Model-Tier: unknown", Policy: "chwbl", Worker: "w1",
 		Reason: "prefix_home",
 		Attempts: []Attempt{{Worker: "w0", ErrorType: "connect"},
 			{Worker: "w1", Status: 500, ErrorType: "500", Predicted: 32, Handover: &Handover{Result: "failed",
@@ -81,7 +84,7 @@ func TestAccessLineHasTheDocumentedKeysInOrder(t *testing.T) {
 		`"method":"POST","route":"/chat/completions","status":502,"outcome":"failed","duration_ms":90.25,"code":"worker_error","cause":"the worker answered 500",` +
 		`"config_generation":7,"limit":"rpm","shed":"depth","tenant":"acme","key":"k1","key_hint":"tw-abcd","client_ip":"192.0.2.7","class":"batch","asked_class":"interactive","dialect":"chat",` +
 		`"requested_model":"gpt-4o-mini","model":"fake-7b","tier":"small","rule":"alias","rule_note":"X-Model-Tier: unknown","policy":"chwbl","worker":"w1",` +
-		`"reason":"prefix_home","attempts":2,"error_type":"500","handover":"failed","prefill_worker":"p1","prefill_ms":2.5,"overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
+		`"reason":"prefix_home","hooks":"pii:transformed, guard:shadow:rejected","hooks_ms":3.5,"attempts":2,"error_type":"500","handover":"failed","prefill_worker":"p1","prefill_ms":2.5,"overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
 		`"predicted_cached_tokens":32,"prompt_tokens":40,"cached_tokens":30,"output_tokens":9,"estimated":true,"usage_note":"n"}` + "\n"
 	if diff := cmp.Diff(want, string(line)); diff != "" {
 		t.Errorf("a full line (-want +got):\n%s", diff)

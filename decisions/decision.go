@@ -50,6 +50,7 @@ type Decision struct {
 	RuleNote string `json:"rule_note,omitempty"`
 	// targets of the request's list that were passed over, in order
 	Passed   []tiers.Move `json:"passed_over,omitempty"`
+	Hooks    []Hook       `json:"hooks,omitempty"`   // calls of hooks before the tier was chosen, in order
 	Features Features     `json:"features,omitzero"` // further input of the classifier
 	Policy   string       `json:"policy,omitempty"`
 	Worker   string       `json:"worker,omitempty"` // of the last attempt
@@ -163,6 +164,21 @@ type Prefill struct {
 	Span routing.Hash `json:"span,omitzero"`
 	// the pick of the worker after another one failed; that of the first is in the attempt's Choice
 	Choice *routing.Choice `json:"choice,omitempty"`
+}
+
+// Hook is the call of a hook. Times are in milliseconds, as those of an Attempt.
+type Hook struct {
+	Name   string `json:"name"`
+	Result string `json:"result"` // allowed, rejected, transformed, timeout, error, refused, busy, open or cancelled
+	// the result had no effect on the request
+	Shadow     bool    `json:"shadow,omitempty"`
+	AtMs       float64 `json:"at_ms"`
+	DurationMs float64 `json:"duration_ms"`
+	// changes of headers that no hook may make
+	IgnoredHeaders int    `json:"ignored_headers,omitempty"`
+	Error          string `json:"error,omitempty"` // cause of a failure
+	// the span in the trace; zero if no trace was exported
+	Span routing.Hash `json:"span,omitzero"`
 }
 
 // Error types of attempts that failed without a status from the worker.

@@ -31,6 +31,7 @@ type Explanation struct {
 	Dialect string   `json:"dialect,omitempty"`
 	Stream  bool     `json:"stream,omitempty"`
 	Notes   []string `json:"notes,omitempty" doc:"Differences to a request from a client."`
+	Hooks   []Hook   `json:"hooks,omitempty" doc:"Calls of hooks. Those of a past request are the recorded ones; for another request, hooks are called only if the order asks for it."`
 
 	RequestedModel string                  `json:"requested_model,omitempty"`
 	PromptTokens   int64                   `json:"prompt_tokens_estimate"`

@@ -21,13 +21,14 @@ const RouteOther = "other"
 // Trace converts a Decision into spans.
 type Trace struct {
 	*Decision
-	Calls    []trace.Span // spans of the attempts, already begun
-	Prefills []trace.Span // spans of their prefill stages, already begun
+	Calls     []trace.Span // spans of the attempts, already begun
+	HookCalls []trace.Span // spans of the hooks, already begun
+	Prefills  []trace.Span // spans of their prefill stages, already begun
 }
 
 // Len returns the number of spans.
 func (t Trace) Len() int {
-	n := 1 + len(t.Attempts)
+	n := 1 + len(t.Attempts) + len(t.Hooks)
 	for i := range t.Attempts {
 		if t.Attempts[i].QueueMs > 0 {
 			n++
@@ -51,6 +52,9 @@ func (t Trace) Len() int {
 func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.KeyValue) {
 	a := &attrs{list: list, start: len(list)}
 	spans := append(make([]telemetry.Span, 0, t.Len()), t.rootSpan(a))
+	for i := range t.Hooks {
+		spans = append(spans, t.hookSpan(a, i))
+	}
 	prefills := 0
 	for i := range t.Attempts {
 		try := &t.Attempts[i]

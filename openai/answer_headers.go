@@ -12,7 +12,7 @@ var withheldHeaders = map[string]bool{
 	"Set-Cookie": true, "Server": true, "Date": true, "Via": true, "Alt-Svc": true, "Strict-Transport-Security": true,
 	"Www-Authenticate": true, "X-Request-Id": true, "Request-Id": true, "X-Should-Retry": true,
 	"Openai-Organization": true, "Openai-Project": true, "Openai-Processing-Ms": true, "Anthropic-Organization-Id": true,
-	"X-Model-Tier": true, "X-Tier-Reason": true, "X-Routed-To": true, "X-Route-Reason": true, "X-Queue-Ms": true,
+	"X-Model-Tier": true, "X-Tier-Reason": true, "X-Routed-To": true, "X-Route-Reason": true, "X-Queue-Ms": true, "X-Tierway-Hooks": true,
 	"X-Request-Duration": true,
 }
 

@@ -45,6 +45,8 @@ const (
 	CodeStoredUnavailable      Code = "stored_response_unavailable"
 	CodeWorkerTimeout          Code = "worker_timeout"
 	CodeLoopDetected           Code = "loop_detected"
+	CodeRejectedByHook         Code = "rejected_by_hook"
+	CodeHookUnavailable        Code = "hook_unavailable"
 
 	CodePreviousResponseNotFound Code = "previous_response_not_found"
 	CodeConversationNotFound     Code = "conversation_not_found"
@@ -75,16 +77,26 @@ type Row struct {
 }
 
 // rowOf returns the row of a code. A code outside the table, such as an engine's own, gets the
-// usual types of its status.
+// usual types of its status. So does a code of the table with another status than its own.
 func rowOf(code Code, status int) Row {
+	isStatus := status >= 400 && status <= 599
 	for i := range table {
-		if table[i].Code == code {
-			return table[i]
+		if r := table[i]; r.Code == code {
+			if isStatus && status != r.Status {
+				usual := usualRow(code, status)
+				r.Type, r.Anthropic = usual.Type, usual.Anthropic
+			}
+			return r
 		}
 	}
-	if status < 400 || status > 599 {
+	if !isStatus {
 		status = http.StatusInternalServerError
 	}
+	return usualRow(code, status)
+}
+
+// usualRow returns a row with the usual types of a status.
+func usualRow(code Code, status int) Row {
 	r := Row{Code: code, Status: status, Type: "invalid_request_error", Anthropic: "invalid_request_error",
 		Meaning: "The request failed."}
 	switch {

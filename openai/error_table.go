@@ -33,6 +33,10 @@ var table = []Row{
 	{CodeCrossSiteRequest, 403, "permission_denied", "permission_error", RetryNever,
 		"The gateway runs without keys and rejects requests from web pages of other sites.",
 		"Operator: add the page's origin to `cors.origins`, or set `auth.required: true`."},
+	{CodeRejectedByHook, 403, "permission_denied", "permission_error", RetryDefault,
+		"A hook of the gateway, such as a guardrail, rejects the request. The message has its reason. With `on_reject: " +
+			"block400` the status is 400.",
+		"Change the request. Operator: the decision record names the hook."},
 	{CodeModelNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The model does not exist or this key may not use it.",
 		"Choose a model from GET /v1/models."},
@@ -121,6 +125,9 @@ var table = []Row{
 		"The worker of the stored response or conversation cannot be looked up because Redis is unavailable, and this gateway " +
 			"does not know it.",
 		"Wait for Retry-After. Operator: check Redis."},
+	{CodeHookUnavailable, 503, "server_error", "overloaded_error", RetryAfter,
+		"The request cannot be checked because a hook of the gateway is down, slow or returns invalid answers.",
+		"Wait for Retry-After. Operator: the decision record names the hook and the cause."},
 	{CodeWorkerTimeout, 504, "server_error", "timeout_error", RetryDefault,
 		"The worker did not answer in time.",
 		"Retry, or request less output. Operator: raise `timeouts`."},

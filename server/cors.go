@@ -9,6 +9,7 @@ import (
 
 // exposedHeaders are the answer headers that a browser's script may read.
 const exposedHeaders = "X-Request-ID, Request-ID, X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Max-Tokens-Lowered, " +
+	"X-Tierway-Hooks, " +
 	"X-Queue-Ms, " +
 	"X-Request-Duration, Retry-After, Retry-After-Ms, X-Should-Retry, Openai-Processing-Ms, " +
 	"X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +

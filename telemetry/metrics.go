@@ -32,6 +32,7 @@ type Metrics struct {
 	requests  *requestCounts
 	tiers     tierVectors
 	handovers handoverVectors
+	hooks     hookVectors
 
 	lmcacheLookups *prometheus.HistogramVec
 	workers        workerVectors
@@ -71,6 +72,7 @@ func New(version string) *Metrics {
 	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time per request: from the complete "+
 		"request read until the search for a worker begins.", overheadSeconds)
 	m.tiers, m.workers, m.handovers = newTierVectors(d), newWorkerVectors(d), newHandoverVectors(d)
+	m.hooks = newHookVectors(d)
 	d.setSubject("Workers")
 	describe[WorkerGauges](d)
 	describe[IndexMemory](d)

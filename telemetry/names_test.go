@@ -27,6 +27,7 @@ func exercised() *Metrics {
 			Handovers: &HandoverGauges{}}}
 	})
 	m.Handover("small").Ended(HandoverRemote)
+	m.HookCalled("pii", "allowed", 0, 1)
 	Observe(m, func() IndexMemory { return IndexMemory{} })
 	Observe(m, func() []QueueGauges { return []QueueGauges{oneQueue} })
 	Observe(m, func() []PredictionGauges { return []PredictionGauges{onePrediction} })
@@ -118,7 +119,9 @@ func TestNamesFollowPrometheus(t *testing.T) {
 // boundedLabels returns the labels that a metric may have. Their values come from the
 // configuration or from a fixed set.
 func boundedLabels() []string {
-	return []string{"tier", "worker", "policy", "rule", "class", "tenant", // the configuration; tenants the busiest only
+	return []string{
+		// the configuration; tenants the busiest only
+		"tier", "worker", "policy", "rule", "class", "tenant", "hook",
 		"dialect", "outcome", "result", "reason", "source", "kind", "limit", "to", "operation", "log", // fixed
 		"version", "goversion", "revision"} // one each
 }
@@ -145,7 +148,7 @@ come with Tierway are described in [observability.md](observability.md).
 | label | values |
 |---|---|
 | ~tier~ | name of a tier or of an entry of ~pools~; ~none~: the request ended before a tier was resolved, for example because its model or key is unknown; ~removed~: a reload removed the tier |
-| ~worker~, ~policy~, ~rule~, ~class~ | names of the configuration |
+| ~worker~, ~policy~, ~rule~, ~class~, ~hook~ | names of the configuration |
 | ~tenant~ | one of the busiest tenants; ~other~: all other tenants; ~none~: the tenant is unknown |
 | ~dialect~, ~outcome~, ~result~, ~reason~, ~kind~, ~limit~, ~to~, ~operation~, ~log~ | fixed sets |
 | ~version~, ~goversion~, ~revision~ | one value each |

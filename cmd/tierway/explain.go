@@ -23,7 +23,7 @@ type explainFlags struct {
 	headers            []string
 	json               bool
 
-	live                                     bool
+	live, hooks                              bool
 	api, tenant, key, class, draft, decision string
 }
 
@@ -58,6 +58,7 @@ func explainCommand() *cobra.Command {
 	flags.StringVar(&f.key, "key-id", "", "with --live: ID of the key that sends the request")
 	flags.StringVar(&f.class, "priority", "", "with --live: priority class that the request asks for")
 	flags.StringVar(&f.draft, "draft", "", "with --live: complete configuration file to compare with the active one")
+	flags.BoolVar(&f.hooks, "hooks", false, "with --live: call the hooks with the request")
 	flags.StringVar(&f.decision, "decision", "", "with --live: ID of a past request, instead of --file")
 	c.MarkFlagsOneRequired("file", "decision")
 	c.MarkFlagsMutuallyExclusive("file", "decision")
@@ -69,7 +70,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	if f.live {
 		return f.runLive(c)
 	}
-	for _, name := range []string{"api", "tenant", "key-id", "priority", "draft", "decision"} {
+	for _, name := range []string{"api", "tenant", "key-id", "priority", "draft", "decision", "hooks"} {
 		if c.Flags().Changed(name) {
 			return fmt.Errorf("--%s needs a running gateway: add --live", name)
 		}

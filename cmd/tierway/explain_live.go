@@ -42,6 +42,7 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 var flagOf = map[string]string{
 	"body.tenant": "--tenant", "body.key_id": "--key-id", "body.class": "--priority", "body.decision": "--decision",
 	"body.request": "--file", "body.path": "--path", "body.headers": "--header", "body.draft": "--draft",
+	"body.hooks": "--hooks",
 }
 
 // byFlag rewrites a gateway's objections to an order in terms of flags. It returns other errors
@@ -66,7 +67,7 @@ func byFlag(err error) error {
 const explainPath = "/admin/route/explain"
 
 func (f explainFlags) order(c *cobra.Command) (*admin.ExplainOrder, error) {
-	o := &admin.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision}
+	o := &admin.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision, Hooks: f.hooks}
 	if f.draft != "" {
 		text, err := readFile(f.draft, c.InOrStdin(), maxConfig)
 		if err != nil {

@@ -194,7 +194,7 @@ func printRetriedPrefill(line func(name, format string, args ...any), p *decisio
 	}
 	line("prefill retry", "%s is the best other worker: %s: %s", p.Worker, p.Reason, reasonWords(p.Reason))
 	for i := range c.Candidates {
-		line("retry candidate", "%s", candidateText(&c.Candidates[i], p.Worker, scoreUnit(c.Policy)))
+		line("retry candidate", "%s", candidateText(&c.Candidates[i], p.Worker, scoreUnit(c.Policy, &c.Candidates[i])))
 	}
 }
 

@@ -25,6 +25,7 @@ var notRun = []struct{ begins, reason string }{
 	{"tierway import vllm-router start.sh", "needs the script of another router"},
 	{"tierway import continuum ", "needs the file of another router"},
 	{"tierway simulate --mode base,hot", "takes minutes"},
+	{"python3 examples/hooks/redact.py ", "serves until it is stopped; e2e/state has its test"},
 	{"vllm serve ", "needs an engine"},
 	{"OLLAMA_NUM_PARALLEL=", "needs an engine"},
 	{"ollama ", "needs an engine"},

@@ -42,6 +42,7 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 		SnapshotAt:     d.Time.UTC(),
 		Limit:          d.Limit,
 		Shed:           d.Shed,
+		Hooks:          d.Hooks,
 	}
 	why := ""
 	if len(d.Attempts) == 0 {
@@ -146,8 +147,8 @@ func pastSteps(e *decisions.Explanation, d *decisions.Decision, why string) []de
 	}
 	all := []decisions.Step{
 		{Stage: decisions.StageAuth, OK: d.Tenant != "", Detail: "tenant " + d.Tenant},
-		{Stage: decisions.StageRequest, OK: d.Class != "", Detail: fmt.Sprintf("%s, about %d prompt tokens", d.Dialect,
-			d.PromptTokens)},
+		{Stage: decisions.StageRequest, OK: d.Class != "" && !d.EndedAtHooks(),
+			Detail: fmt.Sprintf("%s, about %d prompt tokens", d.Dialect, d.PromptTokens) + decisions.HooksDetail(d.Hooks)},
 		{Stage: decisions.StageTier, OK: d.Tier != "", Detail: e.TierDetail(),
 			Tier: &decisions.TierStep{Asked: d.RequestedModel, Header: d.Features.Header, Note: d.RuleNote,
 				Moves: d.Passed}},

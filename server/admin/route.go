@@ -32,6 +32,7 @@ type ExplainOrder struct {
 	Headers  map[string]string `json:"headers,omitempty" doc:"Headers of the request, such as X-Model-Tier or X-Session-ID. Credentials are rejected: set tenant or key_id instead."`
 	Request  json.RawMessage   `json:"request,omitempty" doc:"Body of the request, in the dialect of its path."`
 	Decision string            `json:"decision,omitempty" maxLength:"128" doc:"Id of a past request to explain, instead of request."`
+	Hooks    bool              `json:"hooks,omitempty" doc:"Call the hooks with the request, which sends it to their services. Not possible with decision. Hooks that a draft changes are not called."`
 	Draft    *string           `json:"draft,omitempty" doc:"Complete configuration as YAML, which is checked like a file and not applied. It has at most 2,000 workers, or twice as many as the configuration in force. It reads no files and no environment variables. ${NAME} is replaced only where the live file has the same text under the same key."`
 }
 
@@ -150,6 +151,9 @@ func draftRejected(err error) error {
 }
 
 func (a *routeAPI) explainDecision(o *ExplainOrder, under *control.Snapshot, answer *RouteExplanation) error {
+	if o.Hooks {
+		return invalid("body.hooks", "a past request is explained with the recorded results of its hooks: remove it", nil)
+	}
 	if o.Tenant != "" || o.KeyID != "" || o.Class != "" || o.Path != "" || len(o.Headers) > 0 {
 		return invalid("body.decision",
 			"a past request has its own tenant, key, class, path and headers: send none of them with decision", nil)
@@ -179,7 +183,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	if err != nil {
 		return err
 	}
-	e, rand := a.options.Explain(r, control.Question{As: as})
+	e, rand := a.options.Explain(r, control.Question{As: as, Hooks: o.Hooks})
 	answer.Explanation = *e
 	if under == nil {
 		return nil
@@ -187,7 +191,7 @@ func (a *routeAPI) explainRequest(ctx context.Context, o *ExplainOrder, under *c
 	if err := unfinished(ctx); err != nil {
 		return err
 	}
-	q, missing := control.Question{Under: under, Rand: rand}, error(nil)
+	q, missing := control.Question{Under: under, Rand: rand, Hooks: o.Hooks}, error(nil)
 	if q.As, missing = o.caller(under.Identity, time.Now()); missing != nil {
 		q.As = as
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/hooks"
+	"tierway/routing"
 	"tierway/store"
 	"tierway/telemetry"
 	"tierway/workers"
@@ -28,6 +30,7 @@ type Control struct {
 	Pools        *Pools
 	Vocabularies *Vocabularies
 	AuthFailures *AuthFailureLimiter
+	hookOptions  hooks.Options
 
 	snapshot atomic.Pointer[Snapshot]     // never nil; only apply and amend store it
 	applied  func(*config.File)           // receives each applied configuration
@@ -78,8 +81,10 @@ func New(o Options) (*Control, error) {
 		Recoverer:    o.Recover,
 		Stores:       stores,
 		AuthFailures: &AuthFailureLimiter{},
-		applied:      o.Applied,
-		source:       o.Source,
+		hookOptions: hooks.Options{Log: o.Log, Dial: o.Dial,
+			Rand: func() float64 { return routing.Unit(o.Rand()) }},
+		applied: o.Applied,
+		source:  o.Source,
 	}
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
 	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: ctl.Snapshot, due: make(chan struct{}, 1)}
@@ -143,7 +148,9 @@ func (ctl *Control) apply(c Configuration, identity *Identity) error {
 		return err
 	}
 	// Nothing can fail from here on.
+	ctl.addHooks(next, was)
 	ctl.Pools.connect(was, next, func() { ctl.snapshot.Store(next) })
+	ctl.retireHooks(was.Hooks, next.Hooks)
 	ctl.metrics.KeepTenants(next.File.Telemetry.Tenants)
 	ctl.Stores.Limits.SetGateways(next.File.Gateways)
 	ctl.Vocabularies.requestLoad()
@@ -196,6 +203,7 @@ func (ctl *Control) Run(ctx context.Context) {
 // ended.
 func (ctl *Control) Close() {
 	ctl.Pools.fleet.Close()
+	ctl.Snapshot().Hooks.Retire(nil)
 	if err := ctl.Stores.close(); err != nil {
 		ctl.log.Warn("closing the stores", "cause", err.Error())
 	}

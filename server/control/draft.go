@@ -24,6 +24,7 @@ func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctl.addHooks(snap, live)
 	for _, p := range snap.Pools {
 		p.draftOf(live.ByName[p.Name], ctl.Pools.Gateways(f))
 	}

@@ -14,4 +14,5 @@ type Question struct {
 	As    *Subject  // replaces the caller of the request's key; nil: the request has its own
 	Under *Snapshot // snapshot of a draft; nil: the configuration in force
 	Rand  *uint64   // random number for the worker selection; nil: a new one
+	Hooks bool      // call the hooks
 }

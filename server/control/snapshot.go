@@ -12,6 +12,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/hooks"
 	"tierway/openai"
 	"tierway/openai/tokens"
 	"tierway/routing"
@@ -28,6 +29,8 @@ type Snapshot struct {
 	Catalog  *tiers.Catalog
 	Pools    []*Pool // tiers in order, then pools
 	ByName   map[string]*Pool
+
+	Hooks *hooks.Chain // nil without hooks
 
 	SessionKeys []string // where the key of a session is found, in order; headers in canonical form
 	Vocabulary  string   // counts the tokens of prompts near a threshold; "" if there is no threshold
@@ -63,7 +66,7 @@ var (
 
 // newSnapshot builds the parts of a snapshot that can fail. It puts nothing in force: Pools.connect then
 // connects the pools with their live state. A pool that has the same policy in live keeps that policy
-// with its memory.
+// with its memory. The hooks are added by addHooks.
 func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot, error) {
 	f := c.File
 	snap := &Snapshot{

@@ -26,6 +26,12 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	if err != nil {
 		return p, err
 	}
+	it.fill(in, c, &p, req)
+	return p, nil
+}
+
+// fill sets the fields of p that depend on the body's content.
+func (it *Intake) fill(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
 	req.Dialect = in.Dialect
 	p.Req, p.RawTokens = req, req.PromptTokens()
 	p.Class, p.AskedClass = in.class(c.Caller, req.ServiceTier)
@@ -38,7 +44,6 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	}
 	p.Prompt = it.prompts.Get().(*Prompt)
 	p.Prompt.chain, p.Prompt.first = prompt.AppendChain(p.Prompt.chain[:0], req, control.NameHash(p.Salt))
-	return p, nil
 }
 
 // parseBody parses a body by its Content-Type.

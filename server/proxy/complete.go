@@ -15,6 +15,11 @@ func (x *exchange) complete() (err error) {
 	if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 		return err
 	}
+	if chain := x.in.Snap.Hooks; chain != nil {
+		if err = x.runHooks(chain); err != nil {
+			return err
+		}
+	}
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
 		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
 		return err
@@ -73,7 +78,7 @@ func (x *exchange) gather() {
 			openHeaders(x, &h, tierKnown)
 		})
 	}
-	x.overhead = time.Since(x.in.ReadAt)
+	x.overhead = time.Since(x.in.ReadAt) - x.hookTime()
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
 }
 

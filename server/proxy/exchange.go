@@ -30,6 +30,8 @@ type exchange struct {
 	trace      telemetry.TraceContext
 	caller     intake.Caller     // result of authenticate
 	parsed     intake.Parsed     // result of Read
+	hooks      *hookCalls        // result of runHooks; nil without hooks
+	explained  bool              // the request is explained, not served
 	resolution intake.Resolution // result of Resolve
 	admission  intake.Admission  // result of charge
 	deadline   time.Time         // of the whole exchange

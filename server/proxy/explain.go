@@ -29,6 +29,7 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	}
 	in, allowed := intake.FindRoute(r)
 	n := &explainer{Question: q, x: px.newExchange(snap, discarded{http.Header{}}, in), allowed: allowed}
+	n.x.explained = true
 	if err := px.control.Vocabularies.Load(snap.Vocabulary); err != nil {
 		n.addNote("%v", err)
 	}
@@ -104,6 +105,9 @@ func (n *explainer) runStages() (stage string, err error) {
 	}
 	if x.routed() {
 		if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
+			return decisions.StageRequest, err
+		}
+		if err = n.explainHooks(); err != nil {
 			return decisions.StageRequest, err
 		}
 		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
@@ -204,6 +208,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 		Model:          res.ModelName,
 		PromptTokens:   cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
 		Blocks:         len(x.facts.Blocks),
+		Hooks:          x.hookRecords(),
 	}
 	if x.caller.Caller != nil {
 		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key

@@ -58,7 +58,7 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 	if e.MaxTokens > 0 {
 		bound = fmt.Sprintf("at most %d output tokens", e.MaxTokens)
 	}
-	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, bound)
+	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, bound) + decisions.HooksDetail(e.Hooks)
 }
 
 // tierStep returns the details of the tier stage.

@@ -61,6 +61,7 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		Model:          res.ModelName,
 		Rule:           res.Rule,
 		RuleNote:       res.Note,
+		Hooks:          x.hookRecords(),
 		Limit:          string(x.admission.Allowance.Refused),
 		QueueMs:        ms(x.wait.total),
 		Promoted:       x.wait.promoted,
@@ -177,7 +178,7 @@ func exportTrace(x *exchange, d *decisions.Decision) {
 	if !x.trace.Sampled {
 		return
 	}
-	s := decisions.Trace{Decision: d}
+	s := decisions.Trace{Decision: d, HookCalls: x.hookSpans()}
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}

@@ -158,6 +158,8 @@ const texts = {
     ratelimit_unavailable: "Redis is unavailable, and the tenant has fail_closed",
     stored_response_unavailable: "Redis is unavailable, and the gateway does not know the stored response",
     loop_detected: "the request passed this gateway before",
+    rejected_by_hook: "a hook rejected the request",
+    hook_unavailable: "a hook failed to check the request",
   },
   /** What is odd about the usage that the engine reported. */
   usage: {

@@ -1,0 +1,138 @@
+package hooks
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"tierway/breaker"
+)
+
+const (
+	// MaxInflight is the largest number of calls of a hook at a time. A service that answers within 20 ms then takes
+	// 3,200 calls per second; a slower one must not collect the bodies of all requests.
+	MaxInflight = 64
+	// openFor is how long a hook is not called after its breaker has opened. It is shorter than that of workers: no
+	// health check ends it early, and no other hook can take the request.
+	openFor = 5 * time.Second
+)
+
+// caller sends requests to a service.
+type caller interface {
+	// call sends a request and returns the answer. It ends with ctx.
+	call(ctx context.Context, r *Request) Reply
+	// close closes the connections once they are idle. Calls in flight continue to their end, and a later call closes its
+	// own connection.
+	close()
+}
+
+// Hook is a service of a configuration. It is safe for concurrent use.
+type Hook struct {
+	Spec
+	caller   caller
+	gate     *breaker.Breaker
+	inflight atomic.Int64
+	retired  atomic.Bool
+}
+
+// newHook returns a hook without connections.
+func newHook(s Spec, o Options) *Hook {
+	h := &Hook{Spec: s, caller: newCaller(s, o)}
+	h.gate = breaker.New(breaker.Config{OpenFor: openFor, ProbeTimeout: s.Timeout},
+		breaker.Options{Outcome: outcomeOf, Rand: o.Rand, OnChange: func(c breaker.Change) { h.changed(c, o.Log) }})
+	return h
+}
+
+// Errors of calls, for the breaker.
+var (
+	errFailure  = errors.New("the call failed")
+	errExcluded = errors.New("the service is not at fault")
+)
+
+func outcomeOf(err error) breaker.Outcome {
+	switch {
+	case err == nil:
+		return breaker.Success
+	case errors.Is(err, errExcluded):
+		return breaker.Excluded
+	}
+	return breaker.Failure
+}
+
+// changed logs a change of the breaker.
+func (h *Hook) changed(c breaker.Change, log *slog.Logger) {
+	if h.Retired() {
+		return
+	}
+	if c.To == breaker.Open {
+		log.Warn("a hook's breaker is open: it is not called", "hook", h.Name, "cause", c.Cause, "on_error", h.OnError,
+			"until", c.Until.UTC().Format(time.RFC3339))
+		return
+	}
+	log.Info("a hook's breaker is "+c.To.String(), "hook", h.Name, "cause", c.Cause)
+}
+
+// Call sends a request to the service within the hook's timeout and left, the time that all hooks of the request have
+// left. It ends early if ctx ends, because the client has left.
+func (h *Hook) Call(ctx context.Context, r *Request, left time.Duration) Reply {
+	defer h.inflight.Add(-1)
+	if h.inflight.Add(1) > MaxInflight {
+		return Reply{Result: Busy, Cause: "64 calls are in flight"}
+	}
+	ticket, err := h.gate.Allow(h.Timeout)
+	if err != nil {
+		return Reply{Result: Open, Cause: "the breaker is open after failed calls"}
+	}
+	reported := false
+	defer func() { // for a panic
+		if !reported {
+			h.gate.Report(ticket, errFailure)
+		}
+	}()
+	within, cancel := context.WithTimeout(ctx, min(h.Timeout, left))
+	defer cancel()
+	reply := h.caller.call(within, r)
+	fault := error(nil)
+	switch {
+	case reply.Result != Failed:
+	case ctx.Err() != nil:
+		reply, fault = Reply{Result: Cancelled, Cause: "the client left"}, errExcluded
+	case within.Err() != nil:
+		reply = Reply{Result: TimedOut, Cause: "no answer within " + min(h.Timeout, left).Round(time.Millisecond).String()}
+		if fault = errFailure; left < h.Timeout { // the hooks before it used the time
+			fault = errExcluded
+		}
+	case reply.excluded:
+		fault = errExcluded
+	default:
+		fault = errFailure
+	}
+	reported = true
+	h.gate.Report(ticket, fault)
+	return reply
+}
+
+// Retired reports whether no configuration in force has the hook. Requests that began before may still call it.
+func (h *Hook) Retired() bool { return h.retired.Load() }
+
+// retire marks the hook as removed, and closes its connections when they are idle.
+func (h *Hook) retire() {
+	h.retired.Store(true)
+	h.caller.close()
+}
+
+// State is the state of a hook at one moment.
+type State struct {
+	Inflight int64
+	Breaker  string // closed, open or half_open
+	Until    time.Time
+	Cause    string // of the breaker's last change
+}
+
+// State returns the state of the hook.
+func (h *Hook) State() State {
+	v := h.gate.View()
+	return State{Inflight: h.inflight.Load(), Breaker: v.State.String(), Until: v.Until, Cause: v.Cause}
+}

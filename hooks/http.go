@@ -1,0 +1,170 @@
+package hooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+
+	"tierway/http1"
+	"tierway/openai"
+	"tierway/workers"
+)
+
+// httpCaller calls a service by HTTP.
+type httpCaller struct {
+	peer *workers.Peer
+	path string
+	most int64 // longest answer in bytes
+}
+
+// Causes of failures.
+const (
+	causeJSON   = "the answer is not a JSON object with an action"
+	causeMemory = "no memory is left for the answer (max_buffered_bytes)"
+)
+
+func (c *httpCaller) call(ctx context.Context, r *Request) Reply {
+	h := http.Header{
+		"Content-Type": {"application/json"},
+		"User-Agent":   {"tierway"},
+		"X-Request-Id": {r.ID},
+		"X-Tenant":     {r.Tenant},
+		// The services of several endpoints distinguish their bodies by it.
+		"X-Tierway-Path": {r.Path},
+	}
+	maps.Copy(h, r.Trace)
+	resp, err := c.peer.Send(ctx, &http1.Request{Method: http.MethodPost, Path: c.path, Header: h, Body: [][]byte{r.Body}})
+	if err != nil {
+		return failed(sendCause(err))
+	}
+	defer resp.Body.Close()
+	if resp.Status != http.StatusOK {
+		reply := failed(fmt.Sprintf("the status is %d", resp.Status))
+		// A rejected request shows nothing about the next one. With 408 and 429 the service is too slow or too busy.
+		reply.excluded = resp.Status >= 400 && resp.Status < 500 && resp.Status != http.StatusRequestTimeout &&
+			resp.Status != http.StatusTooManyRequests
+		return reply
+	}
+	memory := &metered{Memory: r.Memory}
+	text, err := openai.Decode(resp.Header.Get("Content-Encoding"), resp.Body, resp.ContentLength, c.most, memory)
+	defer memory.returnAll()
+	if err != nil {
+		return decodeFailure(err, memory)
+	}
+	return c.parse(text, r.Memory)
+}
+
+// answer is the answer of a service. Members of the fork's answers are action, reason and body; the others state what
+// no hook may change.
+type answer struct {
+	Action string          `json:"action"`
+	Reason any             `json:"reason"`
+	Body   json.RawMessage `json:"body"`
+	Tenant json.RawMessage `json:"tenant"`
+	Key    json.RawMessage `json:"key"`
+	Path   json.RawMessage `json:"path"`
+}
+
+// parse returns the reply in the text of an answer. The changed body is a copy with its own memory.
+func (c *httpCaller) parse(text []byte, memory openai.Memory) (reply Reply) {
+	var a answer
+	if json.Unmarshal(text, &a) != nil {
+		return failed(causeJSON)
+	}
+	for _, m := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"tenant", a.Tenant}, {"key", a.Key}, {"path", a.Path}} {
+		if m.value != nil {
+			return Reply{Result: Refused, Cause: "the answer has the member " + m.name + ", which no hook may change"}
+		}
+	}
+	switch a.Action {
+	case "allow":
+		return Reply{Result: Allowed}
+	case "reject":
+		reason, _ := a.Reason.(string)
+		return Reply{Result: Rejected, Reason: reasonOf(reason)}
+	case "transform":
+		if a.Body == nil || string(a.Body) == "null" {
+			return failed("the answer has the action transform without a body")
+		}
+		if memory.Reserve(int64(len(a.Body))) != nil {
+			return failedMemory()
+		}
+		return Reply{Result: Transformed, Body: a.Body}
+	case "":
+		return failed(causeJSON)
+	}
+	return failed("the action of the answer is not allow, reject or transform")
+}
+
+func (c *httpCaller) close() { c.peer.Close() }
+
+// sendCause describes a request that failed without repeating bytes of the answer.
+func sendCause(err error) string {
+	failure, ok := errors.AsType[*http1.SendError](err)
+	if !ok {
+		return "no answer"
+	}
+	switch failure.Phase {
+	case http1.PhasePrepare, http1.PhaseConnect:
+		if dial, ok := errors.AsType[*net.OpError](err); ok {
+			return "no connection: " + dial.Error()
+		}
+		return "no connection"
+	case http1.PhaseWrite:
+		return "the connection broke off while the request was sent"
+	}
+	return "the connection broke off before a complete and valid answer"
+}
+
+// decodeFailure describes an answer that was not read.
+func decodeFailure(err error, memory *metered) Reply {
+	refused, ok := errors.AsType[*openai.RequestError](err)
+	switch {
+	case memory.refused:
+		return failedMemory()
+	case ok && refused.Reason == openai.CodeRequestTooLarge:
+		return failed("the answer is longer than max_body_bytes")
+	case ok:
+		return failed("the answer has an invalid Content-Encoding")
+	}
+	return failed("the answer broke off")
+}
+
+func failedMemory() Reply { return Reply{Result: Failed, Cause: causeMemory, excluded: true} }
+
+// metered is the memory of one answer.
+type metered struct {
+	openai.Memory
+	used    int64
+	refused bool
+}
+
+// Reserve implements openai.Memory.
+func (m *metered) Reserve(n int64) error {
+	err := m.Memory.Reserve(n)
+	if err == nil {
+		m.used += n
+	} else {
+		m.refused = true
+	}
+	return err
+}
+
+// Return implements openai.Memory.
+func (m *metered) Return(n int64) {
+	m.used -= n
+	m.Memory.Return(n)
+}
+
+func (m *metered) returnAll() {
+	if m.used > 0 {
+		m.Return(m.used)
+	}
+}

@@ -1,0 +1,199 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"tierway/decisions"
+	"tierway/hooks"
+	"tierway/openai"
+	"tierway/routing"
+	"tierway/telemetry"
+)
+
+// hookCalls are the calls of hooks for one request.
+type hookCalls struct {
+	records []decisions.Hook
+	spans   []trace.Span
+	took    time.Duration
+}
+
+// runHooks sends a request with a JSON body to the hooks, in their order. Each hook receives the body as the earlier
+// ones have changed it. An error is the answer to the client.
+func (x *exchange) runHooks(chain *hooks.Chain) error {
+	if x.parsed.FromForm(&x.in) {
+		return nil
+	}
+	x.hooks = &hookCalls{}
+	began := time.Now()
+	defer func() {
+		x.hooks.took = time.Since(began)
+		if x.in.Snap.File.RoutingHeaders {
+			x.answer.header()["X-Tierway-Hooks"] = []string{decisions.HooksText(x.hooks.records)}
+		}
+	}()
+	for _, h := range chain.Hooks {
+		if err := x.runHook(h, chain.Timeout-time.Since(began)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runHook calls one hook, records the call and applies its reply. left is the time that all hooks have left.
+func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
+	at := time.Now()
+	span := x.trace.Attempt(at)
+	traced := http.Header{}
+	for _, name := range [...]string{"Traceparent", "Tracestate"} { // without tracing, that of the client
+		if v := x.in.HTTP.Header[name]; v != nil {
+			traced[name] = v
+		}
+	}
+	telemetry.Inject(traced, span)
+	reply := h.Call(x.in.HTTP.Context(), &hooks.Request{
+		ID:     x.in.RequestID,
+		Tenant: x.caller.Tenant,
+		Path:   x.in.HTTP.URL.Path,
+		Model:  x.parsed.Req.Model,
+		Header: x.in.HTTP.Header,
+		Trace:  traced,
+		Body:   x.parsed.Req.Body,
+		Memory: &x.in.Memory,
+	}, left)
+	err := x.applyReply(h, &reply)
+	took := time.Since(at)
+	record := decisions.Hook{Name: h.Name, Result: reply.Result.String(), Shadow: h.Shadow, AtMs: x.msSinceStart(at),
+		DurationMs: ms(took), IgnoredHeaders: reply.Ignored, Error: reply.Cause}
+	if x.trace.Sampled {
+		id := span.SpanContext().SpanID()
+		record.Span = routing.Hash(binary.BigEndian.Uint64(id[:]))
+	}
+	x.hooks.records, x.hooks.spans = append(x.hooks.records, record), append(x.hooks.spans, span)
+	if !x.explained && !h.Retired() { // a reload has removed the series of a retired hook
+		x.s.metrics.HookCalled(h.Name, record.Result, took, reply.Ignored)
+	}
+	return err
+}
+
+// applyReply applies the reply of a hook to the request. It changes a transformation that the gateway refuses to the
+// result Refused.
+func (x *exchange) applyReply(h *hooks.Hook, reply *hooks.Reply) error {
+	if reply.Result == hooks.Transformed && !h.Shadow {
+		if cause := x.transform(h, reply); cause != "" {
+			reply.Result, reply.Cause = hooks.Refused, cause
+		}
+	}
+	if reply.Body != nil && (h.Shadow || reply.Result != hooks.Transformed) {
+		x.in.Memory.Return(int64(len(reply.Body)))
+	}
+	switch {
+	case reply.Result == hooks.Cancelled && errors.Is(context.Cause(x.in.HTTP.Context()), ErrDrainCut):
+		return shuttingDown()
+	case reply.Result == hooks.Cancelled:
+		return errClientGone
+	case h.Shadow:
+	case reply.Result == hooks.Rejected && h.OnReject != hooks.Pass:
+		return rejectedByHook(h, reply.Reason)
+	case reply.Result.Failure() && h.OnError != hooks.Pass:
+		return x.hookUnavailable(h, reply.Cause)
+	}
+	return nil
+}
+
+// transform replaces the request by the one of a reply. It returns why it refuses the change, or "".
+func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
+	if !h.Transform {
+		return "the hook changes the request without transform: true"
+	}
+	was := x.in.HTTP.Header
+	if len(reply.Headers) > 0 {
+		x.in.HTTP.Header = was.Clone()
+		for _, changed := range reply.Headers {
+			if changed.Value == "" {
+				x.in.HTTP.Header.Del(changed.Name)
+			} else {
+				x.in.HTTP.Header[changed.Name] = []string{changed.Value}
+			}
+		}
+	}
+	if err := x.s.intake.Replace(&x.in, &x.caller, &x.parsed, reply.Body); err != nil {
+		x.in.HTTP.Header = was
+		return "the gateway refuses the changed request: " + err.Error()
+	}
+	return ""
+}
+
+// rejectedByHook returns the answer to a request that a hook rejects.
+func rejectedByHook(h *hooks.Hook, reason string) error {
+	e := &openai.Error{Code: openai.CodeRejectedByHook, Status: http.StatusForbidden, Message: reason}
+	if h.OnReject == hooks.Block400 {
+		e.Status = http.StatusBadRequest
+	}
+	if reason == "" {
+		e.Message = "The request was rejected by a rule of the operator."
+	}
+	return e
+}
+
+// hookUnavailable returns the answer to a request that a hook could not check.
+func (x *exchange) hookUnavailable(h *hooks.Hook, cause string) error {
+	// Clients that are rejected together must not retry together.
+	wait := time.Second + time.Duration(x.s.rand()%uint64(2*time.Second))
+	if until := h.State().Until; !until.IsZero() {
+		wait += max(0, time.Until(until))
+	}
+	return &openai.Error{Code: openai.CodeHookUnavailable, RetryAfter: wait, Cause: errors.New(h.Name + ": " + cause),
+		Message: "The request cannot be checked at present. Try again in " + openai.ShortDuration(wait) + "."}
+}
+
+// hookRecords returns the calls of hooks for the record, or nil without any.
+func (x *exchange) hookRecords() []decisions.Hook {
+	if x.hooks == nil {
+		return nil
+	}
+	return x.hooks.records
+}
+
+// hookSpans returns the spans of the calls of hooks.
+func (x *exchange) hookSpans() []trace.Span {
+	if x.hooks == nil {
+		return nil
+	}
+	return x.hooks.spans
+}
+
+// hookTime returns how long the hooks took.
+func (x *exchange) hookTime() time.Duration {
+	if x.hooks == nil {
+		return 0
+	}
+	return x.hooks.took
+}
+
+// explainHooks runs the hooks for an explanation if that was requested, and otherwise notes that it did not. Hooks of a
+// draft are not called unless they are in force: a draft must not make the gateway connect to other servers.
+func (n *explainer) explainHooks() error {
+	x := n.x
+	chain := x.in.Snap.Hooks
+	switch {
+	case chain == nil || x.parsed.FromForm(&x.in):
+		return nil
+	case !n.Hooks:
+		n.addNote("the hooks were not called; ask for it to see their effect (--hooks)")
+		return nil
+	}
+	inForce := x.s.control.Snapshot().Hooks
+	for _, h := range chain.Hooks {
+		if !inForce.Has(h) {
+			n.addNote("the hooks were not called, because the draft changes them")
+			return nil
+		}
+	}
+	return x.runHooks(chain)
+}
