@@ -94,7 +94,7 @@ func vllmRules() map[string]rule {
 		"service_discovery_port": out(noDiscovery), "service_discovery_namespace": out(noDiscovery),
 		"semantic_cache": out(noCache), "cache": out(noCache), "prompt_cache": out(noCache),
 		"semantic_cluster":  out("write rules under classifier to choose a tier by the text of a request"),
-		"pre_routing_hooks": out("there are no hooks; call the service in the application, or in a proxy in front"),
+		"pre_routing_hooks": hookList,
 		"tls_cert_path":     out("write tls: { cert: FILE, key: FILE }, and remove insecure"),
 		"tls_key_path":      out("write tls: { cert: FILE, key: FILE }, and remove insecure"),
 		"config_file": func(d *builder, s setting) {
