@@ -2,13 +2,14 @@
 // run, in turns, and requests without a proxy are the reference. Every response is read and
 // checked; an incomplete response fails the run.
 //
-// It has six modes:
+// It has seven modes:
 //
 //   - default: requests per second and added latency beside nginx
 //   - -cpu: processor time per request; -old adds older builds to the comparison
 //   - -memory: resident memory per idle stream
 //   - -watched: throughput with all traces, records and logs, relative to none
 //   - -tabs: processor time per request with open pages of the admin UI, beside none
+//   - -hooks: processor time per request with a hook that allows, beside none
 //   - -shared: processor time, commands and bytes of gateways that share through Redis, beside one without
 //
 // The worker, the load generator and each proxy are separate processes on loopback and compete
@@ -43,6 +44,7 @@ type options struct {
 	watched     bool
 	shared      bool
 	tabs        bool
+	hooks       bool
 	redis       string
 	streams     int
 	asJSON      bool
@@ -71,6 +73,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 			return serveJobs(in, out)
 		case "collector":
 			return serveCollector(in, out)
+		case "hook-http", "hook-ext_proc":
+			return serveHook(args[0][len("hook-"):], in, out)
 		}
 	}
 	o, err := parseOptions(args)
@@ -85,6 +89,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	}
 	if o.tabs {
 		return measureTabs(ctx, o, out)
+	}
+	if o.hooks {
+		return measureHooks(ctx, o, out)
 	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
@@ -112,6 +119,7 @@ func parseOptions(args []string) (options, error) {
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
 	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
+	f.BoolVar(&o.hooks, "hooks", false, "measure what a hook costs at -rate instead")
 	f.StringVar(&o.redis, "redis", "redis-server", "path or name of the redis-server program")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")
