@@ -58,6 +58,14 @@ func (c *Chain) Retire(next *Chain) (removed []string) {
 	return removed
 }
 
+// All returns the hooks; none for a nil Chain.
+func (c *Chain) All() []*Hook {
+	if c == nil {
+		return nil
+	}
+	return c.Hooks
+}
+
 // Has reports whether the chain has that hook, not only an equal one.
 func (c *Chain) Has(h *Hook) bool { return c.hook(func(other *Hook) bool { return other == h }) != nil }
 

@@ -13,6 +13,7 @@ import (
 
 	"tierway/decisions"
 	"tierway/engines/chaos"
+	"tierway/server/admin"
 )
 
 // hookService is a service of type http.
@@ -104,4 +105,19 @@ func (r *rig) leaveAfter(d time.Duration, path, body string) {
 	if resp, err := r.net.transport.RoundTrip(req); err == nil {
 		r.t.Errorf("the client got %d", resp.StatusCode)
 	}
+}
+
+// hookStates returns the hooks of the admin API.
+func (r *rig) hookStates() []admin.HookState {
+	r.t.Helper()
+	got := adminRigOf(r).ops(http.StatusOK, http.MethodGet, "/admin/hooks", "")
+	return decode[struct {
+		Items []admin.HookState `json:"items"`
+	}](r.t, got).Items
+}
+
+// attentionItems returns what the overview lists.
+func (r *rig) attentionItems() string {
+	r.t.Helper()
+	return adminRigOf(r).ops(http.StatusOK, http.MethodGet, "/admin/overview", "").body
 }

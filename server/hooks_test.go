@@ -233,7 +233,8 @@ func TestH2AFailingHookBlocksOrPasses(t *testing.T) {
 func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hook := newHookService(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		r, _ := newHookRig(t, plain, hook.line("guard", ""))
+		yaml := fmt.Sprintf("admin: { keys: [ { name: ops, sha256: %s } ] }\n", digestHex("ops")) + plain
+		r, _ := newHookRig(t, yaml, hook.line("guard", ""))
 		for range 8 {
 			r.post("/v1/chat/completions", chatBody("small", "text", ""))
 		}
@@ -245,6 +246,13 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 		}
 		if !strings.Contains(r.logs.String(), "a hook's breaker is open") {
 			t.Errorf("the log does not tell: %s", r.logs.String())
+		}
+		if states := r.hookStates(); len(states) != 1 || states[0].Breaker != "open" || states[0].OpenUntil == nil {
+			t.Errorf("the hooks are %+v", states)
+		}
+		if items := r.attentionItems(); !strings.Contains(items, `"subject":"hook guard"`) ||
+			!strings.Contains(items, `"severity":"error"`) {
+			t.Errorf("the items are %s", items)
 		}
 		hook.answer = says(sayAllow)
 		time.Sleep(6 * time.Second)

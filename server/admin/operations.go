@@ -135,6 +135,8 @@ func (a *Plane) table() []operation {
 		{id: "get-queue", route: "GET /admin/queues/{tier}", roles: allRoles,
 			register: handle(a.fleet.getQueue),
 			summary:  "Show the queue of a tier or pool and its waiting requests, in dispatch order"},
+		{id: "list-hooks", route: "GET /admin/hooks", roles: allRoles, register: handle(a.fleet.listHooks),
+			summary: "List the hooks with the state of their breakers, in the order in which they are called"},
 		{id: "list-decisions", route: "GET /admin/decisions", roles: allRoles,
 			register: handle(a.records.listDecisions, exports[decisionPage](ndjson)), summary: "List the records of the last " +
 				"requests, including rejected ones, newest first; Accept: application/x-ndjson exports whole records, oldest " +

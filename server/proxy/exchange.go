@@ -31,7 +31,6 @@ type exchange struct {
 	caller     intake.Caller     // result of authenticate
 	parsed     intake.Parsed     // result of Read
 	hooks      *hookCalls        // result of runHooks; nil without hooks
-	explained  bool              // the request is explained, not served
 	resolution intake.Resolution // result of Resolve
 	admission  intake.Admission  // result of charge
 	deadline   time.Time         // of the whole exchange
@@ -41,6 +40,7 @@ type exchange struct {
 	wait       wait              // state of enterQueue
 	dispatch   dispatch          // state of forward
 	inLedger   bool              // the ledger has a row for the request
+	explained  bool              // the request is explained, not served
 	ending     ending
 }
 
