@@ -1,6 +1,8 @@
 package hooks
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -72,7 +74,8 @@ func headersMessage(r *Request) message {
 	var attributes []byte
 	for _, a := range [...][2]string{{"tenant", r.Tenant}, {"path", r.Path}, {"model", r.Model}} {
 		entry := appendText(nil, fieldEntryKey, a[0])
-		entry = appendMessage(entry, fieldEntryValue, appendText(nil, fieldStringValue, a[1]))
+		text := strings.ToValidUTF8(a[1], "\ufffd") // no service reads an invalid string
+		entry = appendMessage(entry, fieldEntryValue, appendText(nil, fieldStringValue, text))
 		attributes = appendMessage(attributes, fieldStructFields, entry)
 	}
 	entry := appendMessage(appendText(nil, fieldEntryKey, attributesName), fieldEntryValue, attributes)

@@ -39,7 +39,7 @@ func (c *httpCaller) call(ctx context.Context, r *Request) Reply {
 	maps.Copy(h, r.Trace)
 	resp, err := c.peer.Send(ctx, &http1.Request{Method: http.MethodPost, Path: c.path, Header: h, Body: [][]byte{r.Body}})
 	if err != nil {
-		return failed(sendCause(err))
+		return sendFailure(err)
 	}
 	defer resp.Body.Close()
 	if resp.Status != http.StatusOK {
@@ -105,22 +105,24 @@ func (c *httpCaller) parse(text []byte, memory openai.Memory) (reply Reply) {
 
 func (c *httpCaller) close() { c.peer.Close() }
 
-// sendCause describes a request that failed without repeating bytes of the answer.
-func sendCause(err error) string {
+// sendFailure describes a request that failed without repeating bytes of the answer.
+func sendFailure(err error) Reply {
 	failure, ok := errors.AsType[*http1.SendError](err)
 	if !ok {
-		return "no answer"
+		return failed("no answer")
 	}
 	switch failure.Phase {
-	case http1.PhasePrepare, http1.PhaseConnect:
+	case http1.PhasePrepare:
+		return Reply{Result: Failed, Cause: "the call cannot be written as HTTP", excluded: true}
+	case http1.PhaseConnect:
 		if dial, ok := errors.AsType[*net.OpError](err); ok {
-			return "no connection: " + dial.Error()
+			return failed("no connection: " + dial.Error())
 		}
-		return "no connection"
+		return failed("no connection")
 	case http1.PhaseWrite:
-		return "the connection broke off while the request was sent"
+		return failed("the connection broke off while the request was sent")
 	}
-	return "the connection broke off before a complete and valid answer"
+	return failed("the connection broke off before a complete and valid answer")
 }
 
 // decodeFailure describes an answer that was not read.

@@ -42,10 +42,10 @@ func Results() []string { return results[:] }
 type Request struct {
 	ID     string
 	Tenant string
-	Path   string
+	Path   string // escaped
 	Model  string // as the client wrote it
 	Header http.Header
-	Trace  http.Header // W3C trace context; may be empty
+	Trace  http.Header // W3C trace context in printable ASCII; may be empty
 	Body   []byte
 	Memory openai.Memory // for the answer
 }

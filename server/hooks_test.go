@@ -291,6 +291,27 @@ func TestH2TheTimeAndTheCallsOfHooksAreBounded(t *testing.T) {
 	})
 }
 
+// No header and no path of a client makes a call fail, and no client can open the breaker with them.
+func TestH2NoClientCanMakeCallsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web, grpc := newHookService(t, says(sayAllow)), newProcessor(t)
+		r, engine := newHookRig(t, plain, web.line("web", ""), strings.Replace(grpc.line(""), "guard", "grpc", 1))
+		body := `{"messages":[{"role":"user","content":"Hi"}]}`
+		for i := range 8 {
+			r.post("/openai/deployments/small%0A%0D%00%FF/chat/completions", body)
+			r.post("/v1/chat/completions", `{"model":"\ud800\u0000x","messages":[]}`)
+			got := r.post("/openai/deployments/small/chat/completions", body, "Traceparent", "\xff\xfe", "Tracestate", "é=1",
+				"X-Session-ID", "\xff", "User-Agent", "\xff")
+			if got.status != 200 || got.header.Get("X-Tierway-Hooks") != "web, grpc" || len(engine.Requests()) != i+1 {
+				t.Fatalf("%d %v %s", got.status, got.header, got.body)
+			}
+			if h := web.headers[len(web.headers)-1]; h.Get("Traceparent") != "" || h.Get("Tracestate") != "" {
+				t.Errorf("the hook receives %v", h)
+			}
+		}
+	})
+}
+
 // A client that leaves ends the call of a hook. The rig checks that nothing of the request is left.
 func TestH2ALeavingClientEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"tierway/breaker"
@@ -50,8 +49,7 @@ func hookAttention(chain *hooks.Chain) (items []AttentionItem) {
 			Message: "The hook fails, and its breaker is open. Requests are not checked by it."}
 		if h.OnError == hooks.Block && !h.Shadow {
 			item.Severity = severityError
-			item.Message = fmt.Sprintf("The hook fails, and its breaker is open. Requests are rejected with 503 until %s answers.",
-				h.URL)
+			item.Message = "The hook fails, and its breaker is open. Requests are rejected with 503 until " + h.URL + " answers."
 		}
 		items = append(items, item)
 	}

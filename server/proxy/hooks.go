@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -51,15 +52,15 @@ func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
 	span := x.trace.Attempt(at)
 	traced := http.Header{}
 	for _, name := range [...]string{"Traceparent", "Tracestate"} { // without tracing, that of the client
-		if v := x.in.HTTP.Header[name]; v != nil {
-			traced[name] = v
+		if v := strings.Join(x.in.HTTP.Header[name], ","); v != "" && isPlain(v) {
+			traced[name] = []string{v}
 		}
 	}
 	telemetry.Inject(traced, span)
 	reply := h.Call(x.in.HTTP.Context(), &hooks.Request{
 		ID:     x.in.RequestID,
 		Tenant: x.caller.Tenant,
-		Path:   x.in.HTTP.URL.Path,
+		Path:   x.in.HTTP.URL.EscapedPath(),
 		Model:  x.parsed.Req.Model,
 		Header: x.in.HTTP.Header,
 		Trace:  traced,
@@ -79,6 +80,12 @@ func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
 		x.s.metrics.HookCalled(h.Name, record.Result, took, reply.Ignored)
 	}
 	return err
+}
+
+// isPlain reports whether a value is in printable ASCII, as the headers of a call must be. Otherwise a client could
+// make calls fail.
+func isPlain(v string) bool {
+	return !strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // applyReply applies the reply of a hook to the request. It changes a transformation that the gateway refuses to the
