@@ -321,7 +321,7 @@ func TestPrefillPolicyLooksUp(t *testing.T) {
 		var list []string
 		for i, role := range []string{engines.RolePrefill, engines.RolePrefill, engines.RoleDecode} {
 			e := engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: uint64(i), CacheTokens: 1 << 20,
-				Handover: engines.HandoverNixl, Role: role, Peers: peers})
+				Handover: engines.HandoverNIXL, Role: role, Peers: peers})
 			t.Cleanup(e.Close)
 			l.Attach(fmt.Sprint("w", i), e)
 			list = append(list, fmt.Sprintf("{ name: w%d, url: %q, role: %s }", i, startServer(t, e), role))
