@@ -81,6 +81,9 @@ func (h *Hook) Call(ctx context.Context, r *Request, left time.Duration) Reply {
 	if h.inflight.Add(1) > MaxInflight {
 		return Reply{Result: Busy, Cause: "64 calls are in flight"}
 	}
+	if left <= 0 {
+		return Reply{Result: TimedOut, Cause: "the hooks before it have used the time of hooks_timeout"}
+	}
 	ticket, err := h.gate.Allow(h.Timeout)
 	if err != nil {
 		return Reply{Result: Open, Cause: "the breaker is open after failed calls"}

@@ -106,6 +106,7 @@ GET    /admin/config/file                 admin viewer
 GET    /admin/decisions                   admin viewer
 GET    /admin/decisions/stream            admin viewer
 GET    /admin/decisions/{id}              admin viewer
+GET    /admin/hooks                       admin viewer
 GET    /admin/keys/{id}                   admin viewer
 GET    /admin/metrics                     admin viewer
 GET    /admin/openapi.json                admin viewer

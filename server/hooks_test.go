@@ -266,11 +266,13 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 func TestH2TheTimeAndTheCallsOfHooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(w http.ResponseWriter, r *http.Request) { time.Sleep(900 * time.Millisecond); says(sayAllow)(w, r) }
-		a, b := newHookService(t, slow), newHookService(t, slow)
-		r, _ := newHookRig(t, plain, a.line("a", ", timeout: 1s"), b.line("b", ", timeout: 1s, on_error: pass"))
+		a, b, c := newHookService(t, slow), newHookService(t, slow), newHookService(t, says(sayAllow))
+		r, _ := newHookRig(t, plain, a.line("a", ", timeout: 1s"), b.line("b", ", timeout: 1s, on_error: pass"),
+			c.line("c", ", on_error: pass"))
 		began := time.Now()
 		if got := r.post("/v1/chat/completions", chatBody("small", "text", "")); got.status != 200 ||
-			got.header.Get("X-Tierway-Hooks") != "a, b:timeout" || time.Since(began) != time.Second {
+			got.header.Get("X-Tierway-Hooks") != "a, b:timeout, c:timeout" ||
+			time.Since(began) != time.Second || len(c.calls()) != 0 {
 			t.Errorf("%d %v after %v", got.status, got.header, time.Since(began))
 		}
 		results := make(chan string)
