@@ -3,7 +3,7 @@
 # at COMMIT and in the working tree. The counts hardly depend on the load of the machine. It needs valgrind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-base=${1:?the commit to compare with} bench=${2:-'BenchmarkChat$/400B$'}
+base=${1:?BASE is missing: write make bench-instructions BASE=COMMIT} bench=${2:-'BenchmarkChat$/400B$'}
 few=1000 many=5000 # requests of the two runs; the difference leaves out the start
 command -v valgrind >/dev/null || { echo "valgrind is missing: apt-get install valgrind" >&2; exit 1; }
 work=$(mktemp -d)

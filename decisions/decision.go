@@ -162,7 +162,7 @@ type Prefill struct {
 	Usage     Usage   `json:"usage,omitzero"` // as reported by this worker
 	// the span in the trace; zero if no trace was exported
 	Span routing.Hash `json:"span,omitzero"`
-	// the pick of the worker after another one failed; that of the first is in the attempt's Choice
+	// the selection of the worker after another one failed; that of the first is in the attempt's Choice
 	Choice *routing.Choice `json:"choice,omitempty"`
 }
 

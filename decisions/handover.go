@@ -63,7 +63,7 @@ func costText(cost, other float64, where string) string {
 	return fmt.Sprintf("predicted cost %s s, or %s s %s", a, b, where)
 }
 
-// mostDigits is the number of digits from which two numbers count as equal: predictions are less exact.
+// mostDigits is the maximum of digits that Distinct compares. Predictions are less exact than six digits.
 const mostDigits = 6
 
 // Distinct returns the texts of two numbers, rounded to the fewest digits by which they differ, at least to digits.

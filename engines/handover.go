@@ -339,8 +339,8 @@ func fingerprint(salt string, ids []uint32) uint64 {
 
 func (p *plan) fingerprint() uint64 { return fingerprint(p.salt, slices.Concat(p.prompts...)) }
 
-// Kill makes the requests in progress end like those of a process that is killed: the blocks that they have not read
-// completely stay with the engines that keep them. The caller must end them, by Server.Kill, and call Restart.
+// Kill marks the engine as killed: blocks that its requests have not read completely stay with the engines that keep
+// them. The caller must then end the requests with Server.Kill, and call Restart.
 func (e *Engine) Kill() { e.killed.Store(true) }
 
 // Restart replaces the engine by a new process: another engine id, nothing cached, stored or kept for other

@@ -71,9 +71,9 @@ func (p *Client) Close() { p.idle.close() }
 // server has taken the request or has stopped reading by closing.
 //
 // The server may close a kept connection just as the request is sent. If one breaks before the
-// first byte of an answer, the request is sent once more on a new connection, unless Once forbids it and a byte of the
-// request was sent.
-// A request with Fresh or Upload never uses a kept connection.
+// first byte of an answer, the request is sent once more on a new connection. With Once, this happens
+// only if no byte of the request was sent. A request with Fresh or Upload never uses a kept
+// connection.
 func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 	head := p.heads.Get().(*[]byte)
 	defer p.heads.Put(head)

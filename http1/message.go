@@ -12,7 +12,7 @@ type Request struct {
 	Header http.Header // canonical keys; the client itself sets Host, Content-Length and the headers of the connection
 	Body   [][]byte    // the body in pieces, written one after the other; nil for none
 	Fresh  bool        // use a new connection, for requests that must not be sent twice
-	Once   bool        // do not send the request again if a kept connection breaks, and use none that was idle for 1 s
+	Once   bool        // send no byte of the request twice, and use no connection that was idle for 1 s
 
 	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a new connection.
 	// An error of its Read ends the exchange. If the server rejects the request early, the rest of
@@ -47,8 +47,8 @@ const (
 type SendError struct {
 	Phase Phase
 	Err   error
-	// Kept means that a kept connection broke within about 1 s, before a byte of the answer. The server may have closed
-	// it while it was idle.
+	// Kept means that a kept connection broke less than 2 s after its last use, before a byte of the answer. The server
+	// may have closed the connection while it was idle.
 	Kept bool
 }
 

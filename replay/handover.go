@@ -152,7 +152,7 @@ func (r *Replay) draftPrefiller(p *pick, was, to *sidePool, as Placement) string
 }
 
 // draftRetry decides which worker computes the prompt under the draft if the first prefill worker has failed, and
-// counts it. It returns the recorded one without a failure, or if the record lacks the pick.
+// counts it. It returns the recorded one without a failure, or if the record lacks the selection.
 func (r *Replay) draftRetry(p *pick, was, to *sidePool, decode string) string {
 	retry := p.retry()
 	if retry == nil {
@@ -175,7 +175,7 @@ func (r *Replay) draftRetry(p *pick, was, to *sidePool, decode string) string {
 }
 
 // retry returns the last prefill stage of the request if its worker was selected after another one had failed, and the
-// record has the pick; nil otherwise.
+// record has the selection; nil otherwise.
 func (p *pick) retry() *decisions.Prefill {
 	if h := p.a.Handover; h != nil && len(h.Prefills) > 1 {
 		if last := &h.Prefills[len(h.Prefills)-1]; last.Choice.Check() == nil {

@@ -40,8 +40,9 @@ func (l *Lease) Prefill() *Lease {
 func (l *Lease) HandedOver() bool { return l.handedOver }
 
 // Begin records that the request is sent to the lease's worker now. Its time to first token counts from here. If the
-// prefill worker has not answered yet, both stages run at once: the owner calls Begin again when it has, and the
-// worker may be silent for the predicted time of both. Without a hand-over Begin does nothing.
+// prefill worker has not answered, both stages run at once. Then the worker may be silent for the predicted time of
+// both stages. The owner must call Begin again when the prefill worker has answered. Without a hand-over Begin does
+// nothing.
 func (l *Lease) Begin(now time.Time) {
 	if l.pool == nil || !l.handedOver {
 		return
@@ -103,7 +104,7 @@ func (l *Lease) PrefillLocally(now time.Time) error {
 }
 
 // RetryPrefill books another worker than tried for the prefill stage of a lease whose prefill worker failed. r.Record
-// gets the pick, and must not be the record of the decode worker's. The errors are those of Acquire.
+// gets the selection, and must not be the record of the decode stage. The errors are those of Acquire.
 func (p *Pool) RetryPrefill(r *Request, l *Lease, tried ...*Worker) error {
 	if !l.handedOver {
 		return ErrNoWorker

@@ -63,10 +63,11 @@ func RedecideHandover(h *Handover, c *Choice, i int, model, prefix Hash, chain [
 	return d, known
 }
 
-// redecidePrefill makes the recorded pick c of a prefill worker again, without the candidate of the index but.
-func redecidePrefill(p Policy, c *Choice, but int, model, prefix Hash, chain []Link, at time.Time) (pick prefillPick) {
+// redecidePrefill repeats the recorded selection c of a prefill worker, without the candidate whose index is excluded.
+func redecidePrefill(p Policy, c *Choice, excluded int, model, prefix Hash, chain []Link,
+	at time.Time) (pick prefillPick) {
 	pick.request, pick.views = c.recorded(model, prefix, chain, at)
-	pick.views = slices.DeleteFunc(pick.views, func(v View) bool { return v.Index == but })
+	pick.views = slices.DeleteFunc(pick.views, func(v View) bool { return v.Index == excluded })
 	if len(pick.views) == 0 {
 		pick.err = ErrIncomplete
 		return pick
@@ -78,7 +79,7 @@ func redecidePrefill(p Policy, c *Choice, but int, model, prefix Hash, chain []L
 	return pick
 }
 
-// RedecidePrefill makes the pick c of a prefill worker again that RetryPrefill has recorded. The other arguments and
+// RedecidePrefill repeats the selection c of a prefill worker that RetryPrefill has recorded. The other arguments and
 // the errors are those of [Redecide].
 func RedecidePrefill(p Policy, c *Choice, model, prefix Hash, chain []Link, at time.Time) (worker string, err error) {
 	if err := c.check(); err != nil {

@@ -349,9 +349,9 @@ func TestSilenceOfTheDecodeStageBeginsWithIt(t *testing.T) {
 	}
 }
 
-// TestStagesAtOnceMayBeSilentForBoth: a decode worker that gets its request beside the prefill worker is not overdue
-// before that one.
-func TestStagesAtOnceMayBeSilentForBoth(t *testing.T) {
+// TestParallelDecodeStageIsNotOverdueDuringPrefill: a decode worker that gets the request at once with the prefill
+// worker is overdue only after the predicted time of both stages.
+func TestParallelDecodeStageIsNotOverdueDuringPrefill(t *testing.T) {
 	p := pairs(1, fleet())
 	l, err := p.Acquire(long(100_000)) // about 13 s
 	if err != nil {
@@ -434,8 +434,8 @@ func TestStagesEndAtZero(t *testing.T) {
 	}
 }
 
-// TestEndedHandoverLeavesNothing: records and leases are those of a pool that never had one.
-func TestEndedHandoverLeavesNothing(t *testing.T) {
+// TestPoolAfterAHandoverBehavesLikeAPlainPool: records and leases have no hand-over.
+func TestPoolAfterAHandoverBehavesLikeAPlainPool(t *testing.T) {
 	p := poolOf(Member{ID: "a", Weight: 1}, Member{ID: "b", Weight: 1})
 	p.SetHandover(&Handover{Policy: leastLoad{}, Threshold: 1})
 	p.SetHandover(nil)

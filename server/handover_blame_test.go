@@ -180,8 +180,8 @@ func TestUnsentPromptsOfEachTierAreReleased(t *testing.T) {
 	})
 }
 
-// TestAClosedKeptConnectionBlamesNoDecodeWorker: its engine closes kept connections, which costs a prompt and no
-// answer. One that was idle for a second is not used for a prompt, which costs nothing.
+// TestAClosedKeptConnectionBlamesNoDecodeWorker: an engine that closes kept connections costs a prefill and no answer.
+// A connection that was idle for 1 s carries no hand-over, so its end costs nothing.
 func TestAClosedKeptConnectionBlamesNoDecodeWorker(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {

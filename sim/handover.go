@@ -29,9 +29,11 @@ func (c *Config) checkHandover() error {
 	case c.Handover == nil:
 		return nil
 	case c.NewPolicy != nil:
-		return errors.New("a policy that reads the world knows no hand-over: remove the hand-over or the policy")
+		return errors.New("NewPolicy: a policy that reads the simulation state has no hand-over: remove NewPolicy or " +
+			"Handover")
 	case c.DirectShare > 0:
-		return errors.New("requests past the gateways have no stages: remove their share or the hand-over")
+		return fmt.Errorf("DirectShare %v: requests past the gateways have no stages: remove DirectShare or Handover",
+			c.DirectShare)
 	}
 	for i := range c.Engines {
 		if c.Engines[i].Stages.Answer() {

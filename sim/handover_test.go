@@ -226,10 +226,10 @@ func TestFiguresOfStages(t *testing.T) {
 
 func TestHandoversThatCannotWorkAreRefused(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		`no engine generates answers`:              func(c *Config) { c.Engines = fleetOf(prefills, prefills) },
-		`the policy of the prefill stage`:          func(c *Config) { c.Handover.Policy.Name = "fastest" },
-		`requests past the gateways have no stage`: func(c *Config) { c.DirectShare = 0.5 },
-		`a policy that reads the world knows no`:   func(c *Config) { c.NewPolicy = Peers()[0].New },
+		`no engine generates answers`:                 func(c *Config) { c.Engines = fleetOf(prefills, prefills) },
+		`the policy of the prefill stage`:             func(c *Config) { c.Handover.Policy.Name = "fastest" },
+		`DirectShare 0.5: requests past the gateways`: func(c *Config) { c.DirectShare = 0.5 },
+		`NewPolicy: a policy that reads`:              func(c *Config) { c.NewPolicy = Peers()[0].New },
 	} {
 		c := handedOver(1, fleetOf(prefills, decodesWhole))
 		change(&c)

@@ -10,7 +10,7 @@ import (
 
 // StageFigures summarizes where the prompts of requests were computed, and what the engines of each role did.
 type StageFigures struct {
-	Remote  float64 // share of the prompts that another engine computed than the one that answered
+	Remote  float64 // share of the prompts that one engine computed and another one answered
 	Prefill Times   // sorted, of these: from the dispatch until the prompt was computed
 	Decode  Times   // sorted, of these: from there to the first token
 	Token   Times   // sorted, by answer: its mean time for a token

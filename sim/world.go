@@ -189,10 +189,12 @@ func (w *World) newPolicy() (routing.Policy, error) {
 		return routing.New(w.config.Policy)
 	}
 	if w.config.Admission != Direct {
-		return nil, fmt.Errorf("a policy that reads the world needs direct admission, and there is %q", w.config.Admission)
+		return nil, fmt.Errorf("a policy that reads the simulation state needs direct admission, and there is %q",
+			w.config.Admission)
 	}
 	if w.config.Gateways > 1 {
-		return nil, fmt.Errorf("a policy that reads the world needs one gateway, and there are %d", w.config.Gateways)
+		return nil, fmt.Errorf("a policy that reads the simulation state needs one gateway, and there are %d",
+			w.config.Gateways)
 	}
 	return w.config.NewPolicy(w)
 }

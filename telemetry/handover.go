@@ -11,7 +11,7 @@ const (
 	HandoverLocal                            // its own worker computed it, as decided
 	HandoverRecomputed                       // its own worker computed it, because the hand-over failed
 	HandoverFailed                           // the attempt failed
-	HandoverAbandoned                        // the client left between the stages
+	HandoverAbandoned                        // the client left between the stages, or no attempt was left for the prompt
 	HandoverRefused                          // the prefill worker refused the request
 )
 

@@ -186,13 +186,13 @@ func printHandover(line func(name, format string, args ...any), st *decisions.Wo
 	}
 }
 
-// printRetriedPrefill prints the pick of a prefill worker after another one has failed.
+// printRetriedPrefill prints the selection of a prefill worker after another one has failed.
 func printRetriedPrefill(line func(name, format string, args ...any), p *decisions.Prefill) {
 	c := p.Choice
 	if c == nil {
 		return
 	}
-	line("prefill retry", "%s is the best other worker: %s: %s", p.Worker, p.Reason, reasonWords(p.Reason))
+	line("prefill retry", "%s replaces the failed prefill worker: %s: %s", p.Worker, p.Reason, reasonWords(p.Reason))
 	for i := range c.Candidates {
 		line("retry candidate", "%s", candidateText(&c.Candidates[i], p.Worker, scoreUnit(c.Policy, &c.Candidates[i])))
 	}

@@ -35,7 +35,8 @@ func TestExplanationPrintsBothStages(t *testing.T) {
 		"prefill            p1 is the best worker for it: lowest_cost: lowest cost, with nothing of the prompt in its cache",
 		"prefill candidate  p1, score 0.25 s;", "<- chosen",
 		"prefill other      d2: its role does not serve this stage of the request",
-		"prefill retry      p2 is the best other worker: round_robin: ", "retry candidate    p2, score 0;", "retry candidate    p3, ",
+		"prefill retry      p2 replaces the failed prefill worker: round_robin: ",
+		"retry candidate    p2, score 0;", "retry candidate    p3, ",
 		"prompt             remote: p1 computed the prompt in 310 ms",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -32,10 +32,10 @@ func (f *simulateFlags) setRoles(c *cobra.Command, to *comparison.Config) error 
 	case !slices.Contains(handovers(), f.handover):
 		return fmt.Errorf("--handover %q: write one of %s", f.handover, strings.Join(handovers(), ", "))
 	case at >= 0:
-		return fmt.Errorf("--handover %s: policy %q of another router knows no roles: "+
+		return fmt.Errorf("--handover %s: policy %q of another router has no roles: "+
 			"write --policies with policies of this gateway, such as kv_aware,kv_aware+whole", f.handover, to.Policies[at].Name)
 	case f.direct > 0:
-		return fmt.Errorf("--direct %v: requests past the gateway reach one engine only: remove it or --handover", f.direct)
+		return fmt.Errorf("--direct %v: requests past the gateway have no hand-over: remove --direct or --handover", f.direct)
 	case !(f.transferRate >= 1 && f.transferRate <= 1e9):
 		return fmt.Errorf("--transfer-rate %v: write tokens per second, from 1 to 1e9", f.transferRate)
 	case len(f.roles) == 0:
@@ -105,7 +105,7 @@ func (f *simulateFlags) setStages(engines []sim.Engine) error {
 		return fmt.Errorf("--roles %s: no engine generates answers: add decode, such as --roles prefill,decode", given)
 	case len(prefills) == 0, len(decodes) == 0, len(engines) == 1:
 		return fmt.Errorf("--roles %s: with --handover %s and --engines %d no engine can compute prompts for another one: "+
-			"write such as --roles prefill,decode, or remove --handover", given, f.handover, len(engines))
+			"write --roles prefill,decode, or remove --handover", given, f.handover, len(engines))
 	}
 	return nil
 }

@@ -16,14 +16,14 @@ import (
 	"tierway/telemetry"
 )
 
-// Prepare sets up a test's process for bubbles: gin's release mode, in which the program runs too, rare garbage
-// collections, and one processor if one is true.
+// Prepare sets up a test's process for bubbles: gin's release mode as in the program, and rare garbage collections. If
+// singleProcessor is true, the process has one processor.
 //
 // In a bubble little runs at the same time: a second processor makes tests a third more expensive and their figures
 // less repeatable. Tests leave little behind, so rare collections save time, within the memory of a small machine.
-func Prepare(one bool) {
+func Prepare(singleProcessor bool) {
 	gin.SetMode(gin.ReleaseMode)
-	if one {
+	if singleProcessor {
 		runtime.GOMAXPROCS(1)
 	}
 	debug.SetGCPercent(800)

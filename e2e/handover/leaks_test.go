@@ -39,8 +39,8 @@ type faulty struct {
 
 // TestRandomFaultsLeakNothing: clients leave at random moments, prefill and decode engines die one after the other,
 // and engines reject requests. Each other request succeeds, unless its stream had begun on an engine that died. No
-// object is used twice, no answer is another prompt's. Blocks of a prompt are kept until their time limit only if the
-// decode engine was killed while it had the request.
+// object is used twice, no answer is another prompt's. Blocks are kept until their time limit only if the decode engine
+// was killed while it had the request. With p2p_nccl, an engine that is down or refuses leaves them too.
 func TestRandomFaultsLeakNothing(t *testing.T) {
 	for _, handover := range []string{engines.HandoverNIXL, engines.HandoverP2PNCCL, engines.HandoverShared,
 		engines.HandoverSGLang} {
@@ -202,8 +202,8 @@ func (f *faulty) wantClean() {
 }
 
 // lost returns the prompts that decode engines had when they were killed, by the X-Request-Id of the request. With
-// p2p_nccl, a prompt is meant for one decode engine: it is lost too if that engine was down when it was computed, or
-// refused the request.
+// p2p_nccl, only one decode engine can read a prompt. The prompt is also lost if that engine was down at the end of the
+// prefill, or refused the request.
 func (f *faulty) lost() map[string]int {
 	lost, computed := map[string]int{}, map[string]time.Time{}
 	for _, w := range f.workers {

@@ -56,9 +56,9 @@ func simulate(t *testing.T, chats []*conversations.Chat, rate float64, chunk int
 	return report.Rows
 }
 
-// compare checks that the mean time to first token by cost is at most within above the better one of always local and
-// always remote, and that answers are as even as always remote.
-func compare(t *testing.T, name string, rows []comparison.Row, within float64) {
+// checkCost checks the decision by cost. Its mean time to first token may exceed that of the better fixed decision by
+// the share within. Its p99 time for a token may exceed that of always remote by 10 %.
+func checkCost(t *testing.T, name string, rows []comparison.Row, within float64) {
 	t.Helper()
 	cost, best := rows[0].TTFT.Mean, min(rows[1].TTFT.Mean, rows[2].TTFT.Mean)
 	if cost > (1+within)*best {
@@ -70,13 +70,13 @@ func compare(t *testing.T, name string, rows []comparison.Row, within float64) {
 	}
 }
 
-// TestTheSimulatorDecidesLikeTheGateway: with a load for which four prefill workers are useful, the predicted cost is
-// better than both fixed decisions. With little load it accepts some delay for even answers.
-func TestTheSimulatorDecidesLikeTheGateway(t *testing.T) {
+// TestSimulatedCostIsNearTheBestFixedDecision compares the mean time to first token with that of the better fixed
+// decision. By cost it is at most 10 % above, and at four times the speed at most 2 %.
+func TestSimulatedCostIsNearTheBestFixedDecision(t *testing.T) {
 	chats := conversations.New(conversations.Generate(1, 250))
 	for _, chunk := range []int64{0, 2048} {
 		for rate, within := range map[float64]float64{1: 0.1, 4: 0.02} {
-			compare(t, fmt.Sprintf("at %g × the speed with steps of %d tokens", rate, chunk),
+			checkCost(t, fmt.Sprintf("at %g × the speed with steps of %d tokens", rate, chunk),
 				simulate(t, chats, rate, chunk), within)
 		}
 	}
@@ -86,7 +86,7 @@ func TestTheSimulatorDecidesLikeTheGateway(t *testing.T) {
 func checkSimulation(t *testing.T, chats []*conversations.Chat, rate float64, measured []result) {
 	t.Helper()
 	rows := simulate(t, chats, rate, 0) // whole prompts, as the engines compute them
-	compare(t, "simulated", rows, 0.1)
+	checkCost(t, "simulated", rows, 0.1)
 	for i, m := range measured {
 		ratio := rows[i].TTFT.Mean / mean(m.ttfts).Seconds()
 		t.Logf("%s: simulated %.3f s, %.2f times the measured mean time to first token", m.name, rows[i].TTFT.Mean, ratio)

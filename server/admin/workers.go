@@ -117,7 +117,7 @@ type requestTotals struct {
 }
 
 type tokenTotals struct {
-	Prompt int64 `json:"prompt" doc:"Tokens of the prompts that the worker computed or had cached. Prompts that another worker handed over count there. The prompts of streamed prefill stages are estimated."`
+	Prompt int64 `json:"prompt" doc:"Tokens of the prompts that the worker computed or had cached. A prompt that another worker handed over counts for that worker. For streamed prefill stages of SGLang the tokens are estimated."`
 	Cached int64 `json:"cached" doc:"Cached prompt tokens; part of prompt."`
 	Output int64 `json:"output"`
 }

@@ -32,7 +32,7 @@ type handover struct {
 	uncounted bool              // the answer is not generated, or a prefill worker refused the request
 	prefills  []*attempt        // prefill stages, in order
 	tried     []*routing.Worker // prefill workers that failed
-	retried   *routing.Choice   // the pick of the second prefill worker; nil without one, or if it is not recorded
+	retried   *routing.Choice   // the selection of the second prefill worker; nil without one, or if it is not recorded
 	kept      *attempt          // the stage whose worker keeps the prompt; nil without one
 	decodeAt  time.Time         // when the request was sent to the decode worker; zero: it was not
 	cancel    context.CancelCauseFunc
@@ -402,12 +402,13 @@ func (x *exchange) releaseUnsent() {
 		x.wait.placement = placement{}
 		d.addFailed(x.attempt(lease.Ref().(*control.Member), &lease))
 		tried = append(tried, lease.Worker())
-		d.releases++
+		d.releaseAttempts++
 	}
 	d.dropUnsent()
 }
 
-// dropUnsent releases the lease of a prompt that no attempt has sent. Its engine keeps it until its time limit.
+// dropUnsent releases the lease of a prompt that no attempt has sent. The prefill engine keeps the blocks until
+// handover_lease ends.
 func (d *dispatch) dropUnsent() {
 	if u := d.unsent; u != nil {
 		d.unsent = nil

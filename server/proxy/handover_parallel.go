@@ -49,7 +49,7 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 	ended := err != nil
 	if err == nil {
 		defer func() { resp.Body.Close() }()
-		ended = resp.Status > 299 || parallel.outlives(resp, cancel)
+		ended = resp.Status > 299 || parallel.decodeEndedFirst(resp, cancel)
 	}
 	if ended && !errors.Is(h.cause(), errOtherStage) {
 		stop()
@@ -134,8 +134,8 @@ func (l *parallelPrefill) markDecided() {
 	})
 }
 
-// fail records why the stage failed, if it is not a refusal of the request, and ends the decode stage, unless that one
-// has ended first.
+// fail records why the stage failed; nil if judge reads it from the answer, such as a refusal of the request. It ends
+// the decode stage, unless the decode stage has ended first.
 func (l *parallelPrefill) fail(f *failure) {
 	l.failure = f
 	if !errors.Is(l.p.cause(), context.Canceled) {
@@ -143,10 +143,9 @@ func (l *parallelPrefill) fail(f *failure) {
 	}
 }
 
-// outlives waits until the stage has succeeded or failed, or the answer of the decode worker has ended. It reports
-// whether the answer ended first: then the prefill worker may wait for its transfer without end. cancel ends the
-// request.
-func (l *parallelPrefill) outlives(resp *http1.Response, cancel context.CancelCauseFunc) bool {
+// decodeEndedFirst waits until the prefill stage is decided or the answer of the decode worker ends. It reports whether
+// the answer ended first; the prefill worker may then wait for its transfer without end. cancel ends the request.
+func (l *parallelPrefill) decodeEndedFirst(resp *http1.Response, cancel context.CancelCauseFunc) bool {
 	early := &earlyBody{ReadCloser: resp.Body, cancel: cancel, read: make(chan struct{}), ended: make(chan struct{})}
 	resp.Body = early
 	go l.h.x.s.control.Recoverer.Run("reading an early answer", func() { early.readUntil(l.decided) })
@@ -169,27 +168,27 @@ const earlyBodyMax = 64 << 10
 // earlyBody is the body of an answer whose beginning is read by another goroutine than the rest.
 type earlyBody struct {
 	io.ReadCloser
-	cancel context.CancelCauseFunc // ends the exchange
-	read   chan struct{}           // closed when the goroutine reads no more; it guards the rest
-	ended  chan struct{}           // closed at the end of the body
-	begin  []byte                  // not yet returned by Read
-	err    error
+	cancel   context.CancelCauseFunc // ends the exchange
+	read     chan struct{}           // closed when the goroutine reads no more; it guards the rest
+	ended    chan struct{}           // closed at the end of the body
+	buffered []byte                  // not yet returned by Read
+	err      error
 }
 
-// readUntil reads until a read ends after enough was closed.
-func (b *earlyBody) readUntil(enough <-chan struct{}) {
+// readUntil reads until a read ends after decided was closed.
+func (b *earlyBody) readUntil(decided <-chan struct{}) {
 	defer close(b.read)
-	for len(b.begin) < earlyBodyMax {
-		b.begin = slices.Grow(b.begin, 4<<10)
+	for len(b.buffered) < earlyBodyMax {
+		b.buffered = slices.Grow(b.buffered, 4<<10)
 		var n int
-		n, b.err = b.ReadCloser.Read(b.begin[len(b.begin):cap(b.begin)])
-		b.begin = b.begin[:len(b.begin)+n]
+		n, b.err = b.ReadCloser.Read(b.buffered[len(b.buffered):cap(b.buffered)])
+		b.buffered = b.buffered[:len(b.buffered)+n]
 		if b.err != nil {
 			close(b.ended)
 			return
 		}
 		select {
-		case <-enough:
+		case <-decided:
 			return
 		default:
 		}
@@ -211,9 +210,9 @@ func (b *earlyBody) Close() error {
 func (b *earlyBody) Read(p []byte) (n int, err error) {
 	<-b.read
 	switch {
-	case len(b.begin) > 0:
-		n = copy(p, b.begin)
-		b.begin = b.begin[n:]
+	case len(b.buffered) > 0:
+		n = copy(p, b.buffered)
+		b.buffered = b.buffered[n:]
 		return n, nil
 	case b.err != nil:
 		return 0, b.err

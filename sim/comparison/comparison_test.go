@@ -184,7 +184,7 @@ func TestPoliciesAreReadWithTheirOptions(t *testing.T) {
 		"chwbl+warp":              `policy "chwbl+warp": option "warp" is unknown: write events, queue, threshold=N, prefill=POLICY or whole`,
 		"chwbl+threshold=-1":      `policy "chwbl+threshold=-1": option "threshold=-1": write uncached tokens, such as threshold=512`,
 		"chwbl+prefill=llm_d":     `option "prefill=llm_d": write a policy of the gateway: one of cache_aware`,
-		"chwbl+whole+threshold=1": `policy "chwbl+whole+threshold=1": whole leaves no prompt to other engines`,
+		"chwbl+whole+threshold=1": `policy "chwbl+whole+threshold=1": whole gives the engines no roles`,
 		"llm_d+events":            `policy "llm_d+events": "llm_d" has no options`,
 		"":                        `policy "" is unknown`,
 	} {

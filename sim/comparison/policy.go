@@ -83,8 +83,7 @@ func (p *Policy) same(q Policy) bool {
 	return p.base == q.base && p.events == q.events && p.Queue == q.Queue && p.stages == q.stages
 }
 
-// ThresholdOption returns the policy's option that decides where prompts are computed, and StageOption any of its
-// options that have no effect without a hand-over; empty if there is none.
+// ThresholdOption returns the option threshold=N of the policy; empty without one.
 func (p Policy) ThresholdOption() string {
 	if p.threshold == "" {
 		return ""
@@ -92,7 +91,7 @@ func (p Policy) ThresholdOption() string {
 	return withThreshold + p.threshold
 }
 
-// StageOption is described at ThresholdOption.
+// StageOption returns one option of the policy that has no effect without a hand-over; empty without one.
 func (p Policy) StageOption() string {
 	switch {
 	case p.whole:
@@ -137,7 +136,7 @@ func parsePolicy(text string) (Policy, error) {
 		}
 	}
 	if p.whole && p.stages != (stages{whole: true}) {
-		return p, fmt.Errorf("policy %q: %s leaves no prompt to other engines: remove it or the other option of stages", text,
+		return p, fmt.Errorf("policy %q: %s gives the engines no roles: remove it, or remove threshold= and prefill=", text,
 			withWhole)
 	}
 	return p, nil

@@ -9,7 +9,7 @@ import (
 
 // Stages is where prompts were computed, and what the engines of each role did.
 type Stages struct {
-	Remote  float64 `json:"remote"`          // share of the prompts that another engine computed than the one that answered
+	Remote  float64 `json:"remote"`          // share of the prompts that one engine computed and another one answered
 	Prefill Seconds `json:"prefill_seconds"` // of these: from the dispatch until the prompt was computed
 	Decode  Seconds `json:"decode_seconds"`  // and from there to the first token
 	Token   Seconds `json:"token_seconds"`   // mean time for a token of an answer

@@ -30,9 +30,9 @@ type column struct {
 	width  int
 }
 
-// NewTable returns a table for those cells and policies. It prints nothing before the first row. If perfect is
-// one of the policies, the last column is the difference of the mean TTFT from that of perfect, in percent. With a
-// hand-over, the last columns are those of Stages, for engines with these roles.
+// NewTable returns a table for those cells and policies. It prints nothing before the first row. With roles, the
+// columns of Stages replace that of prompt tokens. If perfect is one of the policies, the last column is the
+// difference of the mean TTFT from that of perfect, in percent.
 func NewTable(out io.Writer, cells []Cell, policies []Policy, roles ...string) *Table {
 	t := &Table{out: out, columns: []column{{"load", 0}, {"rate", 0}, {"policy", 0}, {"requests", 0}, {"TTFT mean s", 0},
 		{"p50 s", 6}, {"p99 s", 6}, {"duration p99 s", 0}, {"hit rate", 0}}}

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { sorted, sortingOf } from "./sort";
 
-test("rows are in the order of their values, and those without one at the end", () => {
+test("rows are in the order of their values, and rows without a value come last", () => {
   const rows: { id: string; v?: string | number }[] = [
     { id: "none" },
     { id: "b", v: 10 },
