@@ -514,8 +514,8 @@ func TestTokenIDsAreReturnedWhereVLLMReturnsThem(t *testing.T) {
 func second(_ int, body string) string { return body }
 
 func TestEngineWithoutHandoverIgnoresItsFields(t *testing.T) {
-	for _, c := range []Config{{Model: "m"}, {Model: "m", Handover: HandoverP2PNCCL}, {Model: "m", Handover: HandoverSGLang},
-		{Model: "m", Handover: HandoverShared}} {
+	for _, c := range []Config{{Model: "m"}, {Model: "m", Handover: HandoverP2PNCCL},
+		{Model: "m", Handover: HandoverSGLang}, {Model: "m", Handover: HandoverShared}} {
 		e := New(c)
 		for _, d := range dialects {
 			body := "{" + d.fields + `,"` + d.bound + `":3,"bootstrap_room":[],` + askPrefill + "}"
