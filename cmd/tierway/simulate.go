@@ -81,7 +81,7 @@ func simulateCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&f.policies, "policies",
 		[]string{"kv_aware", "kv_aware+events", "chwbl", "least_load", "kubeai_chwbl", "loadaware", "lmetric", "dynamo",
 			"llm_d", "perfect"},
-		"policies to compare")
+		"policies to compare; with --handover the default is kv_aware,kv_aware+whole")
 	c.Flags().IntVar(&f.seeds, "seeds", 3, "number of runs with different random numbers; figures are their means")
 	c.Flags().Uint64Var(&f.firstSeed, "first-seed", 1, "seed of the first run; the next runs have the next seeds")
 	c.Flags().IntVar(&f.engines, "engines", 8, "number of engines")
@@ -163,6 +163,9 @@ func (f *simulateFlags) printGateways(out io.Writer) {
 
 // comparison checks the flags.
 func (f *simulateFlags) comparison(c *cobra.Command) (config comparison.Config, err error) {
+	if f.handover != "" && !c.Flags().Changed("policies") {
+		f.policies = []string{"kv_aware", "kv_aware+whole"}
+	}
 	if config.Policies, err = comparison.ParsePolicies(f.policies); err != nil {
 		return config, fmt.Errorf("--policies: %w", err)
 	}

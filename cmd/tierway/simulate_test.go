@@ -179,7 +179,7 @@ func TestSimulateRefusesInvalidFlags(t *testing.T) {
 		{[]string{"--decisions", trace}, "--decisions " + trace + ": no decision records"},
 		{[]string{"--handover", "nixel", "--policies", "chwbl"}, `--handover "nixel": write one of nixl, p2p_nccl, shared, sglang`},
 		{[]string{"--handover", "", "--policies", "chwbl"}, `--handover "": write one of nixl`},
-		{[]string{"--handover", "nixl"}, `--handover nixl: policy "kubeai_chwbl" of another router has no roles`},
+		{[]string{"--handover", "nixl", "--policies", "kubeai_chwbl"}, `--handover nixl: policy "kubeai_chwbl" of another router has no roles`},
 		{[]string{"--roles", "both"}, "--roles has no effect without --handover: remove it, or add --handover nixl"},
 		{[]string{"--transfer-rate", "1e5"}, "--transfer-rate has no effect without --handover"},
 		{[]string{"--policies", "chwbl+whole"}, `policy "chwbl+whole": whole has no effect without --handover`},
