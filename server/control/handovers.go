@@ -52,7 +52,7 @@ type Transfers struct {
 }
 
 // Fail records a failure at now, and reports whether the worker is the cause: it had failed before the prompt was
-// computed. One prefill engine that ends makes only prompts fail that it had computed before.
+// computed, or sent. One prefill engine that ends makes only prompts fail that it had computed before.
 func (t *Transfers) Fail(computed, now time.Time) (atFault bool) {
 	return !t.failedAt.CompareAndSwap(0, now.UnixNano()) && computed.UnixNano() > t.failedAt.Load()
 }

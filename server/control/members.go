@@ -27,6 +27,8 @@ type Member struct {
 	Handovers Handovers
 	// Transfers are the prompts of others that it has failed to read.
 	Transfers Transfers
+	// Closures are the requests to send once on which it closed a kept connection. The first one does not blame it.
+	Closures Transfers
 
 	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
 	// The field is then omitted until the engine has been down.

@@ -247,6 +247,14 @@ func (a *attempt) answered(at time.Time, err error) {
 	a.lease.Answered(at, err)
 }
 
+// sentAt returns when the request was sent to the attempt's worker.
+func (a *attempt) sentAt() time.Time {
+	if a.handover != nil {
+		return a.handover.decodeAt
+	}
+	return a.started
+}
+
 // received records that the worker sent a part of the answer.
 func (a *attempt) received() {
 	if a.handover != nil {

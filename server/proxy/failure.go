@@ -187,7 +187,7 @@ func (a *attempt) sendFailure(err error) *failure {
 		f.err = &openai.Error{Code: openai.CodeWorkerError, Message: "No worker could be reached. Try again later.",
 			Cause: err}
 	case cause == nil:
-		if f.recheck = true; se != nil && se.Kept {
+		if f.recheck = true; se != nil && se.Kept && !a.m.Closures.Fail(a.sentAt(), time.Now()) {
 			f.fault = excluded("%w", err) // the worker may have closed it before
 		}
 		f.err = &openai.Error{Code: openai.CodeWorkerError,

@@ -225,6 +225,7 @@ func (h *handover) answerBegan() {
 	if p := h.kept; p != nil {
 		h.kept = nil
 		h.m.Transfers.Succeed()
+		h.m.Closures.Succeed()
 		p.releaseKept(true)
 	}
 }

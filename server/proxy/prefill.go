@@ -187,6 +187,7 @@ func (h *handover) endPrefill(p *attempt, f *failure) {
 	case f == nil:
 		countPrefix(p)
 		p.begun = true
+		p.m.Closures.Succeed()
 		p.lease.Answered(p.ended, nil)
 		h.pool.HandoverSeries.Prefill.Observe(p.ended.Sub(p.started).Seconds())
 	default:
