@@ -11,7 +11,7 @@ const (
 	HandoverLocal                            // its own worker computed it, as decided
 	HandoverRecomputed                       // its own worker computed it, because the hand-over failed
 	HandoverFailed                           // the attempt failed
-	HandoverAbandoned                        // the client left between the stages, or no attempt was left for the prompt
+	HandoverAbandoned                        // the client left between the stages
 	HandoverRefused                          // the prefill worker refused the request
 )
 
@@ -32,7 +32,7 @@ func newHandoverVectors(d *definer) (v handoverVectors) {
 	v.results = d.counters("tierway_handover_total", "Attempts in a tier with handover, by result. remote: a prefill "+
 		"worker computed the prompt. local: the decode worker computed it, as decided. recomputed: it did so, "+
 		"because no prefill worker handed the prompt over. failed: the attempt failed after a prefill worker was booked. "+
-		"abandoned: the client left between the stages, or no attempt was left for the prompt. refused: the prefill worker "+
+		"abandoned: the client left between the stages. refused: the prefill worker "+
 		"refused the request, as its sender's fault.", "tier", "result")
 	v.prefills = d.histograms("tierway_prefill_seconds", "Duration of prefill stages that succeeded, from the request to "+
 		"the prefill worker to its answer.", requestSeconds, "tier")

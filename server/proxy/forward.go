@@ -19,10 +19,7 @@ type dispatch struct {
 	failed   []*attempt        // failed attempts; some outcomes are pending
 	firstAt  time.Time         // first content of a generated stream
 
-	unsent          *unsentPrompt // nil without one
-	abandoned       time.Time     // when the first prompt was abandoned; zero: none was
-	releasing       bool          // the current attempt only lets a decode worker read unsent
-	releaseAttempts int           // number of attempts that only did so
+	unsent *unsentPrompt // nil without one
 }
 
 // forward sends the request to its pool. If the pool does not serve it, the request goes to the further
@@ -128,7 +125,7 @@ func (x *exchange) attemptInPool() (why string, err error) {
 // SDKs would multiply its attempts by their own.
 func (d *dispatch) forbidRetry(err error) {
 	var e *openai.Error
-	if len(d.attempts)-d.releaseAttempts > 1 && errors.As(err, &e) {
+	if len(d.attempts) > 1 && errors.As(err, &e) {
 		e.NoRetry = e.NoRetry || e.RetryAfter == 0
 	}
 }

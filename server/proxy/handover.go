@@ -18,7 +18,6 @@ import (
 	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
-	"tierway/server/control"
 	"tierway/telemetry"
 )
 
@@ -35,6 +34,7 @@ type handover struct {
 	retried   *routing.Choice   // the selection of the second prefill worker; nil without one, or if it is not recorded
 	kept      *attempt          // the stage whose worker keeps the prompt; nil without one
 	decodeAt  time.Time         // when the request was sent to the decode worker; zero: it was not
+	readUntil time.Time         // when decode workers may read an abandoned prompt no longer; zero: it is not abandoned
 	cancel    context.CancelCauseFunc
 
 	mu      sync.Mutex  // guards the rest, which the goroutine of a client that leaves shares
@@ -126,7 +126,7 @@ func (h *handover) serve(ctx context.Context) *failure {
 	if f, refused := h.preparePrompt(ctx); f != nil || refused {
 		return f
 	}
-	if h.kept != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone() || h.x.dispatch.releasing) {
+	if h.kept != nil && h.keepsPrompts() && (ctx.Err() != nil || h.x.clientGone()) {
 		return h.abandon(ctx)
 	}
 	h.beginDecode()
@@ -271,7 +271,10 @@ func (h *handover) prefillFailed(f *failure) *failure {
 // prefill worker releases it.
 func (h *handover) abandon(ctx context.Context) *failure {
 	h.result = telemetry.HandoverAbandoned
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), h.x.dispatch.abandonUntil())
+	if h.readUntil.IsZero() {
+		h.readUntil = time.Now().Add(abandonWithin)
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), h.readUntil)
 	defer cancel()
 	whole, stage := h.stage, *h.stage
 	stage.set = append(slices.Clip(stage.set), h.x.parsed.Req.AbandonMembers(h.fields)...)
@@ -301,14 +304,6 @@ func (h *handover) abandon(ctx context.Context) *failure {
 		err: &openai.Error{Code: openai.CodeWorkerError, Message: "The client left.", Cause: errClientGone}}
 }
 
-// abandonUntil returns the end of the time in which decode workers may read a prompt that is abandoned.
-func (d *dispatch) abandonUntil() time.Time {
-	if d.abandoned.IsZero() {
-		d.abandoned = time.Now()
-	}
-	return d.abandoned.Add(abandonWithin)
-}
-
 // end releases the prefill stages after the attempt, which failed with f, and counts it.
 func (h *handover) end(f *failure) {
 	h.mu.Lock()
@@ -319,7 +314,7 @@ func (h *handover) end(f *failure) {
 	h.mu.Unlock()
 	if p := h.kept; p != nil && f != nil && !f.sent && h.pool.Handover == config.HandoverNIXL {
 		h.x.dispatch.dropUnsent()
-		h.x.dispatch.unsent = &unsentPrompt{p, h.stage}
+		h.x.dispatch.unsent = &unsentPrompt{p, h.stage, h.readUntil}
 	} else if p != nil {
 		p.releaseKept(false)
 	}
@@ -349,21 +344,6 @@ func (a *attempt) prepareResend() error {
 	return nil
 }
 
-// unsentPrompt is a prompt that a prefill worker keeps for a decode worker that accepted no connection. No worker has
-// received its object, so that the next one may.
-type unsentPrompt struct {
-	p     *attempt
-	stage *stageRequest // of the decode worker
-}
-
-// hasUnsent reports whether the next attempt in the pool can use an unsent prompt. An old one is dropped.
-func (d *dispatch) hasUnsent(pool *control.Pool) bool {
-	if u := d.unsent; u != nil && (u.p.pool != pool || time.Since(u.p.ended) > pool.HandoverLease/2) {
-		d.dropUnsent()
-	}
-	return d.unsent != nil
-}
-
 // preparePrompt takes the prompt that the previous attempt has not sent, for which the attempt is booked, or makes a
 // prefill worker compute it. If that worker refuses the request, the client has received its answer.
 func (h *handover) preparePrompt(ctx context.Context) (f *failure, refused bool) {
@@ -378,43 +358,6 @@ func (h *handover) preparePrompt(ctx context.Context) (f *failure, refused bool)
 	h.cleaner.SetCached, h.cleaner.Cached = true, h.kept.usage.Cached
 	d.unsent = nil
 	return nil, false
-}
-
-// releaseUnsent lets another decode worker read a prompt that no attempt has sent, so that its prefill worker releases
-// it. It books workers of the pool that are free now, until one has received the prompt.
-func (x *exchange) releaseUnsent() {
-	d, pool := &x.dispatch, x.resolution.Pool
-	if !d.hasUnsent(pool) {
-		return
-	}
-	d.releasing = true
-	defer func() { d.releasing = false }()
-	tried := slices.Clone(d.tried)
-	for _, a := range d.attempts {
-		tried = append(tried, a.lease.Worker())
-	}
-	for d.hasUnsent(pool) && time.Now().Before(d.abandonUntil()) {
-		r := x.facts
-		r.Now, r.Computed, r.Wait, r.Record = time.Now(), true, false, nil
-		lease, err := pool.Routing.Acquire(&r, tried...)
-		if err != nil {
-			break
-		}
-		x.wait.placement = placement{}
-		d.addFailed(x.attempt(lease.Ref().(*control.Member), &lease))
-		tried = append(tried, lease.Worker())
-		d.releaseAttempts++
-	}
-	d.dropUnsent()
-}
-
-// dropUnsent releases the lease of a prompt that no attempt has sent. The prefill engine keeps the blocks until
-// handover_lease ends.
-func (d *dispatch) dropUnsent() {
-	if u := d.unsent; u != nil {
-		d.unsent = nil
-		u.p.releaseKept(false)
-	}
 }
 
 // newRequestID returns the request ID by which two engines of P2pNcclConnector find each other, and the part of it

@@ -186,7 +186,7 @@ func (h *handover) endPrefill(p *attempt, f *failure) {
 		p.reportOutcome()
 	case f == nil:
 		countPrefix(p)
-		p.begun = true
+		p.begun, h.used.sent = true, true // no refund, whatever becomes of the prompt
 		p.m.Closures.Succeed()
 		p.lease.Answered(p.ended, nil)
 		h.pool.HandoverSeries.Prefill.Observe(p.ended.Sub(p.started).Seconds())

@@ -158,7 +158,8 @@ func (a *attempt) lastFailure(fault error) *control.AttemptFailure {
 	switch kind := errorType(a); {
 	case fault == nil, kind == decisions.ErrorClientGone, kind == decisions.ErrorShutdown, kind == decisions.ErrorGateway,
 		status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge,
-		status == http.StatusUnprocessableEntity, errors.Is(fault, errPanic):
+		status == http.StatusUnprocessableEntity, errors.Is(fault, errPanic),
+		errors.Is(fault, errReleased):
 		return nil
 	}
 	words := a.words

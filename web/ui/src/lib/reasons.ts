@@ -84,7 +84,7 @@ const texts = {
     local: "by the decode worker",
     recomputed: "by the decode worker, without a hand-over",
     failed: "the attempt failed",
-    abandoned: "the client left between the stages, or no attempt was left for the prompt",
+    abandoned: "the client left between the stages",
     refused: "refused by the prefill worker",
   },
   /** Why the queue rejected a request. */
