@@ -44,6 +44,8 @@ type stage struct {
 	name   string
 	ends   time.Duration // after which a request's connection ends; 0: never
 
+	instead func(out http.ResponseWriter, r *http.Request) (answered bool) // nil: the engine answers all
+
 	delay   time.Duration // before it reads a request
 	mu      sync.Mutex
 	objects [][]byte  // of its answers
@@ -77,6 +79,9 @@ func (w *stage) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		w.mu.Unlock()
 	}()
 	time.Sleep(w.delay)
+	if w.instead != nil && w.instead(out, r) {
+		return
+	}
 	if w.ends > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), w.ends)
 		defer cancel()

@@ -29,6 +29,8 @@ type Member struct {
 	Transfers Transfers
 	// Closures are the requests to send once on which it closed a kept connection. The first one does not blame it.
 	Closures Transfers
+	// Pairs are its failures with workers of the other stage of SGLang.
+	Pairs Pairs
 
 	// RejectsAccounting is set if the engine answered 400 to a field that was added for accounting.
 	// The field is then omitted until the engine has been down.

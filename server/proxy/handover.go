@@ -18,6 +18,7 @@ import (
 	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/server/control"
 	"tierway/telemetry"
 )
 
@@ -226,6 +227,7 @@ func (h *handover) answerBegan() {
 		h.kept = nil
 		h.m.Transfers.Succeed()
 		h.m.Closures.Succeed()
+		control.PairSucceeded(p.m, h.m)
 		p.releaseKept(true)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
+	"tierway/server/control"
 )
 
 // rooms issues the rooms in which the two engines of SGLang meet. No room is issued twice within 2^63 requests. It is
@@ -46,20 +49,22 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 	defer stop() // before the wait
 	h.beginDecode()
 	resp, err := h.send(ctx, !h.m.RejectsAccounting.Load() && !h.m.HasTimings())
-	ended := err != nil
+	failed := err != nil
 	if err == nil {
 		defer func() { resp.Body.Close() }()
-		ended = resp.Status > 299 || parallel.decodeEndedFirst(resp, cancel)
+		failed, err = parallel.decodeFailsFirst(resp, cancel)
 	}
-	if ended && !errors.Is(h.cause(), errOtherStage) {
+	if failed && !errors.Is(h.cause(), errOtherStage) {
 		stop()
 		running.Wait()
 		p.settled, p.ended, p.fault = true, time.Now(), excluded("%w", errOtherStage)
-		p.reportOutcome()
+		defer p.reportOutcome()
 		if err != nil {
 			return h.sendFailure(err)
 		}
-		return relayAnswer(h.attempt, resp)
+		f := relayAnswer(h.attempt, resp)
+		h.pairFailed(p, f)
+		return f
 	}
 	f := parallel.judge()
 	h.lease.Begin(time.Now()) // the transfer ends now
@@ -75,6 +80,9 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 	}
 	h.kept = p
 	f = relayAnswer(h.attempt, resp)
+	if h.kept != nil {
+		h.pairFailed(p, f)
+	}
 	if f != nil && errors.Is(h.cause(), errOtherStage) {
 		running.Wait()
 		h.kept, p.failure = nil, parallel.late
@@ -83,6 +91,35 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 		return h.prefillFailed(parallel.late)
 	}
 	return f
+}
+
+// pairFailed records which of the two workers is at fault if the decode worker answered that it failed. Its prefill
+// worker may not have transferred the prompt. Another attempt uses other workers for both stages if there are some.
+func (h *handover) pairFailed(p *attempt, f *failure) {
+	if f == nil || f.status < http.StatusInternalServerError || !f.requestMayBeCause() {
+		return
+	}
+	now, worker := time.Now(), p.lease.Worker()
+	f.transfer = true
+	h.tried = append(h.tried, worker)
+	if h.lease.HasOtherWorker(now) && p.lease.HasOtherWorker(now) {
+		h.x.dispatch.tried = append(h.x.dispatch.tried, worker)
+	}
+	by := control.PairFailed(p.m, h.m, p.started, now)
+	if by == control.FaultOfDecode {
+		return
+	}
+	fault := fmt.Errorf("the prompt may not have been transferred: %w", f.fault)
+	f.fault = excluded("%w", fault)
+	p.m.Worker.Suspect()
+	p.failure = &failure{sent: true, err: f.err, fault: fault, backoffIfOthers: true}
+	switch proven := p.recordFailure(); {
+	case !proven || by == control.FaultUnknown:
+		p.failure.fault = f.fault // the lease is released before another worker answers
+	case by == control.FaultOfEither:
+		p.failure.backoff = backoffMin // another prefill worker shows whether the decode worker fails its prompts too
+		p.backOff(p.failure)
+	}
 }
 
 // bootstrapMembers returns the members by which the decode engine finds the prefill worker p.
@@ -143,9 +180,15 @@ func (l *parallelPrefill) fail(f *failure) {
 	}
 }
 
-// decodeEndedFirst waits until the prefill stage is decided or the answer of the decode worker ends. It reports whether
-// the answer ended first; the prefill worker may then wait for its transfer without end. cancel ends the request.
-func (l *parallelPrefill) decodeEndedFirst(resp *http1.Response, cancel context.CancelCauseFunc) bool {
+// decodeFailsFirst waits until the prefill stage is decided or the answer of the decode worker fails. It reports
+// whether the answer failed first; the prefill worker may then wait for its transfer without end. With an error, the
+// answer has broken off and nothing of it may reach the client. A complete answer waits for the prefill stage within
+// the time limits of that stage: it shows nothing about the time that the prompt takes. cancel ends the request.
+func (l *parallelPrefill) decodeFailsFirst(resp *http1.Response, cancel context.CancelCauseFunc,
+) (failed bool, err error) {
+	if resp.Status > 299 {
+		return true, nil
+	}
 	early := &earlyBody{ReadCloser: resp.Body, cancel: cancel, read: make(chan struct{}), ended: make(chan struct{})}
 	resp.Body = early
 	go l.h.x.s.control.Recoverer.Run("reading an early answer", func() { early.readUntil(l.decided) })
@@ -155,9 +198,47 @@ func (l *parallelPrefill) decodeEndedFirst(resp *http1.Response, cancel context.
 	}
 	select {
 	case <-l.decided:
-		return false
+		return false, nil
 	default:
-		return true
+	}
+	<-early.read
+	complete, begun := l.h.judgeEarly(early.buffered, early.err)
+	switch {
+	case complete:
+		<-l.decided
+		return false, nil
+	case begun && errors.Is(early.err, io.EOF):
+		return true, &http1.SendError{Phase: http1.PhaseBody, Err: errTruncated}
+	case begun:
+		return true, &http1.SendError{Phase: http1.PhaseBody, Err: early.err}
+	}
+	return true, nil
+}
+
+// judgeEarly reports whether a 2xx answer of which the body ended with err is complete. If it is not, begun reports
+// whether a client could receive a part of it.
+func (h *handover) judgeEarly(body []byte, err error) (complete, begun bool) {
+	if !openai.BeginsStream(body) {
+		a := openai.ReadAnswer(h.x.in.Dialect, bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")))
+		complete = errors.Is(err, io.EOF) && a.Valid && a.Err == nil && a.Failed == nil && !a.Hollow && !a.Aborted
+		return complete, false
+	}
+	events := openai.NewEventReader(bytes.NewReader(body), earlyBodyMax)
+	tracker := openai.NewTracker(h.x.in.Dialect)
+	for {
+		ev, err := events.Next()
+		mark := tracker.Observe(ev)
+		switch {
+		case mark&(openai.MarkError|openai.MarkMalformed|openai.MarkAborted|openai.MarkFailed) != 0:
+			return false, begun
+		case mark.Has(openai.MarkFinish), mark.Has(openai.MarkEnd):
+			return true, true
+		case mark.Has(openai.MarkContent), len(ev.Data) > 0 && h.x.parsed.AtMostOnce():
+			begun = true
+		}
+		if err != nil {
+			return false, begun
+		}
 	}
 }
 
