@@ -61,7 +61,7 @@ func fullDecision() *Decision {
 					Inflight: 3, OthersInflight: 1,
 					MaxInflight: 4, Full: true,
 					PendingTokens: 5, OutputTokens: 6, Overlap: 7, Waiting: 8, KVUsage: 0.5, Rate: 8000, Events: true,
-					Stages:       routing.StageDecode,
+					Stages: routing.StageDecode, LMCacheTokens: 13, LMCacheKeys: 14,
 					CachedBlocks: 9, Success: 0.5, Latency: routing.LatencyFacts{Mean: 0.25, Samples: 12, Idle: 3},
 					Cost: routing.CostFacts{Backlog: 1, Overhead: 2, Behind: 2.5, PerToken: 3, Slowdown: 4, Step: 5, StepEach: 6,
 						Stall:      7,
@@ -83,7 +83,7 @@ func fullDecision() *Decision {
 const choiceJSON = `{"policy":"chwbl","key":"000000000000000b","key_of":"prefix","memory":1.5,"halved":1,"rule":2,"pinned":"w1","rand":"ffffffffffffffff","prompt_tokens":12,"expected_output_tokens":13,"waited_ms":14,"waits":true,"stream":true,"worker_full":true,` +
 	`"runner_up":"w0","traffic":{"arrivals_per_s":1,"utilization":0.5,"mean_cached_tokens":2,"queueing":1},"handover":{"decision":"remote","why":"cost","uncached_tokens":3,"local_s":0.5,"remote_s":0.25,"transfer_s":0.125,"prefill_worker":"p","prefill_reason":"random","prefill":{"policy":"random","rand":"0000000000000001","prompt_tokens":12,"expected_output_tokens":1,"stream":true,"seen":1,"candidates":[]}},` +
 	`"seen":1,"candidates":[{"worker":"w1","index":1,"score":2,"excluded":"tokens","weight":1,"effective_weight":0.5,"inflight":3,"other_gateways_inflight":1,"max_inflight":4,"full":true,` +
-	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"stages":"decode","cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10,"late_s":12},"terms":{"load":1.25,"ring":-2}}]}`
+	`"pending_tokens":5,"output_tokens":6,"overlap_tokens":7,"waiting":8,"kv_usage":0.5,"prefill_rate":8000,"cached_blocks":9,"success":0.5,"latency":{"mean_s":0.25,"samples":12,"idle_s":3},"kv_events":true,"lmcache_tokens":13,"lmcache_keys":14,"stages":"decode","cost":{"backlog_s":1,"overhead_s":2,"overhead_behind_s":2.5,"per_token_s":3,"slowdown":4,"step_s":5,"step_each_s":6,"stall":7,"working_set":8,"load_s":9,"recent_tokens":11,"slot_wait_s":10,"late_s":12},"terms":{"load":1.25,"ring":-2}}]}`
 
 // fullJSON is the form of version 1. Files of records, and programs that read them, hold
 // it: a renamed or removed field needs another SchemaVersion.
