@@ -182,6 +182,7 @@ func TestACutEarlyAnswerReachesNoClient(t *testing.T) {
 					"Garbage").Replace(q.body))
 				s.decodes[0].instead = func(out http.ResponseWriter, _ *http.Request) bool {
 					out.Header().Set("Content-Type", "text/event-stream")
+					time.Sleep(10 * time.Millisecond) // the prefill stream may be open
 					_, _ = io.WriteString(out, early[:len(early)/2])
 					return true
 				}

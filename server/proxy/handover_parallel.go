@@ -335,11 +335,14 @@ func (l *parallelPrefill) readWhole() {
 	}
 }
 
-// readEvents reads the first event of a stream, which decides, and drops the others.
+// readEvents reads the first event of a stream, which decides, and drops the others. A server of the Responses API
+// opens streams without its engine.
 func (l *parallelPrefill) readEvents(events *openai.EventReader) {
+	tracker := openai.NewTracker(l.p.x.in.Dialect)
 	for {
 		ev, err := events.Next()
-		if len(ev.Data) > 0 && l.body == nil {
+		mark := tracker.Observe(ev)
+		if len(ev.Data) > 0 && l.body == nil && (mark != 0 || l.p.x.in.Dialect != openai.Responses) {
 			l.body = bytes.Clone(ev.Data)
 			if _, isError := openai.ErrorOf(ev.Data); isError {
 				l.fail(nil)
