@@ -5,6 +5,9 @@ import (
 	"net/http"
 )
 
+// defaultCompletion is the output limit without max_tokens, as of OpenAI's legacy endpoint.
+const defaultCompletion = 16
+
 // prompts are the prompts of a completions request.
 type prompts struct {
 	input
@@ -35,7 +38,7 @@ func (e *Engine) completions(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if wish.maxTokens == 0 {
-		wish.maxTokens = 16 // default of OpenAI's legacy endpoint
+		wish.maxTokens = defaultCompletion
 	}
 	if req.Logprobs != nil {
 		if err := wish.wantLogprobs("logprobs", *req.Logprobs); err != nil {

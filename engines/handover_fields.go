@@ -21,12 +21,22 @@ type handoverFields struct {
 	MinTokens     int            `json:"min_tokens"`
 	MaxTokens     *int           `json:"max_tokens"`
 	MaxCompletion *int           `json:"max_completion_tokens"`
+	Thinking      struct {
+		Type   string `json:"type"`
+		Budget int    `json:"budget_tokens"`
+	} `json:"thinking"`
 }
 
 // check rejects fields that contradict each other, as vLLM does.
-func (f *handoverFields) check() error {
+func (f *handoverFields) check(path string) error {
 	most := cmp.Or(f.MaxCompletion, f.MaxTokens)
+	if most == nil && path == "/v1/completions" {
+		most = new(defaultCompletion)
+	}
 	switch {
+	case path == "/v1/messages" && most != nil && f.Thinking.Type == "enabled" && f.Thinking.Budget >= *most &&
+		(f.Params == nil || !f.Params.RemoteDecode):
+		return badRequest("thinking", "thinking.budget_tokens must be less than max_tokens")
 	case len(f.StreamOptions) > 0 && !f.Stream:
 		return badRequest("stream_options", "stream_options needs stream")
 	case most != nil && f.MinTokens > *most:
@@ -66,7 +76,7 @@ func (e *Engine) readHandover(r *request) (*handover, error) {
 	case e.c.Handover == HandoverSGLang:
 		return h, h.readRoom(r.body)
 	}
-	if err := cmp.Or(decode(r.body, &h.fields), h.fields.check()); err != nil {
+	if err := cmp.Or(decode(r.body, &h.fields), h.fields.check(h.path)); err != nil {
 		return nil, err
 	}
 	switch {

@@ -366,6 +366,23 @@ func leaving(t *testing.T, e *Engine, after time.Duration, path, body string, he
 	return w.Code, w.Body.String()
 }
 
+func TestEnginesOfVLLMJudgeABudgetOfThinkingExceptInPrefills(t *testing.T) {
+	e := New(Config{Model: "m", Handover: HandoverNIXL, Peers: new(Peers)})
+	for fields, want := range map[string]int{
+		`"max_tokens":9,"thinking":{"type":"enabled","budget_tokens":9}`:               400,
+		`"max_tokens":9,"thinking":{"type":"enabled","budget_tokens":8}`:               200,
+		`"max_tokens":9,"thinking":{"type":"disabled","budget_tokens":9}`:              200,
+		`"max_tokens":1,"thinking":{"type":"enabled","budget_tokens":9},` + askPrefill: 200,
+	} {
+		if status, got := call(t, e, "POST", "/v1/messages", `{"model":"m",`+fields+","+long("messages")+"}"); status != want {
+			t.Errorf("%s: %d %s", fields, status, got)
+		}
+	}
+	if status, got := call(t, e, "POST", "/v1/completions", `{"model":"m","min_tokens":17,`+long("prompt")+"}"); status != 400 {
+		t.Errorf("above the default limit: %d %s", status, got)
+	}
+}
+
 // A gateway that turns a request into a prefill has to change several fields together.
 func TestEnginesOfVLLMRejectHalfChangedRequests(t *testing.T) {
 	for _, kind := range []string{HandoverNIXL, HandoverP2PNCCL, HandoverShared} {

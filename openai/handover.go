@@ -19,8 +19,10 @@ type StageFields struct {
 	// ThinkingBudget reports that a Messages request has a budget of thinking, which engines require to be below
 	// the output limit.
 	ThinkingBudget bool
-
-	minTokens bool // min_tokens is more than 1
+	// Faulty reports that an engine may refuse the request for a field that PrefillMembers replaces or removes.
+	Faulty bool
+	// MinTokens is min_tokens.
+	MinTokens int64
 }
 
 // addressedID begins the part of a request ID in which vLLM's P2pNcclConnector reads the engine of the
@@ -44,6 +46,7 @@ func (r *Request) StageFields() (f StageFields) {
 		}
 	}
 	var echo, logprobs bool
+	output := outputFields{budget: -1}
 	c := newReader(r.Body)
 	for c.Enter('{'); c.More('}'); {
 		switch name := string(c.Name()); name {
@@ -80,13 +83,19 @@ func (r *Request) StageFields() (f StageFields) {
 			}
 		case "return_token_ids":
 			f.TokenIDs = c.nonEmpty()
-		case "min_tokens":
-			n, ok := c.readInteger()
-			f.minTokens = ok && n > 1
-		case "thinking":
-			f.ThinkingBudget = r.Dialect == Messages && hasField(c.Skip(), []byte("budget_tokens"))
+		case "truncate_prompt_tokens": // the engines truncate to what their output limits leave
+			if c.nonEmpty() {
+				f.Whole = name
+			}
+		case "truncation":
+			if r.Dialect == Responses && string(c.Word()) == "auto" {
+				f.Whole = name
+			}
+		default:
+			output.read(r, name, &c)
 		}
 	}
+	f.Faulty, f.MinTokens, f.ThinkingBudget = output.faulty(r.Dialect), output.min, output.budget >= 0
 	switch {
 	case r.Prompts() > 1:
 		f.Whole = FieldPrompt.String()
@@ -166,7 +175,7 @@ func (r *Request) PrefillMembers(f *StageFields, keep, ids bool) []Member {
 			members = append(members, Member{FieldMaxCompletionTokens.String(), one})
 		}
 	}
-	if f.minTokens {
+	if f.MinTokens > 1 {
 		members = append(members, Member{"min_tokens", one})
 	}
 	members = append(members, Member{FieldStream.String(), []byte("false")}, Member{FieldStreamOptions.String(), nil})

@@ -48,6 +48,10 @@ func TestStageFieldsNameWhatOneEngineMustServe(t *testing.T) {
 		{Responses, `{"model":"m","input":"a","background":true}`, "background", ""},
 		{Responses, `{"model":"m","input":"a","tools":[{"type":"function","name":"f"},{"type":"mcp"}]}`, "tools", ""},
 		{Responses, `{"model":"m","input":"a","tools":[{"type":"function","name":"f"}]}`, "", ""},
+		{Chat, chat + `,"truncate_prompt_tokens":0}`, "truncate_prompt_tokens", ""},
+		{Chat, chat + `,"truncate_prompt_tokens":null,"truncation":"auto"}`, "", ""},
+		{Responses, `{"model":"m","input":"a","truncation":"auto"}`, "truncation", ""},
+		{Responses, `{"model":"m","input":"a","truncation":"disabled"}`, "", ""},
 		{Chat, chat + `,"kv_transfer_params":{"do_remote_prefill":true}}`, "", "kv_transfer_params"},
 		{Chat, chat + `,"kv_transfer_params":null}`, "", ""},
 		{Chat, chat + `,"KV_transfer_params":{}}`, "", "kv_transfer_params"},
@@ -61,6 +65,42 @@ func TestStageFieldsNameWhatOneEngineMustServe(t *testing.T) {
 		f := mustParse(t, tt.d, tt.body).StageFields()
 		if f.Whole != tt.whole || f.Forged != tt.forged {
 			t.Errorf("%s: whole %q, forged %q; want %q, %q", tt.body, f.Whole, f.Forged, tt.whole, tt.forged)
+		}
+	}
+}
+
+func TestFieldsThatAnEngineMayRefuseAreFaulty(t *testing.T) {
+	for d, list := range map[Dialect]map[string]bool{
+		Chat: {``: false, `,"max_tokens":1`: false, `,"max_tokens":0`: true, `,"max_completion_tokens":0`: true,
+			`,"max_tokens":-1`: false, `,"max_tokens":null`: false, `,"max_output_tokens":0`: false,
+			`,"max_tokens":9,"max_completion_tokens":5,"min_tokens":7`: true, `,"max_tokens":7,"min_tokens":7`: false,
+			`,"min_tokens":7`: false, `,"min_tokens":"7"`: true, `,"min_tokens":null`: false, `,"min_tokens":-1`: true,
+			`,"stream_options":{"include_usage":true}`: true, `,"stream_options":{}`: false, `,"stream_options":null`: false,
+			`,"stream":true,"stream_options":{"include_usage":true}`:          false,
+			`,"stream":true,"stream_options":{"continuous_usage_stats":true}`: false,
+			`,"stream":true,"stream_options":{"continuous_usage_stats":"x"}`:  true,
+			`,"max_tokens":5,"thinking":{"budget_tokens":9}`:                  false, `,"min_to\u006bens":9,"max_tokens":8`: true},
+		Completions: {``: false, `,"max_tokens":0`: true, `,"min_tokens":16`: false, `,"min_tokens":17`: true,
+			`,"max_tokens":20,"min_tokens":17`: false},
+		Responses: {``: false, `,"max_output_tokens":0`: true, `,"max_output_tokens":1`: false, `,"max_tokens":0`: false},
+		Messages: {``: true, `,"max_tokens":null`: true, `,"max_tokens":0`: true, `,"max_tokens":1`: false,
+			`,"max_tokens":9,"thinking":{"type":"enabled","budget_tokens":9}`:  true,
+			`,"max_tokens":9,"thinking":{"type":"enabled","budget_tokens":8}`:  false,
+			`,"max_tokens":9,"thinking":{"budget_tokens":"8"}`:                 true,
+			`,"max_tokens":9,"thinking":null`:                                  false,
+			`,"max_tokens":9,"thinking":{"a":{"budget_tokens":99},"type":"x"}`: false},
+	} {
+		for fields, want := range list {
+			input := `"messages":[{}]`
+			switch d {
+			case Completions:
+				input = `"prompt":"a"`
+			case Responses:
+				input = `"input":"a"`
+			}
+			if f := mustParse(t, d, `{"model":"m",`+input+fields+`}`).StageFields(); f.Faulty != want {
+				t.Errorf("dialect %v, %s: faulty is %v", d, fields, f.Faulty)
+			}
 		}
 	}
 }

@@ -75,11 +75,12 @@ func TestPD4AnUnreachableDecodeWorkerCostsNoPrompt(t *testing.T) {
 
 // wholeRequests are requests that one worker must serve, by the field that requires it.
 var wholeRequests = map[string][]request{
-	"n":               {{"/v1/chat/completions", `{"model":"large","messages":[{"role":"user","content":"Hi"}],"n":3,"max_tokens":5}`}},
-	"prompt":          {{"/v1/completions", `{"model":"large","prompt":["one","two"],"max_tokens":5}`}},
-	"prompt_logprobs": {{"/v1/completions", `{"model":"large","prompt":"one","prompt_logprobs":1,"max_tokens":5}`}},
-	"echo":            {{"/v1/completions", `{"model":"large","prompt":"one","echo":true,"logprobs":1,"max_tokens":5}`}},
-	"best_of":         {{"/v1/completions", `{"model":"large","prompt":"one","best_of":2,"max_tokens":5}`}},
+	"n":                      {{"/v1/chat/completions", `{"model":"large","messages":[{"role":"user","content":"Hi"}],"n":3,"max_tokens":5}`}},
+	"prompt":                 {{"/v1/completions", `{"model":"large","prompt":["one","two"],"max_tokens":5}`}},
+	"prompt_logprobs":        {{"/v1/completions", `{"model":"large","prompt":"one","prompt_logprobs":1,"max_tokens":5}`}},
+	"echo":                   {{"/v1/completions", `{"model":"large","prompt":"one","echo":true,"logprobs":1,"max_tokens":5}`}},
+	"best_of":                {{"/v1/completions", `{"model":"large","prompt":"one","best_of":2,"max_tokens":5}`}},
+	"truncate_prompt_tokens": {{"/v1/completions", `{"model":"large","prompt":"one","truncate_prompt_tokens":-1,"max_tokens":5}`}},
 }
 
 func TestPD6RequestsThatOneWorkerMustServeStayWhole(t *testing.T) {

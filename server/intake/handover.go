@@ -27,9 +27,22 @@ func (p *Parsed) mustStayWhole(pool *control.Pool) bool {
 		return false
 	}
 	f := p.StageFields()
+	switch {
+	case !p.generates(), f.Whole != "":
+		return true
+	case p.MustBeJudged(pool):
+		return servesWhole(pool)
+	}
 	// Without parameters of a hand-over, engines require the budget of thinking to be below an output limit of 1.
-	return !p.generates() || f.Whole != "" ||
-		f.ThinkingBudget && (pool.Handover == config.HandoverShared || pool.Handover == config.HandoverP2PNCCL)
+	return f.ThinkingBudget && (pool.Handover == config.HandoverShared || pool.Handover == config.HandoverP2PNCCL)
+}
+
+// MustBeJudged reports whether an engine of the pool may refuse the request for a field that a prefill stage would
+// replace or remove. With SGLang, both stages have all fields.
+func (p *Parsed) MustBeJudged(pool *control.Pool) bool {
+	f := p.StageFields()
+	return pool.Handover != config.HandoverSGLang &&
+		(f.Faulty || p.Req.MaxTokens > 0 && f.MinTokens > p.MaxTokensAt(pool))
 }
 
 // generates reports whether the answer is generated from a prompt: it has two stages.

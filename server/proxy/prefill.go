@@ -110,6 +110,9 @@ func (h *handover) prefillStage(p *attempt) *stageRequest {
 	keep := h.pool.Handover == config.HandoverNIXL
 	ids := keep && !h.fields.TokenIDs && !req.Media && (req.Dialect == openai.Chat || h.fields.OnePrompt)
 	s := &stageRequest{set: req.PrefillMembers(h.fields, keep, ids)}
+	if h.x.parsed.MustBeJudged(h.pool) { // no worker serves whole requests
+		s.set = req.Judged(s.set)
+	}
 	if h.pool.Handover == config.HandoverP2PNCCL {
 		id, public := h.newRequestID(p)
 		s.requestID = id
