@@ -214,7 +214,9 @@ func New(c Config) (Policy, error) {
 }
 
 // Includes reports whether the policy or its fallback has that name.
-func (c Config) Includes(name string) bool { return slices.Contains(c.chain(), name) }
+func (c Config) Includes(name string) bool {
+	return name == cmp.Or(c.Name, "least_load") || name == c.fallback()
+}
 
 // UsesCaches reports whether the policy or its fallback uses what events say in Request.Cached.
 func (c Config) UsesCaches() bool { return c.Includes("kv_aware") || c.Includes("kv_overlap") }
@@ -228,14 +230,21 @@ func (c Config) LooksUp() bool { return c.UsesLMCache() && c.Mode == ModePrefixL
 // chain returns the names of the policy and of its fallback.
 func (c Config) chain() []string {
 	names := []string{cmp.Or(c.Name, "least_load")}
-	switch {
-	case c.Name == lmcacheAwareName && c.Mode == ModePrefixLookup: // it always chooses
-	case c.Fallback != "":
-		names = append(names, c.Fallback)
-	case c.Name == lmcacheAwareName:
-		names = append(names, "power_of_two")
+	if fallback := c.fallback(); fallback != "" {
+		names = append(names, fallback)
 	}
 	return names
+}
+
+// fallback returns the name of the fallback; empty without one.
+func (c Config) fallback() string {
+	switch {
+	case c.Name != lmcacheAwareName:
+		return c.Fallback
+	case c.Mode == ModePrefixLookup: // it always chooses
+		return ""
+	}
+	return cmp.Or(c.Fallback, "power_of_two")
 }
 
 // Policy chooses a worker. The pool calls Pick under its lock, so a policy needs no locking.

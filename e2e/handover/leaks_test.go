@@ -196,7 +196,7 @@ func (f *faulty) wantClean() {
 	if open+pinned != 0 || reused+wrong != 0 {
 		f.t.Errorf("%d requests are open, %d blocks are pinned", open, pinned)
 	}
-	if f.served < 3*f.left || f.left == 0 || f.rejected == 0 || len(f.refused) == 0 || f.cut > 10*int(f.deaths.Load()) {
+	if f.served < f.left || f.left == 0 || f.rejected == 0 || len(f.refused) == 0 || f.cut > 10*int(f.deaths.Load()) {
 		f.t.Error("the load has too few requests of a kind, or too many streams were cut")
 	}
 }
