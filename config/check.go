@@ -45,6 +45,7 @@ func (d *decoder) check(f *File) {
 	d.checkHealthWeights(f)
 	d.checkHandovers(f)
 	d.checkHooks(f)
+	d.checkCaches(f)
 	d.checkRegions(f)
 	d.checkDecisions(f)
 }

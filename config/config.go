@@ -52,6 +52,7 @@ type File struct {
 	HealthWeight     HealthWeight             `yaml:"health_weight" doc:"Reduces the weight of workers that fail requests, before their circuit breakers open. Unlike 'policy.health_weight', it applies to every policy."`
 	Region           string                   `yaml:"region" form:"name" absent:"none" doc:"Region of the gateway. Workers of its region are used first, then those of other regions, in the order of 'regions'."`
 	Regions          Regions                  `yaml:"regions" doc:"Distances between regions, for workers with a 'region'."`
+	ResponseCache    ResponseCache            `yaml:"response_cache" doc:"Kept answers of engines, for requests that come again. 'response_cache' of a tier or pool turns it on; see docs/response-cache.md."`
 	RoutingHeaders   bool                     `yaml:"routing_headers" doc:"Send response headers that explain a routing decision: X-Model-Tier, X-Tier-Reason, X-Routed-To, X-Route-Reason, X-Max-Tokens-Lowered, X-Queue-Ms, X-Tierway-Hooks."`
 	CORS             CORS                     `yaml:"cors" doc:"Browser pages that may call the data plane."`
 	Telemetry        Telemetry                `yaml:"telemetry" doc:"Traces (OpenTelemetry) and the detail of metrics. Settings that are absent here come from the OTEL_* environment variables if these name a collector."`
@@ -160,6 +161,7 @@ type PoolConfig struct {
 	Handover          string         `yaml:"handover" enum:"nixl,p2p_nccl,shared,sglang" absent:"none: one worker serves a whole request" doc:"How the pool's workers hand a computed prompt over: one worker computes it (prefill), another one generates the answer (decode). 'nixl': vLLM with NixlConnector. 'p2p_nccl': vLLM with P2pNcclConnector. 'shared': vLLM with a shared store of the cache, such as LMCache. 'sglang': SGLang. The workers' 'role' names their stage. See docs/disaggregation.md."`
 	PrefillPolicy     routing.Config `yaml:"prefill_policy" absent:"'policy'" doc:"Routing policy that selects the worker of the prefill stage, with 'handover'; 'policy' then selects that of the decode stage. It replaces the policy as a whole."`
 	UncachedThreshold *int64         `yaml:"uncached_threshold" absent:"by the expected times of both ways" doc:"With 'handover': a request with at least this number of prompt tokens that its decode worker has not cached is computed by a prefill worker. The decode worker computes shorter ones itself. 0: always the decode worker."`
+	ResponseCache     *PoolCache     `yaml:"response_cache" absent:"off" doc:"Kept answers of the pool's workers, for requests that come again. Only tenants with 'response_cache: true' get answers from it; without keys ('auth.required: false'), all requests without a key do."`
 	HandoverLease     time.Duration  `yaml:"handover_lease" absent:"'30s' with 'handover'" doc:"With 'handover': time for which a prefill engine keeps a prompt that no decode engine has read, such as 'kv_lease_duration' of vLLM."`
 }
 
@@ -238,6 +240,7 @@ func Default() File {
 		Queue:          defaultQueue(),
 		Saturation:     defaultSaturation(),
 		HealthWeight:   defaultHealthWeight(),
+		ResponseCache:  ResponseCache{MaxBytes: defaultCacheBytes},
 		RoutingHeaders: true,
 		CORS:           CORS{MaxAge: 10 * time.Minute},
 		// LLM gateways serve hundreds of requests per second, few enough to trace all. A graph

@@ -42,6 +42,8 @@ type Pool struct {
 	CacheControl    bool     // mark the prompts of messages for the prompt cache
 	ResponseHeaders []string // more response headers that reach clients; canonical
 
+	ResponseCache *PoolCache // nil: no answers are kept
+
 	Handover          string         // how workers hand a computed prompt over, such as HandoverNIXL; "": not at all
 	PrefillPolicy     routing.Config // of the prefill stage
 	UncachedThreshold int64          // routing.Handover.Threshold
@@ -95,6 +97,7 @@ func (f *File) resolveSection(s section) PoolConfig {
 	}
 	c.TLS, c.Headers = copyOf(c.TLS), maps.Clone(c.Headers)
 	c.resolveHandover()
+	c.resolveCache()
 	return c
 }
 
@@ -107,6 +110,9 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 		AllowFields: slices.Clone(c.AllowFields), CacheControl: c.CacheControl,
 		LowerMaxTokens: c.LowerMaxTokens, Handover: c.Handover, PrefillPolicy: c.PrefillPolicy,
 		HandoverLease: c.HandoverLease}
+	if c.ResponseCache.Caches() {
+		p.ResponseCache = c.ResponseCache
+	}
 	if c.Handover != "" {
 		p.UncachedThreshold = *cmp.Or(c.UncachedThreshold, new(int64(routing.AutoThreshold)))
 	}

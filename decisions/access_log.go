@@ -67,7 +67,7 @@ func appendDecision(b []byte, d *Decision) []byte {
 	b = appendText(b, "worker", d.Worker)
 	b = appendText(b, "reason", d.Reason)
 	b = appendHooks(b, d.Hooks)
-	return append(appendCourse(b, d), "}\n"...)
+	return append(appendCourse(appendCache(b, d.Cache), d), "}\n"...)
 }
 
 // appendCourse appends attempts, times and usage.

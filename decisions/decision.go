@@ -61,6 +61,9 @@ type Decision struct {
 	// it exceeded its class's wait limit and was dispatched as the class above
 	Promoted bool `json:"promoted,omitempty"`
 
+	// what the response cache did; nil in a tier without one
+	Cache *Cache `json:"cache,omitempty"`
+
 	PromptTokens int64 `json:"prompt_tokens_estimate,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"` // as requested; 0 if the client sent none
 	Usage        Usage `json:"usage,omitzero"`

@@ -163,6 +163,7 @@ func (t Trace) addDecision(a *attrs) {
 	a.text("tierway.policy", t.Policy)
 	a.text("tierway.worker", t.Worker)
 	a.text("tierway.reason", t.Reason)
+	t.addCache(a)
 	a.yes("tierway.promoted", t.Promoted)
 	a.text("tierway.outcome", string(t.Result))
 	a.text("tierway.code", t.Code)

@@ -109,3 +109,6 @@ func appendJSONText(b []byte, s string) []byte {
 	}
 	return append(b, '"')
 }
+
+// AppendText appends s as a JSON string in the form of the errors: on one line, valid UTF-8, with the fewest escapes.
+func AppendText(b []byte, s string) []byte { return appendJSONText(b, s) }

@@ -126,6 +126,7 @@ func New(o Options) (*Server, error) {
 	telemetry.Observe(s.metrics, s.control.Pools.LMCacheGauges)
 	telemetry.Observe(s.metrics, s.control.Database.Gauges)
 	telemetry.Observe(s.metrics, s.proxy.BodyMemory)
+	telemetry.Observe(s.metrics, s.proxy.CacheMemory)
 	telemetry.Observe(s.metrics, s.decisionGauges)
 	telemetry.Observe(s.metrics, s.traces.Counts)
 	return s, nil

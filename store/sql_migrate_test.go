@@ -84,6 +84,7 @@ func releaseBefore(t *testing.T, address string, back bool) {
 		"('old', 'interactive', 'interactive', 1, 1)"}
 	if back {
 		statements = append(statements, "ALTER TABLE tenants DROP COLUMN weight",
+			"ALTER TABLE tenants DROP COLUMN response_cache",
 			"DELETE FROM goose_db_version WHERE version_id > 1")
 	}
 	for _, statement := range statements {

@@ -25,7 +25,8 @@ func tenantColumns(t *tenants.Tenant) []column {
 	return append(rightsColumns(&t.Rights, &t.Limits),
 		textColumn("name", &t.Name), boolColumn("disabled", &t.Disabled), intColumn("weight", &t.Weight),
 		boolColumn("isolate_cache", &t.IsolateCache),
-		boolColumn("degrade", &t.Degrade), boolColumn("fail_closed", &t.FailClosed), intColumn("version", &t.Version),
+		boolColumn("degrade", &t.Degrade), boolColumn("fail_closed", &t.FailClosed),
+		boolColumn("response_cache", &t.ResponseCache), intColumn("version", &t.Version),
 		timeColumn("created_at", &t.CreatedAt), timeColumn("updated_at", &t.UpdatedAt))
 }
 

@@ -26,6 +26,7 @@ type Metrics struct {
 	RetryBudgetExhausted prometheus.Counter   // tierway_retry_budget_exhausted_total
 	BodiesRefused        prometheus.Counter   // tierway_request_bodies_refused_total
 	AuthFailures         prometheus.Counter   // tierway_auth_failures_total
+	Cache                *ResponseCache       // tierway_response_cache_…
 
 	exhausted counterSet // tierway_fd_exhausted_total, by operation
 
@@ -73,6 +74,7 @@ func New(version string) *Metrics {
 		"request read until the search for a worker begins.", overheadSeconds)
 	m.tiers, m.workers, m.handovers = newTierVectors(d), newWorkerVectors(d), newHandoverVectors(d)
 	m.hooks = newHookVectors(d)
+	m.Cache = newResponseCache(d)
 	d.setSubject("Workers")
 	describe[WorkerGauges](d)
 	describe[IndexMemory](d)

@@ -17,6 +17,8 @@ func exercised() *Metrics {
 	m := New("1.2.3")
 	m.SetRequestLabels([]string{"chat"}, []string{"ok"})
 	m.SetLimitNames([]string{"rpm"})
+	m.SetCacheLabels([]string{"tools"}, []string{"kept"})
+	Observe(m, func() CacheMemory { return CacheMemory{} })
 	m.KeepTenants(1)
 	m.TenantEnded("a", 0, 1, 1, 1)
 	m.Started.Inc()

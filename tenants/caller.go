@@ -14,6 +14,9 @@ type Caller struct {
 	IsolateCache bool
 	Degrade      bool
 	FailClosed   bool
+	// ResponseCache permits answers from the caches of tiers and pools. Since is when the tenant was created, in ns.
+	ResponseCache bool
+	Since         int64
 
 	disabled bool
 	expires  time.Time // zero: never
@@ -31,16 +34,20 @@ type Subject struct {
 // NewCaller returns the caller for a key of a tenant.
 func NewCaller(t Tenant, k Key) *Caller {
 	c := &Caller{
-		Tenant:       t.Name,
-		Key:          k.ID,
-		Highest:      max(t.Priority, k.Priority),
-		Weight:       t.share(),
-		IsolateCache: t.IsolateCache,
-		Degrade:      t.Degrade,
-		FailClosed:   t.FailClosed,
-		disabled:     t.Disabled,
-		tenant:       t.compile(),
-		key:          k.compile(),
+		Tenant:        t.Name,
+		Key:           k.ID,
+		Highest:       max(t.Priority, k.Priority),
+		Weight:        t.share(),
+		IsolateCache:  t.IsolateCache,
+		Degrade:       t.Degrade,
+		FailClosed:    t.FailClosed,
+		ResponseCache: t.ResponseCache,
+		disabled:      t.Disabled,
+		tenant:        t.compile(),
+		key:           k.compile(),
+	}
+	if !t.CreatedAt.IsZero() {
+		c.Since = t.CreatedAt.UnixNano()
 	}
 	c.Usual = max(c.Highest, t.Default, k.Default)
 	if t.Limits.Any() {
@@ -53,7 +60,7 @@ func NewCaller(t Tenant, k Key) *Caller {
 }
 
 // Anonymous returns the caller of requests without a key, if keys are not required.
-func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous}, Key{}) }
+func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous, ResponseCache: true}, Key{}) }
 
 // MayUseTier reports whether the caller may use the tier or pool of that name.
 func (c *Caller) MayUseTier(name string) bool {

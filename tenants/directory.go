@@ -26,6 +26,7 @@ type KeyConfig struct {
 	Limits          Limits   `yaml:"limits" doc:"Limits of the tenant, for all its keys together. A limit that is absent or 0 does not apply."`
 	IsolateCache    bool     `yaml:"isolate_cache" doc:"Salt its prompts, so that it shares no engine's prefix cache with other tenants."`
 	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, route its requests to the cheapest tier that it may use instead of rejecting them."`
+	ResponseCache   bool     `yaml:"response_cache" doc:"Keep answers to its requests, and answer it from them, in tiers and pools with 'response_cache'. No other tenant gets them."`
 	FailClosed      bool     `yaml:"fail_closed" doc:"While Redis is unavailable, reject its requests instead of enforcing this gateway's share of the limits."`
 }
 
@@ -82,7 +83,7 @@ func (k *KeyConfig) tenant() Tenant {
 	r := Rights{Tiers: k.Tiers, Models: k.Models, Priority: class(k.Priority)}
 	r.Default = max(r.Priority, class(k.DefaultPriority))
 	return Tenant{Name: k.Name, Rights: r, Weight: max(1, k.Weight), Limits: k.Limits, IsolateCache: k.IsolateCache,
-		Degrade: k.Degrade, FailClosed: k.FailClosed, FromConfig: true}
+		Degrade: k.Degrade, ResponseCache: k.ResponseCache, FailClosed: k.FailClosed, FromConfig: true}
 }
 
 // anonymous is the name of the caller without a key. No tenant may have it.

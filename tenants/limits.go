@@ -3,6 +3,7 @@ package tenants
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -114,6 +115,9 @@ func (p Price) Cost(prompt, cached, output int64) Money {
 	return tokenPrice(max(prompt, 0)-cached, p.Input) + tokenPrice(cached, cachedPrice) +
 		tokenPrice(max(output, 0), p.Output)
 }
+
+// Share returns a share of the cost, from 0 to 1, rounded up to the next nano-unit.
+func (m Money) Share(share float64) Money { return min(m, Money(math.Ceil(float64(m)*share))) }
 
 // tokenPrice returns the price of n tokens at perMillion units per million.
 func tokenPrice(n int64, perMillion float64) Money {

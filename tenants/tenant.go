@@ -20,7 +20,9 @@ type Tenant struct {
 	Limits       Limits `json:"limits" required:"false" doc:"Limits for all its keys together; absent: none."`
 	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts are salted, so that it shares no engine's prefix cache with other tenants."`
 	Degrade      bool   `json:"degrade" required:"false" nullable:"true" doc:"When a budget is spent, its requests are routed to the cheapest tier that it may use."`
-	FailClosed   bool   `json:"fail_closed" required:"false" nullable:"true" doc:"Its requests are rejected while Redis is unavailable."`
+	// ResponseCache permits answers from the caches of tiers and pools.
+	ResponseCache bool `json:"response_cache" required:"false" nullable:"true" doc:"Answers to its requests are kept, and it is answered from them, in tiers and pools with a response cache."`
+	FailClosed    bool `json:"fail_closed" required:"false" nullable:"true" doc:"Its requests are rejected while Redis is unavailable."`
 
 	FromConfig bool      `json:"from_config" doc:"Defined in config.yaml; edit that file to change it."`
 	Version    int64     `json:"version"` // increases with every change

@@ -19,7 +19,7 @@ import (
 // tenantSettings returns the names of the fields of a tenant that may be changed.
 func tenantSettings() []string {
 	return []string{"disabled", "tiers", "models", "priority", "default_priority", "weight", "limits", "isolate_cache",
-		"degrade", "fail_closed"}
+		"degrade", "fail_closed", "response_cache"}
 }
 
 // TenantSettings describes the fields of a tenant that may be changed.

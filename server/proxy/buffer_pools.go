@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"tierway/openai"
+	"tierway/openai/answers"
 )
 
 // bufferPools pools the buffers through which answers are relayed. The user of a buffer returns it when
@@ -13,6 +14,7 @@ type bufferPools struct {
 	bodies  sync.Pool // of *bytes.Buffer, for whole answers
 	copies  sync.Pool // of *[]byte, for answers that are not parsed
 	streams sync.Pool // of *streamBuffers
+	forms   sync.Pool // of *answers.FormReader
 }
 
 const (
@@ -30,6 +32,7 @@ func newBufferPools() *bufferPools {
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		copies:  sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }},
 		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, 0)} }},
+		forms:   sync.Pool{New: func() any { return new(answers.FormReader) }},
 	}
 }
 

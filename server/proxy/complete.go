@@ -27,6 +27,9 @@ func (x *exchange) complete() (err error) {
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
+	if x.answerFromCache() {
+		return nil
+	}
 	x.gather()
 	return x.forward()
 }

@@ -39,6 +39,7 @@ type exchange struct {
 	facts      routing.Request   // result of gather
 	wait       wait              // state of enterQueue
 	dispatch   dispatch          // state of forward
+	cached     *cached           // state of answerFromCache; nil without a response cache
 	inLedger   bool              // the ledger has a row for the request
 	explained  bool              // the request is explained, not served
 	ending     ending
@@ -111,6 +112,9 @@ func (x *exchange) run(stages func() error) {
 		x.fail(err)
 	} else if n := len(x.dispatch.attempts); n > 0 {
 		x.ending = x.dispatch.attempts[n-1].ending
+	}
+	if x.cached != nil {
+		x.keepAnswer()
 	}
 }
 

@@ -142,10 +142,13 @@ func (a *attempt) passedHeader(to, from http.Header) {
 // decisionHeaders sets the headers that describe the routing decision.
 func (x *exchange) decisionHeaders(h *headerSet) {
 	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.Start)))
-	if !x.in.Snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 {
+	kept := x.cached != nil && x.cached.hit != nil
+	if !x.in.Snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 && !kept {
 		return
 	}
-	tierHeaders(&x.resolution, h)
+	if tierHeaders(&x.resolution, h); kept {
+		return
+	}
 	last := x.dispatch.attempts[len(x.dispatch.attempts)-1]
 	h.set("X-Routed-To", last.m.NameFor(x.in.Dialect))
 	if reason := last.lease.Reason(); reason != "" {

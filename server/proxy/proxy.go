@@ -8,6 +8,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/responsecache"
 	"tierway/server/control"
 	"tierway/server/intake"
 	"tierway/telemetry"
@@ -26,6 +27,7 @@ type Proxy struct {
 	intake  *intake.Intake
 	budget  *retryBudget
 	rooms   rooms
+	cache   responsecache.Memory
 	buffers *bufferPools
 
 	inflightCount atomic.Int64
@@ -69,6 +71,7 @@ func New(o Options) *Proxy {
 		px.records.access = decisions.NewAccessLog(o.Access)
 	}
 	o.Metrics.SetRequestLabels(control.Dialects, control.Outcomes)
+	o.Metrics.SetCacheLabels(cacheReasons())
 	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest {
 		return telemetry.OldestRequest{Age: px.inflight.oldest()}
 	})
@@ -84,6 +87,7 @@ func (px *Proxy) Configure(f *config.File) {
 	px.traces.SetSample(f.Telemetry.Sample)
 	px.budget.configure(f.Retry.Budget)
 	px.intake.Configure(f)
+	px.cache.SetMax(int64(f.ResponseCache.MaxBytes))
 }
 
 // Drain makes every further answer close its connection.

@@ -88,7 +88,7 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 	}
 	if res.Pool != nil && res.Rule != "" {
 		d.Tier = res.Pool.Name
-		if !res.Stored {
+		if !res.Stored && (x.cached == nil || x.cached.hit == nil) {
 			d.Policy = res.Pool.Policy.Name
 		}
 	}
@@ -100,6 +100,9 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		if keepsRecords(x) {
 			d.Features = decisionFeatures(x)
 		}
+	}
+	if x.cached != nil {
+		d.Cache = &x.cached.record
 	}
 	for _, m := range res.Moves {
 		if m.Why != "" {

@@ -241,7 +241,9 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	a.rememberResponse(answer.ID)
 	if err := a.x.answerWhole(resp.Status, resp.Header, body); err != nil {
 		a.fault, a.ending.result = excluded("%w", errClientGone), decisions.ClientGone
+		return nil
 	}
+	a.x.recordWhole(body)
 	return nil
 }
 

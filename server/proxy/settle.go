@@ -49,10 +49,14 @@ type settlement struct {
 	note      string        // why the reported usage is implausible; "" if it is not
 	sent      bool          // a worker may have received part of the request, so it is not refunded
 	pool      *control.Pool // its prices apply; nil if usage is not booked
+	kept      bool          // the answer came from the response cache
 }
 
 // settlementOf returns the usage of a request: the usage that its attempts booked last.
 func settlementOf(x *exchange) (s settlement) {
+	if x.cached != nil && x.cached.hit != nil {
+		return x.cached.hitSettlement()
+	}
 	for _, a := range x.dispatch.attempts {
 		sent := s.sent || a.used.sent
 		if a.used.known || a.used.estimated {
@@ -72,7 +76,11 @@ func refunded(x *exchange) bool { return x.admission.Grant != nil && !settlement
 func (x *exchange) settleUsage() {
 	if g := x.admission.Grant; g != nil {
 		s := settlementOf(x)
-		g.Settle(tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: refunded(x)})
+		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: refunded(x)}
+		if s.kept {
+			used.Tokens = 0 // no engine has read or generated them
+		}
+		g.Settle(used)
 	}
 }
 
@@ -80,6 +88,9 @@ func (x *exchange) settleUsage() {
 func (s settlement) money() tenants.Money {
 	if s.pool == nil {
 		return 0
+	}
+	if s.kept {
+		return s.pool.Price.Cost(s.usage.Prompt, 0, s.usage.Output).Share(s.pool.ResponseCache.CachedPrice)
 	}
 	return s.pool.Price.Cost(s.usage.Prompt, s.usage.Cached, s.usage.Output)
 }

@@ -1,0 +1,183 @@
+package responsecache
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"sync"
+	"time"
+
+	"tierway/openai/answers"
+)
+
+// Partition is who may get an answer, and from which model. Two requests of different partitions never share one.
+type Partition struct {
+	Tenant string
+	Since  int64 // when the tenant was created: another tenant may have its name later
+	Pool   string
+	Model  string // as the worker received it
+	Path   string // of the worker's endpoint
+	Extras string // other parts of the request that change an answer: its query, and headers for the model's API
+}
+
+// Key identifies an answer. Body is the hash of the request's members.
+type Key struct {
+	Partition
+	Body [sha256.Size]byte
+}
+
+// Entry is a kept answer.
+type Entry struct {
+	Content *answers.Content
+	Prompt  int64     // tokens of the prompt
+	Output  int64     // tokens of the answer
+	At      time.Time // when it was kept
+}
+
+// Memory keeps answers in memory, within a number of bytes. When it is full, the answers that were not used for
+// longest are removed: those of the tenant itself if it has more than its equal share, else those of any tenant. The
+// zero Memory keeps nothing. It is safe for concurrent use.
+type Memory struct {
+	mu      sync.Mutex
+	max     int64
+	used    int64
+	all     list.List // of *item, the last used first
+	items   map[Key]*item
+	tenants map[string]*holding
+	// purged has the number of purges of each tenant that was purged. The directory bounds the tenants.
+	purged  map[string]uint64
+	evicted int64
+}
+
+// item is an entry in the lists of its Memory.
+type item struct {
+	key     Key
+	entry   Entry
+	expires time.Time
+	size    int64
+	inAll   *list.Element
+	inOwn   *list.Element
+}
+
+// holding is what one tenant has.
+type holding struct {
+	used int64
+	own  list.List // of *item, the last used first
+}
+
+// itemOverhead is the memory of an item without its texts: the structs, list elements and the entry of the map.
+const itemOverhead = 600
+
+// SetMax sets the bound in bytes.
+func (m *Memory) SetMax(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.max = bytes
+	for m.used > m.max {
+		m.evict(m.all.Back().Value.(*item))
+	}
+}
+
+// Generation returns the number of purges of a tenant. An answer is kept only under the generation in which its
+// request was read.
+func (m *Memory) Generation(tenant string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.purged[tenant]
+}
+
+// Get returns the answer of a key, and the generation of its tenant for Put.
+func (m *Memory) Get(k *Key, now time.Time) (e Entry, generation uint64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	generation = m.purged[k.Tenant]
+	it := m.items[*k]
+	if it == nil {
+		return e, generation, false
+	}
+	if !now.Before(it.expires) {
+		m.remove(it)
+		return e, generation, false
+	}
+	m.all.MoveToFront(it.inAll)
+	m.tenants[k.Tenant].own.MoveToFront(it.inOwn)
+	return it.entry, generation, true
+}
+
+// Put keeps an answer for a time, unless its tenant was purged since generation. It reports whether it is kept.
+func (m *Memory) Put(k *Key, e Entry, ttl time.Duration, generation uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := int64(e.Content.Len()+len(k.Extras)) + itemOverhead
+	if m.purged[k.Tenant] != generation || size > m.max {
+		return false
+	}
+	if was := m.items[*k]; was != nil {
+		m.remove(was)
+	}
+	if m.items == nil {
+		m.items, m.tenants = map[Key]*item{}, map[string]*holding{}
+	}
+	it := &item{key: *k, entry: e, expires: e.At.Add(ttl), size: size}
+	own := m.tenants[k.Tenant]
+	if own == nil {
+		own = &holding{}
+		m.tenants[k.Tenant] = own
+	}
+	it.inAll, it.inOwn = m.all.PushFront(it), own.own.PushFront(it)
+	m.items[*k] = it
+	own.used, m.used = own.used+size, m.used+size
+	for m.used > m.max {
+		last := m.all.Back()
+		if own.used*int64(len(m.tenants)) > m.max {
+			last = own.own.Back()
+		}
+		m.evict(last.Value.(*item))
+	}
+	return m.items[*k] == it
+}
+
+// Purge removes the answers of a tenant, also those that are still being generated. It returns their number.
+func (m *Memory) Purge(tenant string) (removed int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.purged == nil {
+		m.purged = map[string]uint64{}
+	}
+	m.purged[tenant]++
+	for own := m.tenants[tenant]; own != nil && own.own.Len() > 0; removed++ {
+		m.remove(own.own.Back().Value.(*item))
+	}
+	return removed
+}
+
+// Stats are the contents of a Memory.
+type Stats struct {
+	Entries   int
+	Bytes     int64
+	Evictions int64 // answers that were removed before their time, for lack of memory
+}
+
+// Stats returns the contents.
+func (m *Memory) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Stats{Entries: len(m.items), Bytes: m.used, Evictions: m.evicted}
+}
+
+// evict removes an answer for lack of memory.
+func (m *Memory) evict(it *item) {
+	m.evicted++
+	m.remove(it)
+}
+
+// remove removes an answer.
+func (m *Memory) remove(it *item) {
+	own := m.tenants[it.key.Tenant]
+	m.all.Remove(it.inAll)
+	own.own.Remove(it.inOwn)
+	delete(m.items, it.key)
+	m.used -= it.size
+	if own.used -= it.size; own.own.Len() == 0 {
+		delete(m.tenants, it.key.Tenant)
+	}
+}

@@ -1,0 +1,282 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"tierway/decisions"
+	"tierway/openai"
+	"tierway/openai/answers"
+	"tierway/responsecache"
+	"tierway/server/control"
+	"tierway/server/intake"
+	"tierway/telemetry"
+)
+
+// Reasons for which a request bypasses the response cache, beside those of its body.
+const (
+	bypassTenant  answers.Reason = "tenant"   // its tenant may not get kept answers
+	bypassNoCache answers.Reason = "no_cache" // Cache-Control of the request
+)
+
+// Results of the answer to a request that missed the response cache, beside the reasons of its content.
+const (
+	answerKept     = "kept"
+	answerNoStore  = "no_store" // Cache-Control of the request
+	answerFallback = "fallback" // of another pool or model than the request's
+	answerDropped  = "dropped"  // the tenant was purged meanwhile, or the answer is larger than the whole memory
+	answerFailed   = "failed"   // the request failed, or its client left
+)
+
+// cacheReasons returns the reasons of bypasses and the results of answers, for the labels of metrics.
+func cacheReasons() (bypasses, results []string) {
+	for _, r := range []answers.Reason{answers.Tools, answers.Media, answers.Choices, answers.Logprobs, answers.Stored,
+		answers.Handover, answers.Temperature, answers.Size, bypassTenant, bypassNoCache} {
+		bypasses = append(bypasses, string(r))
+	}
+	results = []string{answerKept, answerNoStore, answerFallback, answerDropped, answerFailed}
+	for _, r := range []answers.Reason{answers.Finish, answers.MoreContent, answers.Size, answers.Choices,
+		answers.Logprobs} {
+		results = append(results, string(r))
+	}
+	return bypasses, results
+}
+
+// cached is the state of a request whose pool has a response cache.
+type cached struct {
+	record     decisions.Cache
+	key        responsecache.Key
+	pool       *control.Pool
+	generation uint64
+	recorder   *answers.Recorder // nil if the answer must not be kept
+	noStore    bool
+	hit        *responsecache.Entry // the answer; nil without a hit
+}
+
+// answerFromCache answers the request from the response cache of its pool, and reports whether it did. It neither
+// queues nor books a worker.
+func (x *exchange) answerFromCache() bool {
+	pool := x.resolution.Pool
+	if pool.ResponseCache == nil || !x.mayBeCached() {
+		return false
+	}
+	c := &cached{pool: pool}
+	x.cached = c
+	f := x.s.buffers.forms.Get().(*answers.FormReader)
+	defer x.s.buffers.forms.Put(f)
+	form, why := x.readForm(f)
+	if why != "" {
+		x.s.metrics.Cache.Bypass(string(why))
+		c.record.Result, c.record.Reason = telemetry.CacheBypass.String(), string(why)
+		x.cacheHeaders("bypass", "fwd=bypass; detail="+string(why))
+		return false
+	}
+	return x.lookUpAnswer(&form)
+}
+
+// mayBeCached reports whether the endpoint of the request generates one answer.
+func (x *exchange) mayBeCached() bool {
+	return x.in.Kind == intake.Infer && x.in.Dialect.Generates() && x.parsed.Upload == nil && !x.resolution.Free(&x.in)
+}
+
+// readForm reads the form of the request, or why it bypasses the cache.
+func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answers.Reason) {
+	c := x.cached
+	if !x.caller.ResponseCache {
+		return form, bypassTenant
+	}
+	stores := x.parsed.Stores()
+	form = f.Read(x.parsed.Req, stores, x.resolution.Pool.ResponseCache.Exact.AnyTemperature)
+	if form.Bypass != "" {
+		return form, form.Bypass
+	}
+	c.key = responsecache.Key{Partition: x.partition(), Body: form.Exact}
+	var noCache bool
+	if noCache, c.noStore = cacheControl(x.in.HTTP.Header); noCache {
+		x.recordAnswer() // it replaces the kept one
+		c.generation = x.s.cache.Generation(c.key.Tenant)
+		return form, bypassNoCache
+	}
+	return form, ""
+}
+
+// partition returns who may get the answer to the request.
+func (x *exchange) partition() responsecache.Partition {
+	return responsecache.Partition{Tenant: x.caller.Tenant, Since: x.caller.Since, Pool: x.resolution.Pool.Name,
+		Model: x.resolution.ModelName, Path: x.in.WorkerPath, Extras: x.cacheExtras()}
+}
+
+// cacheExtras returns the query of the request, and its headers for the API of a model. Workers get both.
+func (x *exchange) cacheExtras() string {
+	var lines []string
+	for name, values := range x.in.HTTP.Header {
+		if (strings.HasPrefix(name, "Anthropic-") || strings.HasPrefix(name, "Openai-")) && !withholds(name) {
+			lines = append(lines, name+":"+strings.Join(values, ","))
+		}
+	}
+	slices.Sort(lines)
+	if q := workerQuery(x); q != "" {
+		lines = append(lines, "?"+q)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cacheControl reads the request's Cache-Control: whether no kept answer may be used, and whether the answer must not
+// be kept.
+func cacheControl(h http.Header) (noCache, noStore bool) {
+	for _, line := range h["Cache-Control"] {
+		for word := range strings.SplitSeq(line, ",") {
+			switch strings.ToLower(strings.TrimSpace(word)) {
+			case "no-cache", "max-age=0":
+				noCache = true
+			case "no-store":
+				noStore = true
+			}
+		}
+	}
+	return noCache, noStore
+}
+
+// recordAnswer begins to record the answer, to keep it.
+func (x *exchange) recordAnswer() {
+	if !x.cached.noStore {
+		x.cached.recorder = answers.NewRecorder(x.in.Dialect)
+	}
+}
+
+// lookUpAnswer looks for a kept answer and sends it.
+func (x *exchange) lookUpAnswer(form *answers.Form) bool {
+	c, start := x.cached, time.Now()
+	entry, generation, ok := x.s.cache.Get(&c.key, start)
+	took := time.Since(start)
+	c.generation, c.record.LookUpUs = generation, float64(took.Nanoseconds())/1000
+	x.s.metrics.Cache.LookUp.Observe(took.Seconds())
+	if !ok {
+		x.s.metrics.Cache.Request(telemetry.CacheMiss)
+		c.record.Result = telemetry.CacheMiss.String()
+		x.cacheHeaders("miss", "fwd=miss")
+		x.recordAnswer()
+		return false
+	}
+	x.s.metrics.Cache.Request(telemetry.CacheExactHit)
+	c.record.Result, c.record.AgeMs, c.hit = telemetry.CacheExactHit.String(), ms(start.Sub(entry.At)), &entry
+	x.cacheHeaders("exact-hit", "hit; detail=exact")
+	x.replay(form)
+	return true
+}
+
+// cacheHeaders sets the headers that state what the cache did.
+func (x *exchange) cacheHeaders(status, detail string) {
+	h := setInto(x.answer.header())
+	h.set("Cache-Status", "tierway; "+detail)
+	h.set("X-Tierway-Cache-Status", status)
+}
+
+// replay sends the kept answer as a new one.
+func (x *exchange) replay(form *answers.Form) {
+	c, now := x.cached, time.Now()
+	x.overhead = now.Sub(x.in.ReadAt)
+	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
+	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
+	buf := x.s.buffers.body()
+	defer x.s.buffers.putBody(buf)
+	answer := answers.Replay{Dialect: x.in.Dialect, Content: c.hit.Content, ID: x.newAnswerID(), Created: now,
+		Usage: x.parsed.Req.IncludeUsage, Metadata: form.Metadata, User: form.User}
+	var err error
+	if x.parsed.Req.Stream {
+		x.dispatch.firstAt = now
+		x.answer.sendHead(http.StatusOK, func(h http.Header) {
+			set := setInto(h)
+			streamHeaders(&set)
+			x.decisionHeaders(&set)
+		})
+		buf.Write(answer.AppendStream(buf.AvailableBuffer()))
+		err = x.answer.write(buf.Bytes(), true)
+	} else {
+		buf.Write(answer.AppendWhole(buf.AvailableBuffer()))
+		err = x.answerWhole(http.StatusOK, nil, buf.Bytes())
+	}
+	x.ending = ending{result: decisions.OK}
+	if err != nil {
+		x.ending.result, x.answer.abort = decisions.ClientGone, true
+	}
+}
+
+// newAnswerID returns 128 random bits as 32 hexadecimal digits.
+func (x *exchange) newAnswerID() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], x.s.rand())
+	binary.BigEndian.PutUint64(b[8:], x.s.rand())
+	return hex.EncodeToString(b[:])
+}
+
+// keepAnswer keeps the complete answer that the client has received, after a miss.
+func (x *exchange) keepAnswer() {
+	c := x.cached
+	if c.recorder == nil && !c.noStore || c.hit != nil {
+		return
+	}
+	result := x.keep()
+	c.recorder = nil
+	x.s.metrics.Cache.Answer(result)
+	c.record.Answer = result
+}
+
+// keep keeps the answer, or returns why it is not kept.
+func (x *exchange) keep() string {
+	c, n := x.cached, len(x.dispatch.attempts)
+	switch {
+	case c.noStore:
+		return answerNoStore
+	case x.ending.result != decisions.OK || n == 0 || x.dispatch.attempts[n-1].status != http.StatusOK:
+		return answerFailed
+	case x.resolution.Pool != c.pool || x.resolution.ModelName != c.key.Model:
+		return answerFallback
+	}
+	used := settlementOf(x).usage
+	content, why := c.recorder.Content(used.Prompt, used.Output)
+	if why != "" {
+		return string(why)
+	}
+	entry := responsecache.Entry{Content: content, Prompt: used.Prompt, Output: used.Output, At: time.Now()}
+	if !x.s.cache.Put(&c.key, entry, c.pool.ResponseCache.Exact.TTL, c.generation) {
+		return answerDropped
+	}
+	return answerKept
+}
+
+// recordWhole records a whole answer that the client has received.
+func (x *exchange) recordWhole(body []byte) {
+	if x.cached != nil && x.cached.recorder != nil {
+		_ = x.answer.write(nil, true) // reading it must not delay the client; a failure shows at the end
+		x.cached.recorder.AddWhole(body)
+	}
+}
+
+// recordEvent records an event of a stream.
+func (x *exchange) recordEvent(ev openai.Event) {
+	if x.cached != nil && x.cached.recorder != nil {
+		x.cached.recorder.AddEvent(ev)
+	}
+}
+
+// hitSettlement returns the usage of a kept answer: the tokens of the answer as its engine counted them, all of the
+// prompt as cached.
+func (c *cached) hitSettlement() settlement {
+	return settlement{usage: openai.Usage{Prompt: c.hit.Prompt, Cached: c.hit.Prompt, Output: c.hit.Output,
+		CachedKnown: true}, known: true, sent: true, pool: c.pool, kept: true}
+}
+
+// PurgeCache removes the kept answers of a tenant, and those that are being generated. It returns the number of
+// removed answers.
+func (px *Proxy) PurgeCache(tenant string) int { return px.cache.Purge(tenant) }
+
+// CacheMemory returns the memory of the response cache.
+func (px *Proxy) CacheMemory() telemetry.CacheMemory {
+	s := px.cache.Stats()
+	return telemetry.CacheMemory{Entries: s.Entries, Bytes: s.Bytes, Evictions: s.Evictions}
+}

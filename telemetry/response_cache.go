@@ -1,0 +1,76 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// CacheResult is what the response cache did for a request.
+type CacheResult uint8
+
+// The results.
+const (
+	CacheExactHit CacheResult = iota // it answered an equal request
+	CacheMiss                        // it has no answer
+	CacheBypass                      // it was not asked
+)
+
+// cacheResults are the values of the label result, by CacheResult.
+var cacheResults = [...]string{"exact_hit", "miss", "bypass"}
+
+// String returns the value of the label result.
+func (r CacheResult) String() string { return cacheResults[r] }
+
+// ResponseCache holds the series of the response cache. It is safe for concurrent use.
+type ResponseCache struct {
+	LookUp   prometheus.Histogram // in seconds
+	requests [len(cacheResults)]prometheus.Counter
+	bypassed *prometheus.CounterVec
+	answered *prometheus.CounterVec
+	bypasses counterSet
+	answers  counterSet
+}
+
+// cacheSeconds are the buckets of look-ups: some microseconds in memory.
+var cacheSeconds = []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .001, .005, .025, .1}
+
+func newResponseCache(d *definer) *ResponseCache {
+	d.setSubject("Response cache")
+	requests := d.counters("tierway_response_cache_requests_total", "Requests in tiers and pools with a response_cache, "+
+		"by result. exact_hit: answered from the cache as an equal request was. miss: sent to a worker. "+
+		"bypass: sent to a worker without a look-up.", "result")
+	c := &ResponseCache{
+		bypassed: d.counters("tierway_response_cache_bypass_total", "Requests that bypassed the response cache, by reason.",
+			"reason"),
+		answered: d.counters("tierway_response_cache_answers_total", "Answers to requests that missed the response cache: "+
+			"kept, or the reason for which they were not.", "result"),
+		LookUp: d.histogram("tierway_response_cache_lookup_seconds", "Time of look-ups in the response cache, without the "+
+			"reading of the request.", cacheSeconds),
+	}
+	for i, result := range cacheResults {
+		c.requests[i] = requests.WithLabelValues(result)
+	}
+	describe[CacheMemory](d)
+	return c
+}
+
+// SetCacheLabels sets the reasons of bypasses and the results of answers. It is called once, before requests.
+func (m *Metrics) SetCacheLabels(reasons, results []string) {
+	m.Cache.bypasses, m.Cache.answers = resolved(m.Cache.bypassed, reasons), resolved(m.Cache.answered, results)
+}
+
+// Request counts a request.
+func (c *ResponseCache) Request(r CacheResult) { c.requests[r].Inc() }
+
+// Bypass counts a request that bypasses the cache.
+func (c *ResponseCache) Bypass(reason string) {
+	c.Request(CacheBypass)
+	c.bypasses.inc(reason)
+}
+
+// Answer counts the answer to a request that missed the cache by its result.
+func (c *ResponseCache) Answer(result string) { c.answers.inc(result) }
+
+// CacheMemory is the memory of the response cache.
+type CacheMemory struct {
+	Entries   int   `metric:"tierway_response_cache_entries" help:"Answers that the response cache of this gateway keeps."`
+	Bytes     int64 `metric:"tierway_response_cache_bytes" help:"Memory of these answers; response_cache.max_bytes bounds it."`
+	Evictions int64 `metric:"tierway_response_cache_evicted_total" help:"Answers that were removed before their time because the memory was full."`
+}
