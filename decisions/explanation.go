@@ -54,6 +54,8 @@ type Explanation struct {
 	// the decision which worker computes the prompt
 	Handover *routing.HandoverChoice `json:"handover,omitempty" doc:"Absent in a tier without handover."`
 
+	Cache *Cache `json:"cache,omitempty" doc:"What the response cache would do; absent in a tier without one."`
+
 	Status int    `json:"status,omitempty" doc:"HTTP status of the refusal; absent if the request would be sent."`
 	Code   string `json:"code,omitempty" doc:"Error code of the refusal."`
 	Limit  string `json:"limit,omitempty" doc:"The limit that refuses the request."`

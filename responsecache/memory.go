@@ -103,6 +103,17 @@ func (m *Memory) Get(k *Key, now time.Time) (e Entry, generation uint64, ok bool
 	return it.entry, generation, true
 }
 
+// Peek returns the answer of a key without using it.
+func (m *Memory) Peek(k *Key, now time.Time) (e Entry, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	it := m.items[*k]
+	if it == nil || !now.Before(it.expires) {
+		return e, false
+	}
+	return it.entry, true
+}
+
 // Put keeps an answer for a time, unless its tenant was purged since generation. It reports whether it is kept.
 func (m *Memory) Put(k *Key, e Entry, ttl time.Duration, generation uint64) bool {
 	m.mu.Lock()

@@ -39,6 +39,8 @@ func (s *Server) newPlanes(o Options) *planes {
 		Log:       o.Log,
 		Counts:    o.Metrics,
 		Rand:      o.Rand,
+
+		PurgeAnswers: s.proxy.PurgeCache,
 	}
 	if f := o.Config; f.Metrics.Listen == "" {
 		a.Metrics = p.checkHost(f.Admin.Listen, s.metrics.Handler())

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/telemetry"
+	"tierway/tenants"
 )
 
 // cachingRig is one tier with an exact cache, without keys.
@@ -375,7 +377,7 @@ func readContent(t *testing.T, path, body string, stream bool) (a answerRead) {
 	}
 	tracker := openai.NewTracker(map[string]openai.Dialect{"/v1/chat/completions": openai.Chat,
 		"/v1/completions": openai.Completions, "/v1/messages": openai.Messages, "/v1/responses": openai.Responses}[path])
-	events := openai.NewEventReader(strings.NewReader(body), 1<<20)
+	events := openai.NewEventReader(strings.NewReader(body), 16<<20)
 	for {
 		ev, err := events.Next()
 		if len(ev.Data) > 0 {
@@ -398,7 +400,7 @@ func readContent(t *testing.T, path, body string, stream bool) (a answerRead) {
 		}
 	}
 	if !tracker.Proven() {
-		t.Errorf("the stream does not prove its end: %s", body)
+		t.Errorf("the stream does not prove its end: %.500s", body)
 	}
 	return a
 }
@@ -439,7 +441,7 @@ func TestC4WhatIsNeverKept(t *testing.T) {
 	const chat, base = "/v1/chat/completions", `{"model":"small","temperature":0,"messages":[{"role":"user","content":"hi"}]`
 	for _, c := range []struct {
 		name, path, body, reason string
-		engine                   numberingEngine
+		engine                   *numberingEngine // nil: one that answers
 	}{
 		{name: "tools", body: base + `,"tools":[{"type":"function","function":{"name":"f"}}]}`, reason: "tools"},
 		{name: "tool_choice", body: base + `,"tool_choice":"none"}`, reason: "tools"},
@@ -463,20 +465,20 @@ func TestC4WhatIsNeverKept(t *testing.T) {
 		{name: "template", path: "/v1/responses", body: `{"model":"small","temperature":0,"store":false,"prompt":{"id":"p"},"input":"hi"}`,
 			reason: "stored"},
 		{name: "hand-over", body: base + `,"kv_transfer_params":{"do_remote_prefill":true}}`, reason: "handover"},
-		{name: "limit", body: base + "}", engine: numberingEngine{finish: "length"}, reason: "finish"},
-		{name: "filter", body: base + "}", engine: numberingEngine{finish: "content_filter"}, reason: "finish"},
-		{name: "calls", body: base + "}", engine: numberingEngine{finish: "tool_calls"}, reason: "finish"},
-		{name: "error", body: base + "}", engine: numberingEngine{status: 500}, reason: "failed"},
-		{name: "refusal", body: base + "}", engine: numberingEngine{status: 400}, reason: "failed"},
-		{name: "cut stream", body: base + `,"stream":true}`, engine: numberingEngine{cut: true}, reason: "failed"},
+		{name: "limit", body: base + "}", engine: &numberingEngine{finish: "length"}, reason: "finish"},
+		{name: "filter", body: base + "}", engine: &numberingEngine{finish: "content_filter"}, reason: "finish"},
+		{name: "calls", body: base + "}", engine: &numberingEngine{finish: "tool_calls"}, reason: "finish"},
+		{name: "error", body: base + "}", engine: &numberingEngine{status: 500}, reason: "failed"},
+		{name: "refusal", body: base + "}", engine: &numberingEngine{status: 400}, reason: "failed"},
+		{name: "cut stream", body: base + `,"stream":true}`, engine: &numberingEngine{cut: true}, reason: "failed"},
 		{name: "cut message", path: "/v1/messages", body: cacheBodies["/v1/messages"] + `,"stream":true}`,
-			engine: numberingEngine{cut: true}, reason: "failed"},
+			engine: &numberingEngine{cut: true}, reason: "failed"},
 		{name: "cut response", path: "/v1/responses", body: cacheBodies["/v1/responses"] + `,"stream":true}`,
-			engine: numberingEngine{cut: true}, reason: "failed"},
+			engine: &numberingEngine{cut: true}, reason: "failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := &c.engine
+				e := cmp.Or(c.engine, &numberingEngine{})
 				r := newRig(t, cachingRig, e)
 				path := cmp.Or(c.path, chat)
 				before := 0
@@ -501,4 +503,300 @@ func TestC4WhatIsNeverKept(t *testing.T) {
 			})
 		})
 	}
+}
+
+// cachingKeys are tenants of a gateway with a cache. Tenant a has limits.
+const cachingKeys = `auth:
+  keys:
+    - { name: a, sha256: %s, response_cache: true, limits: { rpm: 4, burst: 4, tpm: 100000, day_tokens: 100000 } }
+    - { name: b, sha256: %s, response_cache: true }
+`
+
+// keyedCachingRig is a gateway whose tier has a cache and a price. more follows the cache.
+func keyedCachingRig(t *testing.T, more string, e http.Handler) *rig {
+	t.Helper()
+	text := fmt.Sprintf(cachingKeys, digestHex("key-a"), digestHex("key-b"))
+	text = strings.Replace(cachingRig, "auth: { required: false }\n", text, 1)
+	text = strings.Replace(text, "response_cache: { exact: {} }",
+		"price: { input: 1000, output: 1000 }\n    response_cache: "+more, 1)
+	return newRig(t, text, e)
+}
+
+// TestHitsCountAsRequestsWithoutTokens: a hit counts against limits of requests, uses no tokens of the limits, and
+// costs the configured share of its price.
+func TestHitsCountAsRequestsWithoutTokens(t *testing.T) {
+	for _, c := range []struct {
+		more  string
+		share float64
+	}{{"{ exact: {} }", 0}, {"{ exact: {}, cached_price: 0.5 }", 0.5}} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &numberingEngine{}
+			r := keyedCachingRig(t, c.more, e)
+			body, key := cacheBodies["/v1/chat/completions"]+"}", []string{"Authorization", "Bearer key-a"}
+			now := time.Now()
+			for range 4 {
+				r.cached("/v1/chat/completions", body, key...)
+			}
+			if got := r.post("/v1/chat/completions", body, key...); got.status != 429 {
+				t.Errorf("the fifth request of 4 got %d", got.status)
+			}
+			day, _ := r.control.Stores.Limiter.Spent("a", "", now)
+			one := tenants.Price{Input: 1000, Output: 1000}.Cost(9, 0, 4)
+			if want := one + 3*one.Share(c.share); day.Tokens != 13 || day.Money != want || e.count() != 1 {
+				t.Errorf("spent %+v, want 13 tokens and %v; %d requests at the engine", day, want, e.count())
+			}
+			last := r.Server.decisions.Last(2)
+			for _, d := range last {
+				if d.Status == 200 && (d.Usage != decisions.Usage{Prompt: 9, Cached: 9, Output: 4} || d.Cache.Result != exactHit ||
+					d.Estimated || len(d.Attempts) > 0 || d.Result != decisions.OK || d.Tier != "small" || d.Policy != "") {
+					t.Errorf("%+v %+v", d, d.Cache)
+				}
+			}
+		})
+	}
+}
+
+// TestHitsNeedNoWorker: a hit is sent while the only worker is full and others wait for it, and changes nothing of it.
+func TestHitsNeedNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, free := &numberingEngine{}, make(chan struct{})
+		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Slow") != "" {
+				<-free
+			}
+			e.ServeHTTP(w, r)
+		})
+		worker := "[ { name: w0, url: " + startServer(t, slow) + ", max_inflight: 1 } ] # %s"
+		r := newRig(t, strings.Replace(cachingRig, "[ %s ]", worker, 1))
+		const path = "/v1/chat/completions"
+		body := cacheBodies[path] + "}"
+		r.cached(path, body)
+		held := make(chan httpAnswer, 2)
+		for _, text := range []string{"a", "b"} { // one is sent, one waits
+			go func() { held <- r.post(path, strings.Replace(body, "hi", text, 1), "X-Slow", "1") }()
+			synctest.Wait()
+		}
+		before := r.member("w0").Stats.View(time.Now())
+		start := time.Now()
+		got, result := r.cached(path, body)
+		after := r.member("w0").Stats.View(time.Now())
+		if got.status != 200 || result != exactHit || time.Since(start) > 0 || after != before {
+			t.Errorf("%d %s after %v", got.status, result, time.Since(start))
+		}
+		if h := got.header; h.Get("X-Model-Tier") != "small" || h.Get("X-Routed-To") != "" || h.Get("X-Request-Id") == "" ||
+			h.Get("Content-Type") != "application/json" {
+			t.Errorf("headers %v", h)
+		}
+		close(free)
+		for range 2 {
+			if got := <-held; got.status != 200 {
+				t.Error(got.status, got.body)
+			}
+		}
+	})
+}
+
+// TestAnswersExpireAndRequestsDecideToo: an answer is kept for its time; no-cache replaces it and no-store keeps none.
+func TestAnswersExpireAndRequestsDecideToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &numberingEngine{}
+		r := newRig(t, cachingRig, e)
+		const path = "/v1/chat/completions"
+		body, other := cacheBodies[path]+"}", strings.Replace(cacheBodies[path], "hi", "ho", 1)+"}"
+		steps := []struct {
+			body, control string
+			pause         time.Duration
+			want, answer  string // result, and the text's number
+		}{
+			{body, "", 0, cacheMiss, "1"},
+			{body, "", 59 * time.Second, exactHit, "1"},
+			{body, "", time.Second, cacheMiss, "2"},
+			{body, "No-Cache", 0, bypassed, "3"},
+			{body, "", 0, exactHit, "3"},
+			{body, "max-age=0", 0, bypassed, "4"},
+			{other, "private, no-store", 0, cacheMiss, "5"},
+			{other, "", 0, cacheMiss, "6"},
+			{other, "no-store", 0, exactHit, "6"},
+			{other, "no-cache, no-store", 0, bypassed, "7"},
+			{other, "", 0, exactHit, "6"},
+		}
+		for i, s := range steps {
+			time.Sleep(s.pause)
+			var h []string
+			if s.control != "" {
+				h = []string{"Cache-Control", s.control}
+			}
+			if got, result := r.cached(path, s.body, h...); result != s.want || !strings.Contains(got.body, `\"`+s.answer+`\"`) {
+				t.Errorf("%d: %s %s, want %s %s", i, result, got.body, s.want, s.answer)
+			}
+		}
+	})
+}
+
+// TestOtherEndpointsAndHeadersAreOtherPartitions: the same text on another endpoint, and with another version or beta
+// of a model's API, is another request.
+func TestOtherEndpointsAndHeadersAreOtherPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &numberingEngine{}
+		r := newRig(t, cachingRig, e)
+		body := `{"model":"small","temperature":0,"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
+		for i, c := range []struct {
+			path, want string
+			headers    []string
+		}{
+			{"/v1/chat/completions", cacheMiss, nil},
+			{"/v1/messages", cacheMiss, nil},
+			{"/v1/messages", cacheMiss, []string{"Anthropic-Version", "2023-06-01"}},
+			{"/v1/messages", exactHit, []string{"Anthropic-Version", "2023-06-01"}},
+			{"/v1/messages", cacheMiss, []string{"Anthropic-Version", "2023-06-01", "Anthropic-Beta", "x"}},
+			{"/v1/messages?beta=true", cacheMiss, nil},
+			{"/v1/messages", exactHit, nil},
+			{"/batch/v1/chat/completions", exactHit, nil},
+			{"/openai/deployments/small/chat/completions?api-version=2024-10-21", exactHit, nil},
+			{"/v1/messages/count_tokens", "", nil},
+		} {
+			if _, result := r.cached(c.path, body, c.headers...); result != c.want {
+				t.Errorf("%d %s %v: %s", i, c.path, c.headers, result)
+			}
+		}
+	})
+}
+
+// TestFallbackAnswersAreNotKept: the answer of another tier stands for this tier only now.
+func TestFallbackAnswersAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		small, large := &numberingEngine{status: 500}, &numberingEngine{}
+		text := `
+auth: { required: false }
+health: { path: "off" }
+breaker: { consecutive_failures: 1000, failure_ratio: 1 }
+tiers:
+  - name: small
+    model: fake-7b
+    fallback: [large]
+    response_cache: { exact: {} }
+    workers: [ { name: s0, url: ` + startServer(t, small) + ` } ]
+  - name: large
+    model: fake-70b
+    response_cache: { exact: {} }
+    workers: [ %s ]
+`
+		r := newRig(t, text, large)
+		body := cacheBodies["/v1/chat/completions"] + "}"
+		for range 2 {
+			got, result := r.cached("/v1/chat/completions", body)
+			d := r.lastDecision()
+			if got.status != 200 || result != cacheMiss || d.Cache.Answer != "fallback" || d.Tier != "large" {
+				t.Errorf("%d %s %+v of %s", got.status, result, d.Cache, d.Tier)
+			}
+		}
+		if _, result := r.cached("/v1/chat/completions", strings.Replace(body, "small", "large", 1)); result != cacheMiss {
+			t.Error(result)
+		}
+	})
+}
+
+// TestExplainKnowsTheCache: explain states what the cache would do, and changes nothing.
+func TestExplainKnowsTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, cachingRig, &numberingEngine{})
+		const path = "/v1/chat/completions"
+		body := cacheBodies[path] + "}"
+		for _, want := range []string{cacheMiss, exactHit} {
+			if e := r.explained(path, body); e.Cache == nil || e.Cache.Result != want || e.Worker != "w0" {
+				t.Errorf("%+v, want %s", e.Cache, want)
+			}
+			r.cached(path, body)
+		}
+		if e := r.explained(path, cacheBodies[path]+`,"n":2}`); e.Cache.Result != bypassed || e.Cache.Reason != "choices" {
+			t.Errorf("%+v", e.Cache)
+		}
+	})
+}
+
+// TestAnswersOfPurgedTenantsAreGone: a purge removes the answers of one tenant, also those in flight, and is in the
+// audit log.
+func TestAnswersOfPurgedTenantsAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &numberingEngine{}
+		text := strings.Replace(adminYAML(memoryDB), "    serves:", "    response_cache: { exact: {} }\n    serves:", 1)
+		text = strings.Replace(text, digestHex("filed")+" }", digestHex("filed")+", response_cache: true }", 1)
+		r := adminRigOf(newRig(t, text, e))
+		body, key := cacheBodies["/v1/chat/completions"]+"}", []string{"Authorization", "Bearer filed"}
+		for _, want := range []string{cacheMiss, exactHit} {
+			if _, result := r.cached("/v1/chat/completions", body, key...); result != want {
+				t.Fatal(result)
+			}
+		}
+		if got := r.ops(http.StatusOK, http.MethodPost, "/admin/tenants/filed/purge-answers", ""); !strings.Contains(got.body,
+			`"removed":1`) {
+			t.Error(got.body)
+		}
+		if _, result := r.cached("/v1/chat/completions", body, key...); result != cacheMiss {
+			t.Error(result)
+		}
+		r.ops(http.StatusOK, http.MethodPost, "/admin/tenants/anonymous/purge-answers", "")
+		r.ops(http.StatusNotFound, http.MethodPost, "/admin/tenants/nobody/purge-answers", "")
+		log := r.ops(http.StatusOK, http.MethodGet, "/admin/audit", "").body
+		if !strings.Contains(log, `"answers.purge"`) || !strings.Contains(log, `"target":"filed"`) {
+			t.Error(log)
+		}
+	})
+}
+
+// TestLongAnswersAreSentButNotKept: an answer over 256 KiB reaches its client, whole and as a stream, and the next
+// request reaches the engine.
+func TestLongAnswersAreSentButNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, size := range []int{200 << 10, 300 << 10, 9 << 20} {
+			long := strings.Repeat("a", size)
+			n := 0
+			r := newRig(t, cachingRig, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n++
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				answer := numberedAnswers[r.URL.Path]
+				if strings.Contains(string(body), `"stream":true`) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					answer = strings.ReplaceAll(numberedStreams[r.URL.Path], "FINISH", "")
+				}
+				io.WriteString(w, strings.ReplaceAll(answer, "TEXT", long))
+			}))
+			const path = "/v1/chat/completions"
+			for _, more := range []string{"}", `,"stream":true}`} {
+				got, _ := r.cached(path, cacheBodies[path]+more)
+				if got.status != 200 || len(readContent(t, path, got.body, more != "}").text) != size {
+					t.Errorf("%d bytes%s: %d with %d bytes", size, more, got.status, len(got.body))
+				}
+			}
+			want := 2
+			if size < 256<<10 {
+				want = 1
+			}
+			if n != want {
+				t.Errorf("%d bytes: %d requests at the engine, want %d", size, n, want)
+			}
+		}
+	})
+}
+
+// TestWithoutTheKeyNothingIsCached: a tier without response_cache keeps nothing, and sends and records nothing about a
+// cache.
+func TestWithoutTheKeyNothingIsCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &numberingEngine{}
+		r := newRig(t, plain, e)
+		const path = "/v1/chat/completions"
+		for range 2 {
+			got, result := r.cached(path, cacheBodies[path]+"}")
+			h := got.header
+			if got.status != 200 || result != "" || h["Cache-Status"] != nil || h["X-Tierway-Cache-Status"] != nil {
+				t.Errorf("%d %q %v", got.status, result, got.header)
+			}
+		}
+		if m := r.scrape(); e.count() != 2 || r.proxy.CacheMemory() != (telemetry.CacheMemory{}) ||
+			!strings.Contains(m, "tierway_response_cache_lookup_seconds_count 0\n") {
+			t.Errorf("%d requests at the engine", e.count())
+		}
+	})
 }

@@ -37,6 +37,8 @@ type Options struct {
 	Log     *slog.Logger
 	Counts  *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
+	// PurgeAnswers removes the kept answers of a tenant and returns their number.
+	PurgeAnswers func(tenant string) int
 }
 
 // Plane is the admin API of a gateway. It is safe for concurrent use.

@@ -129,6 +129,7 @@ func (n *explainer) runStages() (stage string, err error) {
 	if err := x.charge(n); err != nil {
 		return decisions.StageLimits, err
 	}
+	n.noteCache()
 	return n.previewWorker()
 }
 
@@ -231,6 +232,9 @@ func (n *explainer) explanation() *decisions.Explanation {
 	if o := n.preview; o != nil {
 		e.Worker, e.Reason, e.RunnerUp, e.Candidates = o.Worker, string(o.Reason), o.Choice.RunnerUp, o.Choice.Candidates
 		e.Handover = o.Choice.Handover
+	}
+	if x.cached != nil {
+		e.Cache = &x.cached.record
 	}
 	if n.waits {
 		e.Outcome = decisions.WouldQueue

@@ -78,6 +78,29 @@ func (x *exchange) answerFromCache() bool {
 	return x.lookUpAnswer(&form)
 }
 
+// noteCache explains what the response cache would do. The worker is still explained, for the time after the answer.
+func (n *explainer) noteCache() {
+	x := n.x
+	if p := x.resolution.Pool; p.ResponseCache == nil || !x.mayBeCached() {
+		return
+	}
+	x.cached = &cached{pool: x.resolution.Pool}
+	record := &x.cached.record
+	_, why := x.readForm(new(answers.FormReader))
+	entry, ok := x.s.cache.Peek(&x.cached.key, x.in.Start)
+	switch {
+	case why != "":
+		record.Result, record.Reason = telemetry.CacheBypass.String(), string(why)
+		n.addNote("it bypasses the response cache: %s", why)
+	case ok:
+		record.Result, record.AgeMs = telemetry.CacheExactHit.String(), ms(x.in.Start.Sub(entry.At))
+		n.addNote("the response cache would answer it; the worker is for the time after that")
+	default:
+		record.Result = telemetry.CacheMiss.String()
+		n.addNote("the response cache has no answer to it")
+	}
+}
+
 // mayBeCached reports whether the endpoint of the request generates one answer.
 func (x *exchange) mayBeCached() bool {
 	return x.in.Kind == intake.Infer && x.in.Dialect.Generates() && x.parsed.Upload == nil && !x.resolution.Free(&x.in)
