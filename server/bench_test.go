@@ -57,8 +57,17 @@ func BenchmarkChatHandedOver(b *testing.B) {
 }
 
 func benchRequests(b *testing.B, size int, address string) {
-	body := `{"model":"gpt-4o-mini","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) +
+	benchStatus(b, benchBody("gpt-4o-mini", size), address, "HTTP/1.1 200")
+}
+
+// benchBody returns a chat whose text has that many bytes.
+func benchBody(model string, size int) string {
+	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + strings.Repeat("hi there ", size/9) +
 		`"}],"max_tokens":20}`
+}
+
+// benchStatus sends a body again and again, and expects answers with a status.
+func benchStatus(b *testing.B, body, address, status string) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		b.Fatal(err)
@@ -72,8 +81,8 @@ func benchRequests(b *testing.B, size int, address string) {
 		if _, err := conn.Write(request); err != nil {
 			b.Fatal(err)
 		}
-		if status := readRaw(b, r); !strings.HasPrefix(status, "HTTP/1.1 200") {
-			b.Fatal(status)
+		if got := readRaw(b, r); !strings.HasPrefix(got, status) {
+			b.Fatal(got)
 		}
 	}
 }
@@ -157,4 +166,14 @@ func benchFront(b *testing.B, text string) string {
 	go s.traces.Run(b.Context())
 	b.Cleanup(func() { h.Close(); s.close() })
 	return front.Addr().String()
+}
+
+// BenchmarkChatKept sends a chat of 1 KB that the response cache answers, beside one with an unknown model, which gets
+// 404. C8: the kept answer costs at most 1.2 times as much CPU time.
+func BenchmarkChatKept(b *testing.B) {
+	text := strings.Replace(plain, "    workers:", "    response_cache: { exact: { any_temperature: true } }\n    workers:", 1)
+	front := benchFront(b, fmt.Sprintf(text, benchWorker(b, "w0", benchAnswer, "")))
+	b.Run("hit", func(b *testing.B) { benchRequests(b, 1000, front) })
+	b.Run("404", func(b *testing.B) { benchStatus(b, benchBody("unknown", 1000), front, "HTTP/1.1 404") })
+	b.Run("off", func(b *testing.B) { benchChat(b, 1000, "") })
 }
