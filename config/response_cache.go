@@ -16,8 +16,9 @@ type ResponseCache struct {
 
 // PoolCache configures which answers of a tier or pool are kept.
 type PoolCache struct {
-	Exact       *ExactCache `yaml:"exact" absent:"off" doc:"Answer a request that equals an earlier one from its kept answer. '{}' turns it on with the defaults."`
-	CachedPrice float64     `yaml:"cached_price" max:"1" absent:"'0': free" doc:"Share of 'price' that an answer from the cache costs its tenant. 1: as much as an answer of an engine."`
+	Exact       *ExactCache    `yaml:"exact" absent:"off" doc:"Answer a request that equals an earlier one from its kept answer. '{}' turns it on with the defaults."`
+	Semantic    *SemanticCache `yaml:"semantic" absent:"off" doc:"Answer a request from the kept answer of an earlier one that differs only in the last text of the user, if both texts mean the same by their embeddings. For requests with 'temperature: 0' only."`
+	CachedPrice float64        `yaml:"cached_price" max:"1" absent:"'0': free" doc:"Share of 'price' that an answer from the cache costs its tenant. 1: as much as an answer of an engine."`
 }
 
 // ExactCache configures answers for equal requests.
@@ -26,25 +27,46 @@ type ExactCache struct {
 	AnyTemperature bool          `yaml:"any_temperature" doc:"Also keep answers of requests with a 'temperature' above 0 or without one. All requests then get the same random answer."`
 }
 
+// SemanticCache configures answers for requests that mean the same.
+type SemanticCache struct {
+	Embeddings string        `yaml:"embeddings" required:"true" doc:"Model that embeds the texts, of a pool of this gateway with 'serves: [embeddings]'. Its tokens are those of the tenant '_gateway'."`
+	TTL        time.Duration `yaml:"ttl" absent:"'300s'" doc:"Time for which an answer is kept."`
+	Threshold  float64       `yaml:"threshold" min:"0.9" max:"1" absent:"'0.97'" doc:"Least similarity (cosine) of two texts that mean the same. Find it for your model and texts with 'shadow'."`
+	Timeout    time.Duration `yaml:"timeout" absent:"'100ms'" doc:"Limit for embedding a text. Without an embedding in time, the request goes to a worker."`
+	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal."`
+}
+
 // Defaults of kept answers.
 const (
-	defaultCacheBytes = 64 << 20 // 20,000 answers of 500 words
-	defaultExactTTL   = time.Minute
+	defaultCacheBytes   = 64 << 20 // 20,000 answers of 500 words
+	defaultExactTTL     = time.Minute
+	defaultSemanticTTL  = 5 * time.Minute
+	defaultThreshold    = 0.97 // the answers of lower ones are wrong too often, as reports about other gateways show
+	defaultEmbedTimeout = 100 * time.Millisecond
 )
 
 // resolveCache sets the defaults of a section with a cache.
 func (c *PoolConfig) resolveCache() {
-	c.ResponseCache = copyOf(c.ResponseCache)
-	if c.ResponseCache == nil || c.ResponseCache.Exact == nil {
+	if c.ResponseCache == nil {
 		return
 	}
-	exact := *c.ResponseCache.Exact
-	exact.TTL = cmp.Or(exact.TTL, defaultExactTTL)
-	c.ResponseCache.Exact = &exact
+	cache := *c.ResponseCache
+	cache.Exact, cache.Semantic = copyOf(cache.Exact), copyOf(cache.Semantic)
+	if e := cache.Exact; e != nil {
+		e.TTL = cmp.Or(e.TTL, defaultExactTTL)
+	}
+	if s := cache.Semantic; s != nil {
+		s.TTL, s.Threshold = cmp.Or(s.TTL, defaultSemanticTTL), cmp.Or(s.Threshold, defaultThreshold)
+		s.Timeout = cmp.Or(s.Timeout, defaultEmbedTimeout)
+	}
+	c.ResponseCache = &cache
 }
 
 // Caches reports whether answers of the pool are kept.
-func (c *PoolCache) Caches() bool { return c != nil && c.Exact != nil }
+func (c *PoolCache) Caches() bool { return c != nil && (c.Exact != nil || c.Semantic != nil) }
+
+// AnyTemperature reports whether requests with a temperature get kept answers.
+func (c *PoolCache) AnyTemperature() bool { return c.Exact != nil && c.Exact.AnyTemperature }
 
 // checkCaches checks the caches of tiers and pools.
 func (d *decoder) checkCaches(f *File) {
@@ -67,6 +89,7 @@ func (d *decoder) checkCaches(f *File) {
 		default:
 			on = true
 			d.checkCachedPrice(path, s)
+			d.checkEmbeddings(f, path+".semantic", s.ResponseCache.Semantic)
 		}
 	}
 	permitted := func(k tenants.KeyConfig) bool { return k.ResponseCache }
@@ -84,5 +107,22 @@ func (d *decoder) checkCaches(f *File) {
 func (d *decoder) checkCachedPrice(path string, s section) {
 	if s.ResponseCache.CachedPrice > 0 && s.Price == nil {
 		d.report(path+".cached_price", "has no effect: the "+s.kind()+" is free", "set "+s.path+".price, or remove the key")
+	}
+}
+
+// checkEmbeddings checks that a pool serves the model of a semantic cache.
+func (d *decoder) checkEmbeddings(f *File, path string, c *SemanticCache) {
+	if c == nil || c.Embeddings == "" {
+		return
+	}
+	_, alias := f.Models[c.Embeddings]
+	serves := func(s section) bool {
+		named := s.tier && s.Name == c.Embeddings || s.Model == c.Embeddings || slices.Contains(s.Models, c.Embeddings)
+		return named && s.Tenant == "" && slices.Contains(s.Serves, openai.Embeddings.String())
+	}
+	if !alias && !slices.ContainsFunc(f.sections(), serves) {
+		at := path + ".embeddings"
+		d.report(at, d.shown(at, c.Embeddings)+" is no model of a pool that serves embeddings to all tenants",
+			"add a pool with this model and serves: [embeddings], or name the model of one")
 	}
 }

@@ -2,11 +2,15 @@ package decisions
 
 // Cache is what the response cache did for a request.
 type Cache struct {
-	Result   string  `json:"result" enum:"exact_hit,miss,bypass" doc:"exact_hit: it answered an equal request. miss: it has no answer. bypass: it was not asked."`
+	Result   string  `json:"result" enum:"exact_hit,semantic_hit,miss,bypass" doc:"exact_hit: it answered as an equal request was. semantic_hit: it answered as a request was that means the same. miss: it has no answer. bypass: it was not asked."`
 	Reason   string  `json:"reason,omitempty" doc:"Why the request bypassed the cache."`
 	AgeMs    float64 `json:"age_ms,omitempty" doc:"Age of the kept answer."`
 	LookUpUs float64 `json:"lookup_us,omitempty" doc:"Time of the look-up in microseconds."`
-	Answer   string  `json:"answer,omitempty" doc:"After a miss: 'kept', or why the answer was not kept."`
+	// of the semantic cache
+	Similarity  float64 `json:"similarity,omitempty" doc:"Similarity of the text to the nearest earlier one, if it is at least 0.8."`
+	EmbeddingMs float64 `json:"embedding_ms,omitempty" doc:"Time to embed the text."`
+	Shadow      string  `json:"shadow,omitempty" enum:"equal,different" doc:"In shadow mode: whether the kept answer equals the new one."`
+	Answer      string  `json:"answer,omitempty" doc:"After a miss: 'kept', or why the answer was not kept."`
 }
 
 // appendCache appends what the response cache did.
@@ -19,6 +23,9 @@ func appendCache(b []byte, c *Cache) []byte {
 	if c.AgeMs > 0 {
 		b = appendNumber(b, "cache_age_ms", c.AgeMs)
 	}
+	if c.Similarity > 0 {
+		b = appendNumber(b, "cache_similarity", c.Similarity)
+	}
 	return b
 }
 
@@ -28,5 +35,7 @@ func (t Trace) addCache(a *attrs) {
 		a.text("tierway.cache", c.Result)
 		a.text("tierway.cache_reason", c.Reason)
 		a.ms("tierway.cache_age_ms", c.AgeMs)
+		a.ms("tierway.cache_similarity", c.Similarity)
+		a.ms("tierway.cache_embedding_ms", c.EmbeddingMs)
 	}
 }

@@ -42,6 +42,7 @@ type Memory struct {
 	used    int64
 	all     list.List // of *item, the last used first
 	items   map[Key]*item
+	groups  map[Key]*group // items with vectors
 	tenants map[string]*holding
 	// purged has the number of purges of each tenant that was purged. The directory bounds the tenants.
 	purged  map[string]uint64
@@ -54,6 +55,8 @@ type item struct {
 	entry   Entry
 	expires time.Time
 	size    int64
+	vector  []float32 // of length 1; nil without a group
+	group   Key       // of the item's group, if it has a vector
 	inAll   *list.Element
 	inOwn   *list.Element
 }
@@ -85,22 +88,21 @@ func (m *Memory) Generation(tenant string) uint64 {
 	return m.purged[tenant]
 }
 
-// Get returns the answer of a key, and the generation of its tenant for Put.
-func (m *Memory) Get(k *Key, now time.Time) (e Entry, generation uint64, ok bool) {
+// Get returns the answer of a key.
+func (m *Memory) Get(k *Key, now time.Time) (e Entry, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	generation = m.purged[k.Tenant]
 	it := m.items[*k]
 	if it == nil {
-		return e, generation, false
+		return e, false
 	}
 	if !now.Before(it.expires) {
 		m.remove(it)
-		return e, generation, false
+		return e, false
 	}
 	m.all.MoveToFront(it.inAll)
 	m.tenants[k.Tenant].own.MoveToFront(it.inOwn)
-	return it.entry, generation, true
+	return it.entry, true
 }
 
 // Peek returns the answer of a key without using it.
@@ -116,9 +118,15 @@ func (m *Memory) Peek(k *Key, now time.Time) (e Entry, ok bool) {
 
 // Put keeps an answer for a time, unless its tenant was purged since generation. It reports whether it is kept.
 func (m *Memory) Put(k *Key, e Entry, ttl time.Duration, generation uint64) bool {
+	return m.put(&item{key: *k, entry: e, expires: e.At.Add(ttl)}, generation)
+}
+
+// put keeps an item without a size.
+func (m *Memory) put(it *item, generation uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	size := int64(e.Content.Len()+len(k.Extras)) + itemOverhead
+	k := &it.key
+	size := int64(it.entry.Content.Len()+len(k.Extras)+4*len(it.vector)) + itemOverhead
 	if m.purged[k.Tenant] != generation || size > m.max {
 		return false
 	}
@@ -128,7 +136,7 @@ func (m *Memory) Put(k *Key, e Entry, ttl time.Duration, generation uint64) bool
 	if m.items == nil {
 		m.items, m.tenants = map[Key]*item{}, map[string]*holding{}
 	}
-	it := &item{key: *k, entry: e, expires: e.At.Add(ttl), size: size}
+	it.size = size
 	own := m.tenants[k.Tenant]
 	if own == nil {
 		own = &holding{}
@@ -137,6 +145,9 @@ func (m *Memory) Put(k *Key, e Entry, ttl time.Duration, generation uint64) bool
 	it.inAll, it.inOwn = m.all.PushFront(it), own.own.PushFront(it)
 	m.items[*k] = it
 	own.used, m.used = own.used+size, m.used+size
+	if it.vector != nil {
+		m.join(it)
+	}
 	for m.used > m.max {
 		last := m.all.Back()
 		if own.used*int64(len(m.tenants)) > m.max {
@@ -187,6 +198,9 @@ func (m *Memory) remove(it *item) {
 	m.all.Remove(it.inAll)
 	own.own.Remove(it.inOwn)
 	delete(m.items, it.key)
+	if it.vector != nil {
+		m.leave(it)
+	}
 	m.used -= it.size
 	if own.used -= it.size; own.own.Len() == 0 {
 		delete(m.tenants, it.key.Tenant)

@@ -98,3 +98,52 @@ tiers:
 		t.Logf("%d hits of %d requests", hits, n)
 	})
 }
+
+// TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers.
+func TestEqualVectorsCrossNoPartition(t *testing.T) {
+	const tenants = 50
+	n := fixedseed.Samples(1_000, 100_000)
+	synctest.Test(t, func(t *testing.T) {
+		e := &ownerEngine{}
+		vector := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"object":"list","model":"v","data":[{"object":"embedding","index":0,"embedding":[1,2,2]}],`+
+				`"usage":{"prompt_tokens":1,"total_tokens":1}}`)
+		})
+		var keys strings.Builder
+		for i := range tenants {
+			fmt.Fprintf(&keys, "    - { name: t%d, sha256: %s, response_cache: true }\n", i, digestHex(fmt.Sprint("key-", i)))
+		}
+		r := newRig(t, "log: { access: false }\nauth:\n  keys:\n"+keys.String()+`
+health: { path: "off" }
+tiers:
+  - name: small
+    model: m1
+    models: [m2]
+    response_cache: { semantic: { embeddings: v } }
+    workers: [ %s ]
+pools: [ { name: vectors, model: v, serves: [embeddings], workers: [ { name: v0, url: `+startServer(t, vector)+` } ] } ]
+`, e)
+		random := rand.New(rand.NewPCG(fixedseed.Uint64()(), 2))
+		hits := 0
+		for range n {
+			i, model := random.IntN(tenants), []string{"m1", "m2"}[random.IntN(2)]
+			path := []string{"/v1/chat/completions", "/v1/messages"}[random.IntN(2)]
+			text := fmt.Sprintf("the question of t%d about %s", random.IntN(tenants), []string{"x", "y"}[random.IntN(2)])
+			body := strings.Replace(strings.Replace(cacheBodies[path], "small", model, 1), `"hi"`, `"`+text+`"`, 1)
+			e.owner = fmt.Sprintf("t%d", i)
+			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i))
+			if strings.Contains(got.header.Get("Cache-Status"), "detail=semantic") {
+				hits++
+			}
+			want := fmt.Sprintf("<%s %s %s ", e.owner, model, path)
+			read := readContent(t, path, got.body, false)
+			if got.status != http.StatusOK || !strings.HasPrefix(read.text, want) {
+				t.Fatalf("%d %q, want %q", got.status, read.text, want)
+			}
+		}
+		if hits+e.n != n || hits < n/50 {
+			t.Errorf("%d hits and %d requests at the engine of %d", hits, e.n, n)
+		}
+	})
+}

@@ -104,7 +104,7 @@ func TestNamesFollowPrometheus(t *testing.T) {
 		if total := strings.HasSuffix(n.Name, "_total"); total != (n.Type == "counter") {
 			t.Errorf("%s is a %s", n.Name, n.Type)
 		}
-		if n.Type == "histogram" && unitOf(n.Name) != "seconds" {
+		if unit := unitOf(n.Name); n.Type == "histogram" && unit != "seconds" && unit != "ratio" {
 			t.Errorf("%s is a histogram of %q", n.Name, unitOf(n.Name))
 		}
 		if n.Help == "" || !strings.HasSuffix(n.Help, ".") {

@@ -7,25 +7,48 @@ type CacheResult uint8
 
 // The results.
 const (
-	CacheExactHit CacheResult = iota // it answered an equal request
-	CacheMiss                        // it has no answer
-	CacheBypass                      // it was not asked
+	CacheExactHit    CacheResult = iota // it answered an equal request
+	CacheSemanticHit                    // it answered a request that means the same
+	CacheMiss                           // it has no answer
+	CacheBypass                         // it was not asked
 )
 
 // cacheResults are the values of the label result, by CacheResult.
-var cacheResults = [...]string{"exact_hit", "miss", "bypass"}
+var cacheResults = [...]string{"exact_hit", "semantic_hit", "miss", "bypass"}
+
+// Similarity is the result of a semantic look-up.
+type Similarity uint8
+
+// The results.
+const (
+	SimilarityHit       Similarity = iota // the answer was sent
+	SimilarityMiss                        // the texts are not similar enough
+	SimilarityEqual                       // in shadow mode: both answers are equal
+	SimilarityDifferent                   // in shadow mode: they differ
+)
+
+// similarities are the values of the label result, by Similarity.
+var similarities = [...]string{"hit", "miss", "shadow_equal", "shadow_different"}
+
+// similarityRatios are the buckets of similarities, from the least one that a look-up finds.
+var similarityRatios = []float64{.8, .85, .88, .9, .91, .92, .93, .94, .95, .96, .97, .98, .99, 1}
+
+// EmbeddingResults are the results of embeddings for look-ups.
+var embeddingResults = []string{"ok", "failed"}
 
 // String returns the value of the label result.
 func (r CacheResult) String() string { return cacheResults[r] }
 
 // ResponseCache holds the series of the response cache. It is safe for concurrent use.
 type ResponseCache struct {
-	LookUp   prometheus.Histogram // in seconds
-	requests [len(cacheResults)]prometheus.Counter
-	bypassed *prometheus.CounterVec
-	answered *prometheus.CounterVec
-	bypasses counterSet
-	answers  counterSet
+	LookUp     prometheus.Histogram // in seconds
+	similarity [len(similarities)]prometheus.Observer
+	embeddings counterSet
+	requests   [len(cacheResults)]prometheus.Counter
+	bypassed   *prometheus.CounterVec
+	answered   *prometheus.CounterVec
+	bypasses   counterSet
+	answers    counterSet
 }
 
 // cacheSeconds are the buckets of look-ups: some microseconds in memory.
@@ -34,7 +57,7 @@ var cacheSeconds = []float64{.000001, .0000025, .000005, .00001, .000025, .0001,
 func newResponseCache(d *definer) *ResponseCache {
 	d.setSubject("Response cache")
 	requests := d.counters("tierway_response_cache_requests_total", "Requests in tiers and pools with a response_cache, "+
-		"by result. exact_hit: answered from the cache as an equal request was. miss: sent to a worker. "+
+		"by result. exact_hit: answered as an equal request was. semantic_hit: answered as a request was that means the same. miss: sent to a worker. "+
 		"bypass: sent to a worker without a look-up.", "result")
 	c := &ResponseCache{
 		bypassed: d.counters("tierway_response_cache_bypass_total", "Requests that bypassed the response cache, by reason.",
@@ -44,6 +67,14 @@ func newResponseCache(d *definer) *ResponseCache {
 		LookUp: d.histogram("tierway_response_cache_lookup_seconds", "Time of look-ups in the response cache, without the "+
 			"reading of the request.", cacheSeconds),
 	}
+	similarity := d.histograms("tierway_response_cache_similarity_ratio", "Similarity of the texts of requests to the "+
+		"nearest earlier one, from 0.8, of hits and misses. In shadow mode by whether both answers are equal: "+
+		"shadow_equal, shadow_different.", similarityRatios, "result")
+	for i, result := range similarities {
+		c.similarity[i] = similarity.WithLabelValues(result)
+	}
+	c.embeddings = resolved(d.counters("tierway_response_cache_embeddings_total", "Texts that were embedded for semantic "+
+		"look-ups, by result: ok, failed (also too late).", "result"), embeddingResults)
 	for i, result := range cacheResults {
 		c.requests[i] = requests.WithLabelValues(result)
 	}
@@ -67,6 +98,20 @@ func (c *ResponseCache) Bypass(reason string) {
 
 // Answer counts the answer to a request that missed the cache by its result.
 func (c *ResponseCache) Answer(result string) { c.answers.inc(result) }
+
+// Similar observes the similarity that a semantic look-up has found.
+func (c *ResponseCache) Similar(result Similarity, ratio float64) {
+	c.similarity[result].Observe(ratio)
+}
+
+// Embedded counts an embedding for a look-up.
+func (c *ResponseCache) Embedded(ok bool) {
+	if ok {
+		c.embeddings.inc("ok")
+	} else {
+		c.embeddings.inc("failed")
+	}
+}
 
 // CacheMemory is the memory of the response cache.
 type CacheMemory struct {

@@ -62,6 +62,10 @@ func NewCaller(t Tenant, k Key) *Caller {
 // Anonymous returns the caller of requests without a key, if keys are not required.
 func Anonymous() *Caller { return NewCaller(Tenant{Name: anonymous, ResponseCache: true}, Key{}) }
 
+// Gateway returns the caller of the gateway's own requests, such as embeddings for the response cache. No tenant can
+// have its name.
+func Gateway() *Caller { return NewCaller(Tenant{Name: "_gateway"}, Key{}) }
+
 // MayUseTier reports whether the caller may use the tier or pool of that name.
 func (c *Caller) MayUseTier(name string) bool {
 	return c.tenant.allowsTier(name) && c.key.allowsTier(name)

@@ -33,6 +33,8 @@ const maxBody = 1 << 20
 type Form struct {
 	// Bypass is why the answer must not come from a cache and must not be kept.
 	Bypass Reason
+	// Sampled reports that the temperature is not 0: the answer is one of many.
+	Sampled bool
 	// Exact is the hash of all members that count. Rest is the same without the text Text.
 	Exact, Rest [sha256.Size]byte
 	// Text is the decoded text of the last message, if that is the user's; empty if there is none.
@@ -81,9 +83,10 @@ func (c *FormReader) Read(r *openai.Request, stores, anyTemperature bool) (f For
 	c.out, c.members, c.raw = c.out[:0], c.members[:0], nil
 	c.textAt = lastText(r)
 	c.r = r.Reader()
-	t := top{form: &f, dialect: r.Dialect, sampled: !anyTemperature}
+	f.Sampled = true
+	t := top{form: &f, dialect: r.Dialect}
 	c.appendObject(&t)
-	if t.sampled && f.Bypass == "" {
+	if f.Sampled && !anyTemperature && f.Bypass == "" {
 		f.Bypass = Temperature
 	}
 	if f.Bypass != "" {
@@ -99,7 +102,6 @@ func (c *FormReader) Read(r *openai.Request, stores, anyTemperature bool) (f For
 type top struct {
 	form    *Form
 	dialect openai.Dialect
-	sampled bool // no temperature of 0 was read
 }
 
 // counts reads the next member's value for what it says, and reports whether it counts for the answer. The reader is
@@ -118,7 +120,7 @@ func (t *top) counts(r *openai.Reader, name []byte) bool {
 		return false
 	case "temperature":
 		if n, err := strconv.ParseFloat(string(r.Skip()), 64); err == nil && n == 0 {
-			t.sampled = false
+			t.form.Sampled = false
 		}
 	case "tools", "tool_choice", "functions", "function_call", "mcp_servers", "web_search_options":
 		t.bypass(r, Tools)

@@ -40,6 +40,7 @@ type exchange struct {
 	wait       wait              // state of enterQueue
 	dispatch   dispatch          // state of forward
 	cached     *cached           // state of answerFromCache; nil without a response cache
+	own        bool              // a request of the gateway itself, which is sent once
 	inLedger   bool              // the ledger has a row for the request
 	explained  bool              // the request is explained, not served
 	ending     ending
@@ -120,7 +121,10 @@ func (x *exchange) run(stages func() error) {
 
 // authenticate finds the caller by the request's key.
 func (x *exchange) authenticate() (err error) {
-	if x.caller, err = x.s.intake.Authenticate(&x.in); err == nil {
+	if !x.own {
+		x.caller, err = x.s.intake.Authenticate(&x.in)
+	}
+	if err == nil {
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, true, x.in.Start)
 	}
 	x.inLedger = x.caller.Disabled || x.in.Kind != intake.Models // a list of models has no usage
@@ -155,7 +159,7 @@ func (x *exchange) end() {
 	x.s.control.Recoverer.Run("recording a request", x.finish)
 	x.s.control.Recoverer.Run("leaving the queue", func() { leaveQueue(x) })
 	x.s.intake.DropPrompt(&x.parsed)
-	if x.answer.abort {
+	if x.answer.abort && !x.own {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}
 }

@@ -39,7 +39,9 @@ func whyUnserved(err error) string {
 
 // mayFallBack reports whether the request has a further target. A follow-up of a stored response has none,
 // because only the engine of the response has it.
-func (x *exchange) mayFallBack() bool { return x.resolution.MayFallBack() && !x.parsed.FollowsUp() }
+func (x *exchange) mayFallBack() bool {
+	return x.resolution.MayFallBack() && !x.parsed.FollowsUp() && !x.own
+}
 
 // fallBack moves the request to the next target of its list that can take it, and reports whether there is
 // one. why is why its pool does not serve it. The time that it has waited counts in the next queue too.

@@ -98,7 +98,7 @@ func (x *exchange) attemptInPool() (why string, err error) {
 		if a.failure == nil {
 			return "", nil
 		}
-		repeatable := mayRepeat(x, a.failure)
+		repeatable := mayRepeat(x, a.failure) && !x.own
 		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && (a.retryPaid.Load() || spendRetry(x, a.failure))
 		d.addFailed(a)
 		if !retry {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,6 +56,15 @@ type cached struct {
 	recorder   *answers.Recorder // nil if the answer must not be kept
 	noStore    bool
 	hit        *responsecache.Entry // the answer; nil without a hit
+	near       *near                // state of the semantic look-up; nil without one
+}
+
+// near is the state of a semantic look-up.
+type near struct {
+	group    responsecache.Key
+	key      responsecache.Key
+	vector   []float32
+	shadowed *responsecache.Entry // the answer that shadow mode did not send; nil without one
 }
 
 // answerFromCache answers the request from the response cache of its pool, and reports whether it did. It neither
@@ -98,6 +108,9 @@ func (n *explainer) noteCache() {
 	default:
 		record.Result = telemetry.CacheMiss.String()
 		n.addNote("the response cache has no answer to it")
+		if x.resolution.Pool.ResponseCache.Semantic != nil {
+			n.addNote("whether it has one to a similar request is not known: explain embeds no text")
+		}
 	}
 }
 
@@ -113,7 +126,7 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 		return form, bypassTenant
 	}
 	stores := x.parsed.Stores()
-	form = f.Read(x.parsed.Req, stores, x.resolution.Pool.ResponseCache.Exact.AnyTemperature)
+	form = f.Read(x.parsed.Req, stores, x.resolution.Pool.ResponseCache.AnyTemperature())
 	if form.Bypass != "" {
 		return form, form.Bypass
 	}
@@ -173,28 +186,58 @@ func (x *exchange) recordAnswer() {
 
 // lookUpAnswer looks for a kept answer and sends it.
 func (x *exchange) lookUpAnswer(form *answers.Form) bool {
-	c, start := x.cached, time.Now()
-	entry, generation, ok := x.s.cache.Get(&c.key, start)
-	took := time.Since(start)
-	c.generation, c.record.LookUpUs = generation, float64(took.Nanoseconds())/1000
-	x.s.metrics.Cache.LookUp.Observe(took.Seconds())
-	if !ok {
-		x.s.metrics.Cache.Request(telemetry.CacheMiss)
-		c.record.Result = telemetry.CacheMiss.String()
-		x.cacheHeaders("miss", "fwd=miss")
-		x.recordAnswer()
-		return false
+	c := x.cached
+	c.generation = x.s.cache.Generation(c.key.Tenant)
+	if c.pool.ResponseCache.Exact != nil && x.lookUpExact() {
+		x.s.metrics.Cache.Request(telemetry.CacheExactHit)
+		c.record.Result = telemetry.CacheExactHit.String()
+		x.cacheHeaders("exact-hit", "hit; detail=exact")
+		x.replay(form)
+		return true
 	}
-	x.s.metrics.Cache.Request(telemetry.CacheExactHit)
-	c.record.Result, c.record.AgeMs, c.hit = telemetry.CacheExactHit.String(), ms(start.Sub(entry.At)), &entry
-	x.cacheHeaders("exact-hit", "hit; detail=exact")
-	x.replay(form)
-	return true
+	if c.pool.ResponseCache.Semantic != nil && !form.Sampled && x.lookUpNear(form) {
+		x.s.metrics.Cache.Request(telemetry.CacheSemanticHit)
+		c.record.Result = telemetry.CacheSemanticHit.String()
+		x.cacheHeaders("semantic-hit", "hit; detail=semantic")
+		x.replay(form)
+		return true
+	}
+	x.s.metrics.Cache.Request(telemetry.CacheMiss)
+	c.record.Result = telemetry.CacheMiss.String()
+	x.cacheHeaders("miss", "fwd=miss")
+	x.recordAnswer()
+	return false
+}
+
+// lookUpExact looks for the answer to an equal request.
+func (x *exchange) lookUpExact() bool {
+	c, start := x.cached, time.Now()
+	entry, ok := x.s.cache.Get(&c.key, start)
+	x.lookedUp(start)
+	if ok {
+		x.setHit(&entry, start)
+	}
+	return ok
+}
+
+// lookedUp records the time of a look-up.
+func (x *exchange) lookedUp(start time.Time) {
+	took := time.Since(start)
+	x.cached.record.LookUpUs += float64(took.Nanoseconds()) / 1000
+	x.s.metrics.Cache.LookUp.Observe(took.Seconds())
+}
+
+// setHit sets the answer.
+func (x *exchange) setHit(entry *responsecache.Entry, now time.Time) {
+	x.cached.hit, x.cached.record.AgeMs = entry, ms(now.Sub(entry.At))
 }
 
 // cacheHeaders sets the headers that state what the cache did.
 func (x *exchange) cacheHeaders(status, detail string) {
 	h := setInto(x.answer.header())
+	if s := x.cached.record.Similarity; s > 0 {
+		h.set("X-Tierway-Cache-Similarity", strconv.FormatFloat(s, 'f', 4, 64))
+	}
 	h.set("Cache-Status", "tierway; "+detail)
 	h.set("X-Tierway-Cache-Status", status)
 }
@@ -266,7 +309,14 @@ func (x *exchange) keep() string {
 		return string(why)
 	}
 	entry := responsecache.Entry{Content: content, Prompt: used.Prompt, Output: used.Output, At: time.Now()}
-	if !x.s.cache.Put(&c.key, entry, c.pool.ResponseCache.Exact.TTL, c.generation) {
+	dropped := false
+	if e := c.pool.ResponseCache.Exact; e != nil {
+		dropped = !x.s.cache.Put(&c.key, entry, e.TTL, c.generation)
+	}
+	if c.near != nil {
+		dropped = !x.keepNear(entry) || dropped
+	}
+	if dropped {
 		return answerDropped
 	}
 	return answerKept

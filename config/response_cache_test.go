@@ -1,0 +1,83 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// cachedFile is a tier with a response cache, and a pool that embeds. more precedes them.
+func cachedFile(more, cache string) string {
+	return more + `
+store: { sql: "" }
+tiers:
+- name: small
+  model: m
+  response_cache: ` + cache + `
+  workers: [ { name: a, url: "http://a" } ]
+pools:
+- name: embedder
+  model: embed-1
+  serves: [embeddings]
+  workers: [ { name: e, url: "http://e" } ]
+`
+}
+
+// TestResponseCachesAreChecked: every problem names the key, the value and the way out.
+func TestResponseCachesAreChecked(t *testing.T) {
+	const keyless = "auth: { required: false }"
+	for name, c := range map[string]struct {
+		src  string
+		want []string
+	}{
+		"exact":    {cachedFile(keyless, "{ exact: {} }"), nil},
+		"semantic": {cachedFile(keyless, "{ semantic: { embeddings: embed-1, threshold: 0.9, shadow: true } }"), nil},
+		"alias":    {cachedFile(keyless+"\nmodels: { vectors: embedder }", "{ semantic: { embeddings: vectors } }"), nil},
+		"nothing": {cachedFile(keyless, "{ cached_price: 0 }"), []string{
+			"tiers[0].response_cache: has no effect: it turns nothing on (write response_cache: { exact: {} }, or remove the key)"}},
+		"a free tier": {cachedFile(keyless, "{ exact: {}, cached_price: 0.5 }"), []string{
+			"tiers[0].response_cache.cached_price: has no effect: the tier is free (set tiers[0].price, or remove the key)"}},
+		"a low threshold": {cachedFile(keyless, "{ semantic: { embeddings: embed-1, threshold: 0.89 } }"), []string{
+			`tiers[0].response_cache.semantic.threshold: want a number from 0.9 to 1, got "0.89"`}},
+		"no embeddings": {cachedFile(keyless, "{ semantic: {} }"), []string{
+			"tiers[0].response_cache.semantic.embeddings: missing (add embeddings: model that embeds the texts, of a pool of " +
+				"this gateway with `serves: [embeddings]`)"}},
+		"other embeddings": {cachedFile(keyless, "{ semantic: { embeddings: m } }"), []string{
+			`tiers[0].response_cache.semantic.embeddings: "m" is no model of a pool that serves embeddings to all tenants ` +
+				`(add a pool with this model and serves: [embeddings], or name the model of one)`}},
+		"no tenant": {cachedFile("auth: { keys: [ { name: a, sha256: "+digestOf("a")+" } ] }", "{ exact: {} }"), []string{
+			"warning: auth.keys: no tenant may get answers from the response cache of a tier or pool (write response_cache: true " +
+				"at the keys of tenants whose answers may be kept)"}},
+		"a tenant": {cachedFile("auth: { keys: [ { name: a, sha256: "+digestOf("a")+", response_cache: true } ] }",
+			"{ exact: {} }"), nil},
+		"memory without a cache": {keyless + "\nstore: { sql: \"\" }\nresponse_cache: { max_bytes: 1MiB }\n" +
+			"tiers: [ { name: s, model: m, workers: [ { name: a, url: \"http://a\" } ] } ]\n", []string{
+			"warning: response_cache.max_bytes: has no effect: no tier or pool has a response_cache (write response_cache: " +
+				"{ exact: {} } at a tier or pool, or remove the key)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := problemsOf(t, c.src, nil)
+			for i := range got {
+				got[i] = positionOf.ReplaceAllString(got[i], "")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" && len(c.want)+len(got) > 0 {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestResponseCachesHaveDefaults: an empty section turns the cache on.
+func TestResponseCachesHaveDefaults(t *testing.T) {
+	f := parsed(t, cachedFile("auth: { required: false }", "{ exact: {}, semantic: { embeddings: embed-1 } }"), nil)
+	c := f.ResolvedPools()[0].ResponseCache
+	want := &PoolCache{Exact: &ExactCache{TTL: time.Minute}, Semantic: &SemanticCache{Embeddings: "embed-1",
+		TTL: 5 * time.Minute, Threshold: 0.97, Timeout: 100 * time.Millisecond}}
+	if diff := cmp.Diff(want, c); diff != "" || f.ResolvedPools()[1].ResponseCache != nil {
+		t.Error(diff)
+	}
+	if f.Tiers[0].ResponseCache.Exact.TTL != 0 {
+		t.Error("the defaults changed the file")
+	}
+}

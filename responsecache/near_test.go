@@ -1,0 +1,127 @@
+package responsecache
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// randomVector returns a vector of length 1.
+func randomVector(random *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(random.NormFloat64())
+	}
+	Normalize(v)
+	return v
+}
+
+// TestNearestIsThatOfTheGroup: the nearest answer of a group is found until it expires or is purged, and none of
+// another group or dimension.
+func TestNearestIsThatOfTheGroup(t *testing.T) {
+	var m Memory
+	m.SetMax(64 << 20)
+	random := rand.New(rand.NewPCG(1, 2))
+	groups := []*Key{key("a", 200), key("b", 200), key("a", 201)}
+	var vectors [][]float32
+	for i := range 300 {
+		v := randomVector(random, 8)
+		vectors = append(vectors, v)
+		of := groups[i%3]
+		k := key(of.Tenant, byte(i%256))
+		k.Pool = fmt.Sprint(i)
+		if !m.PutNear(k, of, v, entry(10), time.Minute, 0) {
+			t.Fatal(i)
+		}
+	}
+	for g, of := range groups {
+		v := slices.Clone(vectors[g+3*random.IntN(100)])
+		for i := range v {
+			v[i] += float32(random.NormFloat64()) * 0.1
+		}
+		Normalize(v)
+		want, most := -1, float32(-2)
+		for i := g; i < 300; i += 3 {
+			if s := dot(v, vectors[i]); s > most {
+				want, most = i, s
+			}
+		}
+		k, similarity, ok := m.Nearest(of, v, at(0))
+		if !ok || k.Pool != fmt.Sprint(want) || math.Abs(similarity-float64(most)) > 1e-6 {
+			t.Errorf("group %d: %s with %v, want %d with %v", g, k.Pool, similarity, want, most)
+		}
+		if _, _, ok := m.Nearest(of, v[:7], at(0)); ok {
+			t.Error("a vector of another dimension is near")
+		}
+		if _, _, ok := m.Nearest(of, v, at(60)); ok {
+			t.Error("an expired answer is near")
+		}
+	}
+	m.Purge("a")
+	for g, of := range groups {
+		if _, _, ok := m.Nearest(of, vectors[g], at(0)); ok != (of.Tenant == "b") {
+			t.Errorf("group %d after the purge of a: %t", g, ok)
+		}
+	}
+	m.Purge("b")
+	if len(m.groups) > 0 || m.Stats() != (Stats{}) {
+		t.Errorf("%d groups are left", len(m.groups))
+	}
+}
+
+// TestGroupsAreBounded: the oldest answer of a full group is removed.
+func TestGroupsAreBounded(t *testing.T) {
+	var m Memory
+	m.SetMax(1 << 30)
+	of, random := key("a", 1), rand.New(rand.NewPCG(1, 2))
+	first := randomVector(random, 4)
+	for i := range groupMax + 1 {
+		k := key("a", 0)
+		k.Pool = fmt.Sprint(i)
+		v := first
+		if i > 0 {
+			v = randomVector(random, 4)
+		}
+		m.PutNear(k, of, v, entry(1), time.Minute, 0)
+	}
+	if n := m.Stats().Entries; n != groupMax {
+		t.Errorf("%d answers", n)
+	}
+	if k, _, _ := m.Nearest(of, first, at(0)); k.Pool == "0" {
+		t.Error("the oldest is still there")
+	}
+}
+
+// TestVectorsWithoutDirection are refused.
+func TestVectorsWithoutDirection(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, v := range [][]float32{nil, {0, 0}, {nan, 1}, {float32(math.Inf(1)), 1}} {
+		if Normalize(v) {
+			t.Errorf("%v has a direction", v)
+		}
+	}
+	v := []float32{3, 4}
+	if !Normalize(v) || math.Abs(float64(v[0])-0.6) > 1e-6 || math.Abs(float64(v[1])-0.8) > 1e-6 {
+		t.Error(v)
+	}
+}
+
+// BenchmarkNearest compares with the most answers that a group has, of 384 dimensions (C8).
+func BenchmarkNearest(b *testing.B) {
+	var m Memory
+	m.SetMax(1 << 30)
+	of, random := key("a", 1), rand.New(rand.NewPCG(1, 2))
+	for i := range groupMax {
+		k := key("a", 0)
+		k.Pool = fmt.Sprint(i)
+		m.PutNear(k, of, randomVector(random, 384), entry(1), time.Minute, 0)
+	}
+	v := randomVector(random, 384)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Nearest(of, v, at(0))
+	}
+}

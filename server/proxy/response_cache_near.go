@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"tierway/openai/answers"
+	"tierway/responsecache"
+	"tierway/telemetry"
+)
+
+// lookUpNear looks for the answer to a request that means the same, and reports whether it may be sent. Without an
+// embedding in time there is none.
+func (x *exchange) lookUpNear(form *answers.Form) bool {
+	c, config := x.cached, x.cached.pool.ResponseCache.Semantic
+	text := string(form.Text)
+	marks, ok := answers.Marks(text)
+	if !ok {
+		return false
+	}
+	start := time.Now()
+	e, err := x.s.embed(x.in.HTTP.Context(), config.Embeddings, text, config.Timeout)
+	c.record.EmbeddingMs = ms(time.Since(start))
+	if x.s.metrics.Cache.Embedded(err == nil); err != nil {
+		return false
+	}
+	n := &near{vector: e.vector, key: c.key, group: c.key}
+	n.key.Body = hashOf("answer", c.key.Body[:])
+	n.group.Body = hashOf("group", form.Rest[:], []byte(marks), []byte(config.Embeddings), []byte(e.model),
+		binary.BigEndian.AppendUint32(nil, uint32(len(e.vector))))
+	c.near = n
+	return x.useNearest(n)
+}
+
+// useNearest looks for the nearest answer and reports whether it may be sent.
+func (x *exchange) useNearest(n *near) bool {
+	c, config, start := x.cached, x.cached.pool.ResponseCache.Semantic, time.Now()
+	key, similarity, ok := x.s.cache.Nearest(&n.group, n.vector, start)
+	var entry responsecache.Entry
+	if ok {
+		entry, ok = x.s.cache.Get(&key, start)
+	}
+	if x.lookedUp(start); !ok {
+		return false
+	}
+	c.record.Similarity = similarity
+	switch {
+	case config.Shadow:
+		n.shadowed = &entry
+		return false
+	case similarity < config.Threshold:
+		x.s.metrics.Cache.Similar(telemetry.SimilarityMiss, similarity)
+		return false
+	}
+	x.s.metrics.Cache.Similar(telemetry.SimilarityHit, similarity)
+	x.setHit(&entry, start)
+	return true
+}
+
+// hashOf returns the hash of a kind and of parts with their lengths.
+func hashOf(kind string, parts ...[]byte) [sha256.Size]byte {
+	b := append([]byte(kind), 0)
+	for _, p := range parts {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(p))), p...)
+	}
+	return sha256.Sum256(b)
+}
+
+// keepNear keeps an answer for requests that mean the same. In shadow mode it compares the answer with the kept one.
+func (x *exchange) keepNear(entry responsecache.Entry) bool {
+	c, n := x.cached, x.cached.near
+	if was := n.shadowed; was != nil {
+		result := telemetry.SimilarityDifferent
+		if c.record.Shadow = "different"; was.Content.Text == entry.Content.Text {
+			result, c.record.Shadow = telemetry.SimilarityEqual, "equal"
+		}
+		x.s.metrics.Cache.Similar(result, c.record.Similarity)
+	}
+	return x.s.cache.PutNear(&n.key, &n.group, n.vector, entry, c.pool.ResponseCache.Semantic.TTL, c.generation)
+}
