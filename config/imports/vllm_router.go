@@ -18,7 +18,7 @@ import (
 
 // Reasons that several keys share.
 const (
-	noCache     = "answers are not cached; the engines cache prefixes"
+	noCache     = "write response_cache at a tier or pool; see docs/response-cache.md"
 	noDiscovery = "workers are not discovered; list them under workers, and reload the file when they change"
 	noBackoff   = "a retry follows at once, on another worker; a worker that returns 429 or 503 receives no requests for " +
 		"its Retry-After"
@@ -92,7 +92,7 @@ func vllmRules() map[string]rule {
 		"api_key_validation_urls":            out("keys are checked by the gateway; create them with tierway keys create"),
 		"service_discovery":                  out(noDiscovery), "discovery": out(noDiscovery), "selector": out(noDiscovery),
 		"service_discovery_port": out(noDiscovery), "service_discovery_namespace": out(noDiscovery),
-		"semantic_cache": out(noCache), "cache": out(noCache), "prompt_cache": out(noCache),
+		"semantic_cache": out(noCache), "cache": out(noCache), "prompt_cache": out("remove it: kv_aware remembers the tokens of prompts"),
 		"semantic_cluster":  out("write rules under classifier to choose a tier by the text of a request"),
 		"pre_routing_hooks": hookList,
 		"tls_cert_path":     out("write tls: { cert: FILE, key: FILE }, and remove insecure"),
