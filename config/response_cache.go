@@ -11,7 +11,8 @@ import (
 
 // ResponseCache configures where answers are kept for requests that come again.
 type ResponseCache struct {
-	MaxBytes Size `yaml:"max_bytes" doc:"Memory for kept answers, of all tiers and pools together. When it is full, the answers that were not used for longest are removed, first those of tenants with more than an equal share."`
+	Store    string `yaml:"store" enum:"memory,redis" absent:"'memory'" reload:"restart" doc:"Where answers to equal requests are kept. 'redis': in 'store.redis', for all gateways that use it; a failure of Redis is a miss after at most 20 ms. Redis then has the texts of answers. Answers of 'semantic' are always kept in memory."`
+	MaxBytes Size   `yaml:"max_bytes" doc:"Memory for kept answers, of all tiers and pools together. When it is full, the answers that were not used for longest are removed, first those of tenants with more than an equal share."`
 }
 
 // PoolCache configures which answers of a tier or pool are kept.
@@ -35,6 +36,9 @@ type SemanticCache struct {
 	Timeout    time.Duration `yaml:"timeout" absent:"'100ms'" doc:"Limit for embedding a text. Without an embedding in time, the request goes to a worker."`
 	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal."`
 }
+
+// CacheInRedis is the store of answers that gateways share.
+const CacheInRedis = "redis"
 
 // Defaults of kept answers.
 const (
@@ -91,6 +95,9 @@ func (d *decoder) checkCaches(f *File) {
 			d.checkCachedPrice(path, s)
 			d.checkEmbeddings(f, path+".semantic", s.ResponseCache.Semantic)
 		}
+	}
+	if f.ResponseCache.Store == CacheInRedis && f.Store.Redis == "" {
+		d.report("response_cache.store", "there is no Redis", "set store.redis, or write store: memory")
 	}
 	permitted := func(k tenants.KeyConfig) bool { return k.ResponseCache }
 	switch path := "response_cache.max_bytes"; {

@@ -46,6 +46,8 @@ func TestResponseCachesAreChecked(t *testing.T) {
 		"other embeddings": {cachedFile(keyless, "{ semantic: { embeddings: m } }"), []string{
 			`tiers[0].response_cache.semantic.embeddings: "m" is no model of a pool that serves embeddings to all tenants ` +
 				`(add a pool with this model and serves: [embeddings], or name the model of one)`}},
+		"no Redis": {cachedFile(keyless+"\nresponse_cache: { store: redis }", "{ exact: {} }"), []string{
+			"response_cache.store: there is no Redis (set store.redis, or write store: memory)"}},
 		"no tenant": {cachedFile("auth: { keys: [ { name: a, sha256: "+digestOf("a")+" } ] }", "{ exact: {} }"), []string{
 			"warning: auth.keys: no tenant may get answers from the response cache of a tier or pool (write response_cache: true " +
 				"at the keys of tenants whose answers may be kept)"}},

@@ -80,7 +80,7 @@ tiers:
 				body += `,"stream":true`
 			}
 			if random.IntN(1000) == 0 {
-				r.proxy.PurgeCache(fmt.Sprintf("t%d", random.IntN(tenants)))
+				_, _ = r.proxy.PurgeCache(t.Context(), fmt.Sprintf("t%d", random.IntN(tenants)))
 			}
 			e.owner = fmt.Sprintf("t%d", i)
 			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i))

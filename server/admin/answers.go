@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tierway/tenants"
 )
 
 // purged is the result of a purge.
 type purged struct {
-	Removed int `json:"removed" doc:"Number of answers that this gateway removed. Answers to requests in flight are not kept either."`
+	Removed int `json:"removed" doc:"Number of answers that were removed from the memory of this gateway. Answers to requests in flight are not kept either."`
 }
 
 // purgeAnswers removes the kept answers of a tenant. The tenant may also be that of requests without a key.
@@ -22,8 +24,14 @@ func (a *tenantAPI) purgeAnswers(ctx context.Context, in *struct {
 			return nil, err
 		}
 	}
-	p := purged{Removed: a.options.PurgeAnswers(in.Name)}
 	actor := actorOf(ctx)
+	removed, err := a.options.PurgeAnswers(ctx, in.Name)
+	p := purged{Removed: removed}
+	if err != nil {
+		a.log.Warn("removing kept answers from Redis failed", "tenant", in.Name, "cause", err.Error())
+		return nil, huma.Error503ServiceUnavailable("Redis is unavailable, so its answers of the tenant stay until they " +
+			"expire. Try again.")
+	}
 	a.log.Info("the kept answers of a tenant were removed", "tenant", in.Name, "answers", p.Removed, "actor", actor.Name)
 	if sql := a.control.Stores.SQL; sql != nil {
 		after := fmt.Sprintf(`{"removed":%d}`, p.Removed)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -37,8 +38,9 @@ type Options struct {
 	Log     *slog.Logger
 	Counts  *telemetry.Metrics
 	Rand    func() uint64 // uniform; safe for concurrent use
-	// PurgeAnswers removes the kept answers of a tenant and returns their number.
-	PurgeAnswers func(tenant string) int
+	// PurgeAnswers removes the kept answers of a tenant and returns the number of those in memory. An error means that
+	// other gateways may still have some.
+	PurgeAnswers func(ctx context.Context, tenant string) (int, error)
 }
 
 // Plane is the admin API of a gateway. It is safe for concurrent use.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tierway/config"
 	"tierway/store"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -21,6 +22,7 @@ type Stores struct {
 	Ledger    *store.Ledger
 	Limits    *store.Limits
 	Responses *store.Responses
+	Answers   *store.Answers   // nil unless gateways share kept answers
 	Limiter   *tenants.Limiter // usage of the requests that this gateway admitted
 }
 
@@ -47,6 +49,9 @@ func openStores(o Options) (*Stores, error) {
 		if err != nil {
 			return nil, fmt.Errorf("store.redis: %w", err)
 		}
+		if f.ResponseCache.Store == config.CacheInRedis {
+			st.Answers = store.NewAnswers(st.Redis)
+		}
 		st.Responses = store.NewResponses(store.ResponsesConfig{Redis: st.Redis, Log: o.Log, Recover: o.Recover.Try})
 	}
 	st.Limiter = tenants.NewLimiter()
@@ -62,6 +67,9 @@ func (st *Stores) Run(ctx context.Context) {
 	if st.Redis != nil {
 		owned.Go(func() { st.Redis.Run(ctx) })
 		owned.Go(func() { st.Responses.Run(ctx) })
+	}
+	if st.Answers != nil {
+		owned.Go(func() { st.Answers.Run(ctx) })
 	}
 	if st.Ledger != nil {
 		owned.Go(func() { st.Ledger.Run(ctx) })

@@ -57,6 +57,9 @@ type cached struct {
 	noStore    bool
 	hit        *responsecache.Entry // the answer; nil without a hit
 	near       *near                // state of the semantic look-up; nil without one
+
+	sharedGeneration string // of the tenant in Redis
+	unshared         bool   // Redis has not told it
 }
 
 // near is the state of a semantic look-up.
@@ -98,6 +101,9 @@ func (n *explainer) noteCache() {
 	record := &x.cached.record
 	_, why := x.readForm(new(answers.FormReader))
 	entry, ok := x.s.cache.Peek(&x.cached.key, x.in.Start)
+	if x.s.control.Stores.Answers != nil && why == "" {
+		entry, ok = x.getAnswer(x.in.Start)
+	}
 	switch {
 	case why != "":
 		record.Result, record.Reason = telemetry.CacheBypass.String(), string(why)
@@ -135,6 +141,9 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 	if noCache, c.noStore = cacheControl(x.in.HTTP.Header); noCache {
 		x.recordAnswer() // it replaces the kept one
 		c.generation = x.s.cache.Generation(c.key.Tenant)
+		if x.s.control.Stores.Answers != nil {
+			x.getAnswer(x.in.Start) // for the generation
+		}
 		return form, bypassNoCache
 	}
 	return form, ""
@@ -211,8 +220,8 @@ func (x *exchange) lookUpAnswer(form *answers.Form) bool {
 
 // lookUpExact looks for the answer to an equal request.
 func (x *exchange) lookUpExact() bool {
-	c, start := x.cached, time.Now()
-	entry, ok := x.s.cache.Get(&c.key, start)
+	start := time.Now()
+	entry, ok := x.getAnswer(start)
 	x.lookedUp(start)
 	if ok {
 		x.setHit(&entry, start)
@@ -311,7 +320,7 @@ func (x *exchange) keep() string {
 	entry := responsecache.Entry{Content: content, Prompt: used.Prompt, Output: used.Output, At: time.Now()}
 	dropped := false
 	if e := c.pool.ResponseCache.Exact; e != nil {
-		dropped = !x.s.cache.Put(&c.key, entry, e.TTL, c.generation)
+		dropped = !x.putAnswer(entry, e.TTL)
 	}
 	if c.near != nil {
 		dropped = !x.keepNear(entry) || dropped
@@ -343,10 +352,6 @@ func (c *cached) hitSettlement() settlement {
 	return settlement{usage: openai.Usage{Prompt: c.hit.Prompt, Cached: c.hit.Prompt, Output: c.hit.Output,
 		CachedKnown: true}, known: true, sent: true, pool: c.pool, kept: true}
 }
-
-// PurgeCache removes the kept answers of a tenant, and those that are being generated. It returns the number of
-// removed answers.
-func (px *Proxy) PurgeCache(tenant string) int { return px.cache.Purge(tenant) }
 
 // CacheMemory returns the memory of the response cache.
 func (px *Proxy) CacheMemory() telemetry.CacheMemory {

@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"tierway/responsecache"
+)
+
+// sharedAnswer is the form of a kept answer in Redis.
+type sharedAnswer struct {
+	Partition string // its hash
+	responsecache.Entry
+}
+
+// sharedKey returns the key of an answer in Redis, and the hash of its partition.
+func sharedKey(k *responsecache.Key) (key []byte, partition string) {
+	p := hashOf("partition", []byte(k.Tenant), binary.BigEndian.AppendUint64(nil, uint64(k.Since)), []byte(k.Pool),
+		[]byte(k.Model), []byte(k.Path), []byte(k.Extras))
+	sum := hashOf("key", p[:], k.Body[:])
+	return sum[:], hex.EncodeToString(p[:])
+}
+
+// getAnswer returns the kept answer of the request's key, from Redis if gateways share answers. A failure of Redis is
+// a miss.
+func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
+	c, shared := x.cached, x.s.control.Stores.Answers
+	if shared == nil {
+		return x.s.cache.Get(&c.key, now)
+	}
+	key, partition := sharedKey(&c.key)
+	value, generation, err := shared.Get(x.in.HTTP.Context(), c.key.Tenant, key)
+	c.sharedGeneration, c.unshared = generation, err != nil
+	var found sharedAnswer
+	if err != nil || value == nil || json.Unmarshal(value, &found) != nil || found.Partition != partition ||
+		found.Content == nil {
+		return e, false
+	}
+	return found.Entry, true
+}
+
+// putAnswer keeps the answer to the request, and reports whether it did.
+func (x *exchange) putAnswer(e responsecache.Entry, ttl time.Duration) bool {
+	c, shared := x.cached, x.s.control.Stores.Answers
+	if shared == nil {
+		return x.s.cache.Put(&c.key, e, ttl, c.generation)
+	}
+	key, partition := sharedKey(&c.key)
+	value, err := json.Marshal(sharedAnswer{partition, e})
+	if err != nil || c.unshared { // the generation is unknown
+		return false
+	}
+	shared.Put(c.key.Tenant, key, value, ttl, c.sharedGeneration)
+	return true
+}
+
+// PurgeCache removes the kept answers of a tenant, and those that are being generated. It returns the number of
+// answers that were in the memory of this gateway.
+func (px *Proxy) PurgeCache(ctx context.Context, tenant string) (removed int, err error) {
+	if shared := px.control.Stores.Answers; shared != nil {
+		err = shared.Purge(ctx, tenant)
+	}
+	return px.cache.Purge(tenant), err
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tierway/memnet/memredis"
+)
+
+// newSharedRig serves a cache whose answers are in Redis.
+func newSharedRig(t *testing.T, url string, e http.Handler) *rig {
+	t.Helper()
+	text := fmt.Sprintf("store: { sql: \"\", redis: %q }\nresponse_cache: { store: redis }\n", url)
+	r := newRig(t, text+cachingRig, e)
+	ctx, stop := context.WithCancel(t.Context())
+	var owned sync.WaitGroup
+	owned.Go(func() { r.control.Stores.Redis.Run(ctx) })
+	owned.Go(func() { r.control.Stores.Answers.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		owned.Wait()
+		time.Sleep(time.Second) // go-redis ends its goroutines a moment later
+	})
+	return r
+}
+
+// TestGatewaysShareAnswersInRedis: a second gateway answers what the first one has kept, until the answer expires or
+// its tenant is purged. No KEYS or SCAN is needed.
+func TestGatewaysShareAnswersInRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		url := memredis.Start(t, networkOf(t).Network).URL
+		e := &numberingEngine{}
+		a, b := newSharedRig(t, url, e), newSharedRig(t, url, e)
+		const path = "/v1/chat/completions"
+		body := cacheBodies[path]
+		for i, c := range []struct {
+			at   *rig
+			more string
+			want string
+		}{{a, "}", cacheMiss}, {b, "}", exactHit}, {a, `,"stream":true}`, exactHit}, {b, `,"seed":1}`, cacheMiss},
+			{a, `,"seed":1}`, exactHit}} {
+			got, result := c.at.cached(path, body+c.more)
+			if got.status != 200 || result != c.want {
+				t.Errorf("%d: %d %s, want %s", i, got.status, result, c.want)
+			}
+		}
+		if _, err := a.proxy.PurgeCache(t.Context(), "anonymous"); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{cacheMiss, exactHit} {
+			if _, result := b.cached(path, body+"}"); result != want {
+				t.Errorf("%d after the purge: %s", i, result)
+			}
+		}
+		if got, _ := a.cached(path, body+"}", "Cache-Control", "no-cache"); !strings.Contains(got.body, `\"4\"`) {
+			t.Error(got.body)
+		}
+		if got, result := b.cached(path, body+"}"); result != exactHit || !strings.Contains(got.body, `\"4\"`) {
+			t.Error(result, got.body)
+		}
+	})
+}
+
+// TestC7WithoutRedisRequestsMiss: while Redis is down, no request fails or takes more than 20 ms longer, and answers
+// are found again afterwards.
+func TestC7WithoutRedisRequestsMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memredis.Start(t, networkOf(t).Network)
+		e := &numberingEngine{}
+		r := newSharedRig(t, server.URL, e)
+		const path = "/v1/chat/completions"
+		body := cacheBodies[path] + "}"
+		r.cached(path, body)
+		if _, result := r.cached(path, body); result != exactHit {
+			t.Fatal(result)
+		}
+		server.Kill()
+		for i := range 50 {
+			start := time.Now()
+			got := r.post(path, body)
+			if took := time.Since(start); got.status != 200 || took > 20*time.Millisecond {
+				t.Errorf("%d: %d after %v", i, got.status, took)
+			}
+			if _, err := r.proxy.PurgeCache(t.Context(), "other"); err == nil {
+				t.Error("a purge without Redis succeeds")
+			}
+		}
+		server.Restart(t)
+		time.Sleep(5 * time.Second)
+		r.cached(path, body)
+		if _, result := r.cached(path, body); result != exactHit {
+			t.Error(result)
+		}
+	})
+}

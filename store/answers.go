@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tierway/spool"
+)
+
+// answerTimeout is the longest wait of a request for a kept answer. A miss costs the request at most that.
+const answerTimeout = 20 * time.Millisecond
+
+// maxAnswerWrites is the largest number of answers that wait to be written: 16 MiB of usual ones.
+const maxAnswerWrites = 4096
+
+// Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
+// entries expire. A tenant's generation is part of each value: a purge raises it, so that no older answer is found. While Redis
+// is down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
+type Answers struct {
+	redis  *Redis
+	writes *spool.Spool[answerWrite]
+}
+
+// answerWrite is an answer to be written.
+type answerWrite struct {
+	key, value string
+	ttl        time.Duration
+}
+
+// NewAnswers returns the directory of a Redis that does not run yet. The caller must call Run.
+func NewAnswers(r *Redis) *Answers {
+	a := &Answers{redis: r}
+	a.writes = spool.New(spool.Config[answerWrite]{Max: maxAnswerWrites, Batch: 64, Write: a.write})
+	return a
+}
+
+// Run writes answers until ctx ends.
+func (a *Answers) Run(ctx context.Context) { a.writes.Run(ctx) }
+
+// answerKeys returns the keys of a tenant's generation and of an answer. They are in one slot of a cluster.
+func answerKeys(tenant string, key []byte) (generation, answer string) {
+	base := "tierway:v1:{answers-" + hashed(tenant) + "}:"
+	return base + "generation", base + hex.EncodeToString(key)
+}
+
+// Get returns the answer of a key of a tenant, nil if there is none, and the generation of the tenant for Put.
+// It takes at most 20 ms.
+func (a *Answers) Get(ctx context.Context, tenant string, key []byte) (value []byte, generation string, err error) {
+	first, second := answerKeys(tenant, key)
+	var found []any
+	err = a.redis.do(ctx, "finding an answer", func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		found, err = a.redis.client.MGet(ctx, first, second).Result()
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(found) != 2 {
+		return nil, "", errors.New("finding an answer: Redis returned another number of values")
+	}
+	generation, _ = found[0].(string)
+	text, _ := found[1].(string)
+	of, rest, ok := strings.Cut(text, ":")
+	if !ok || of != generation {
+		return nil, generation, nil
+	}
+	return []byte(rest), generation, nil
+}
+
+// Put keeps an answer of a tenant for a time, in the background. generation is that of the look-up.
+func (a *Answers) Put(tenant string, key, value []byte, ttl time.Duration, generation string) {
+	if !a.redis.Up() {
+		return
+	}
+	_, name := answerKeys(tenant, key)
+	a.writes.Add(answerWrite{key: name, value: generation + ":" + string(value), ttl: ttl})
+}
+
+// write writes answers. Those that cannot be written are lost: they would be old when Redis is back.
+func (a *Answers) write(ctx context.Context, batch []answerWrite) (lost int, err error) {
+	err = a.redis.do(ctx, "keeping answers", func(ctx context.Context) error {
+		_, err := a.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, w := range batch {
+				p.Set(ctx, w.key, w.value, w.ttl)
+			}
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return len(batch), nil
+	}
+	return 0, nil
+}
+
+// Purge makes the answers of a tenant unfindable for all gateways, also those that are being generated.
+func (a *Answers) Purge(ctx context.Context, tenant string) error {
+	key, _ := answerKeys(tenant, nil)
+	return a.redis.do(ctx, "removing the answers of a tenant", func(ctx context.Context) error {
+		return a.redis.client.Incr(ctx, key).Err()
+	})
+}
