@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // ResponseCache configures where answers are kept for requests that come again.
 type ResponseCache struct {
 	Store    string `yaml:"store" enum:"memory,redis" absent:"'memory'" reload:"restart" doc:"Where answers to equal requests are kept. 'redis': in 'store.redis', for all gateways that use it; a failure of Redis is a miss after at most 20 ms. Redis then has the texts of answers. Answers of 'semantic' are always kept in memory."`
+	Encrypt  string `yaml:"encrypt" secret:"true" absent:"answers in Redis are plain text" doc:"With 'store: redis': secret of at least 32 characters, from which each tenant's key is derived. Answers are encrypted with it (AES-GCM). All gateways need the same secret. Write it as ${NAME} of an environment variable."`
 	MaxBytes Size   `yaml:"max_bytes" doc:"Memory for kept answers, of all tiers and pools together. When it is full, the answers that were not used for longest are removed, first those of tenants with more than an equal share."`
 }
 
@@ -32,10 +34,13 @@ type ExactCache struct {
 type SemanticCache struct {
 	Embeddings string        `yaml:"embeddings" required:"true" doc:"Model that embeds the texts, of a pool of this gateway with 'serves: [embeddings]'. Its tokens are those of the tenant '_gateway'."`
 	TTL        time.Duration `yaml:"ttl" absent:"'300s'" doc:"Time for which an answer is kept."`
-	Threshold  float64       `yaml:"threshold" min:"0.9" max:"1" absent:"'0.97'" doc:"Least similarity (cosine) of two texts that mean the same. Find it for your model and texts with 'shadow'."`
+	Threshold  *float64      `yaml:"threshold" min:"0.9" max:"1" absent:"'0.97'" doc:"Least similarity (cosine) of two texts that mean the same. Find it for your model and texts with 'shadow'."`
 	Timeout    time.Duration `yaml:"timeout" absent:"'100ms'" doc:"Limit for embedding a text. Without an embedding in time, the request goes to a worker."`
 	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal."`
 }
+
+// leastSecret is the least length of the secret that encrypts answers: 128 bits in hexadecimal digits.
+const leastSecret = 32
 
 // CacheInRedis is the store of answers that gateways share.
 const CacheInRedis = "redis"
@@ -60,7 +65,7 @@ func (c *PoolConfig) resolveCache() {
 		e.TTL = cmp.Or(e.TTL, defaultExactTTL)
 	}
 	if s := cache.Semantic; s != nil {
-		s.TTL, s.Threshold = cmp.Or(s.TTL, defaultSemanticTTL), cmp.Or(s.Threshold, defaultThreshold)
+		s.TTL, s.Threshold = cmp.Or(s.TTL, defaultSemanticTTL), new(*cmp.Or(s.Threshold, new(defaultThreshold)))
 		s.Timeout = cmp.Or(s.Timeout, defaultEmbedTimeout)
 	}
 	c.ResponseCache = &cache
@@ -98,6 +103,14 @@ func (d *decoder) checkCaches(f *File) {
 	}
 	if f.ResponseCache.Store == CacheInRedis && f.Store.Redis == "" {
 		d.report("response_cache.store", "there is no Redis", "set store.redis, or write store: memory")
+	}
+	switch secret := f.ResponseCache.Encrypt; {
+	case secret == "":
+	case f.ResponseCache.Store != CacheInRedis:
+		d.report("response_cache.encrypt", "has no effect: answers are in memory", "write store: redis, or remove the key")
+	case len(secret) < leastSecret:
+		d.report("response_cache.encrypt", fmt.Sprintf("has %d characters; the least is %d", len(secret), leastSecret),
+			"generate one with `openssl rand -hex 32`").hide = true
 	}
 	permitted := func(k tenants.KeyConfig) bool { return k.ResponseCache }
 	switch path := "response_cache.max_bytes"; {

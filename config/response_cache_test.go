@@ -48,6 +48,11 @@ func TestResponseCachesAreChecked(t *testing.T) {
 				`(add a pool with this model and serves: [embeddings], or name the model of one)`}},
 		"no Redis": {cachedFile(keyless+"\nresponse_cache: { store: redis }", "{ exact: {} }"), []string{
 			"response_cache.store: there is no Redis (set store.redis, or write store: memory)"}},
+		"a short secret": {cachedFile(keyless+"\nresponse_cache: { store: redis, encrypt: abc }", "{ exact: {} }"), []string{
+			"response_cache.store: there is no Redis (set store.redis, or write store: memory)",
+			"response_cache.encrypt: has 3 characters; the least is 32 (generate one with `openssl rand -hex 32`)"}},
+		"a secret for memory": {cachedFile(keyless+"\nresponse_cache: { encrypt: abc }", "{ exact: {} }"), []string{
+			"response_cache.encrypt: has no effect: answers are in memory (write store: redis, or remove the key)"}},
 		"no tenant": {cachedFile("auth: { keys: [ { name: a, sha256: "+digestOf("a")+" } ] }", "{ exact: {} }"), []string{
 			"warning: auth.keys: no tenant may get answers from the response cache of a tier or pool (write response_cache: true " +
 				"at the keys of tenants whose answers may be kept)"}},
@@ -75,7 +80,7 @@ func TestResponseCachesHaveDefaults(t *testing.T) {
 	f := parsed(t, cachedFile("auth: { required: false }", "{ exact: {}, semantic: { embeddings: embed-1 } }"), nil)
 	c := f.ResolvedPools()[0].ResponseCache
 	want := &PoolCache{Exact: &ExactCache{TTL: time.Minute}, Semantic: &SemanticCache{Embeddings: "embed-1",
-		TTL: 5 * time.Minute, Threshold: 0.97, Timeout: 100 * time.Millisecond}}
+		TTL: 5 * time.Minute, Threshold: new(0.97), Timeout: 100 * time.Millisecond}}
 	if diff := cmp.Diff(want, c); diff != "" || f.ResolvedPools()[1].ResponseCache != nil {
 		t.Error(diff)
 	}

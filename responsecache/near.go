@@ -20,7 +20,7 @@ type group struct{ rows []row } // in the order of their time
 type row struct {
 	vector  []float32 // of length 1
 	rest    rests
-	expires int64     // in ns
+	expires int64 // in ns
 	item    *item
 }
 

@@ -140,6 +140,7 @@ POST   /admin/route/replay                admin viewer
 POST   /admin/session                     anonymous admin viewer
 POST   /admin/tenants                     admin
 POST   /admin/tenants/{name}/keys         admin
+POST   /admin/tenants/{name}/purge-answers admin
 POST   /admin/workers/{name}/drain        admin
 POST   /admin/workers/{name}/undrain      admin
 `

@@ -348,7 +348,7 @@ func TestEveryStrategyOfOtherRoutersIsListed(t *testing.T) {
 	for _, name := range []string{"`round_robin`", "`random`", "`power_of_two`", "`cache_aware`", "`consistent_hash`",
 		"`kv_aware`", "`rendezvous_hash`", "`lmcache_aware`", "`model_overrides`", "`selection_strategy`", "`fallback_strategy`", "`RoundRobin`", "`WeightedRoundRobin`", "`LeastLatency`",
 		"`Random`", "`ConsistentHash`", "`PrefixAwareHash`", "KvOverlapScorer", "`Custom`", "Geographic", "least_conn",
-		"dynamic_weight_adjustment", "`--prefill-policy`", "`--decode-policy`", "`pd_uncached_token_threshold`", "no semantic cache"} {
+		"dynamic_weight_adjustment", "`--prefill-policy`", "`--decode-policy`", "`pd_uncached_token_threshold`", "response caches"} {
 		if !strings.Contains(flat, name) {
 			t.Errorf("%s is not listed", name)
 		}

@@ -14,9 +14,9 @@ import (
 )
 
 // newSharedRig serves a cache whose answers are in Redis.
-func newSharedRig(t *testing.T, url string, e http.Handler) *rig {
+func newSharedRig(t *testing.T, url, more string, e http.Handler) *rig {
 	t.Helper()
-	text := fmt.Sprintf("store: { sql: \"\", redis: %q }\nresponse_cache: { store: redis }\n", url)
+	text := fmt.Sprintf("store: { sql: \"\", redis: %q }\nresponse_cache: { store: redis%s }\n", url, more)
 	r := newRig(t, text+cachingRig, e)
 	ctx, stop := context.WithCancel(t.Context())
 	var owned sync.WaitGroup
@@ -36,7 +36,7 @@ func TestGatewaysShareAnswersInRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		url := memredis.Start(t, networkOf(t).Network).URL
 		e := &numberingEngine{}
-		a, b := newSharedRig(t, url, e), newSharedRig(t, url, e)
+		a, b := newSharedRig(t, url, "", e), newSharedRig(t, url, "", e)
 		const path = "/v1/chat/completions"
 		body := cacheBodies[path]
 		for i, c := range []struct {
@@ -73,7 +73,7 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memredis.Start(t, networkOf(t).Network)
 		e := &numberingEngine{}
-		r := newSharedRig(t, server.URL, e)
+		r := newSharedRig(t, server.URL, "", e)
 		const path = "/v1/chat/completions"
 		body := cacheBodies[path] + "}"
 		r.cached(path, body)
@@ -96,6 +96,22 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 		r.cached(path, body)
 		if _, result := r.cached(path, body); result != exactHit {
 			t.Error(result)
+		}
+	})
+}
+
+// TestEncryptedAnswersNeedTheSecret: gateways with one secret share answers, and one with another secret misses.
+func TestEncryptedAnswersNeedTheSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		url := memredis.Start(t, networkOf(t).Network).URL
+		e := &numberingEngine{}
+		const path = "/v1/chat/completions"
+		body := cacheBodies[path] + "}"
+		for i, c := range []struct{ letter, want string }{{"a", cacheMiss}, {"a", exactHit}, {"b", cacheMiss}, {"b", exactHit}} {
+			r := newSharedRig(t, url, ", encrypt: "+strings.Repeat(c.letter, 32), e)
+			if got, result := r.cached(path, body); got.status != 200 || result != c.want {
+				t.Errorf("%d: %d %s, want %s", i, got.status, result, c.want)
+			}
 		}
 	})
 }

@@ -49,7 +49,7 @@ func (x *exchange) useNearest(n *near) bool {
 	case config.Shadow:
 		n.shadowed = &entry
 		return false
-	case similarity < config.Threshold:
+	case similarity < *config.Threshold:
 		x.s.metrics.Cache.Similar(telemetry.SimilarityMiss, similarity)
 		return false
 	}

@@ -35,11 +35,23 @@ func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
 	value, generation, err := shared.Get(x.in.HTTP.Context(), c.key.Tenant, key)
 	c.sharedGeneration, c.unshared = generation, err != nil
 	var found sharedAnswer
+	if value != nil {
+		value, err = x.openAnswer(value, key)
+	}
 	if err != nil || value == nil || json.Unmarshal(value, &found) != nil || found.Partition != partition ||
 		found.Content == nil {
 		return e, false
 	}
 	return found.Entry, true
+}
+
+// openAnswer decrypts an answer if the configuration has a secret.
+func (x *exchange) openAnswer(value, key []byte) ([]byte, error) {
+	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, x.cached.key.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	return sealer.Open(value, key)
 }
 
 // putAnswer keeps the answer to the request, and reports whether it did.
@@ -53,6 +65,11 @@ func (x *exchange) putAnswer(e responsecache.Entry, ttl time.Duration) bool {
 	if err != nil || c.unshared { // the generation is unknown
 		return false
 	}
+	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, c.key.Tenant)
+	if err != nil {
+		return false
+	}
+	value = sealer.Seal(value, key)
 	shared.Put(c.key.Tenant, key, value, ttl, c.sharedGeneration)
 	return true
 }
