@@ -22,7 +22,9 @@ func TestSealedAnswersAreReadByTheirTenantOnly(t *testing.T) {
 	if got, err := sealer("secret", "a").Open(sealed, name); err != nil || !bytes.Equal(got, value) {
 		t.Error(err)
 	}
-	for _, c := range []struct{ secret, tenant, name string }{{"secret", "b", "k"}, {"other", "a", "k"}, {"secret", "a", "l"}} {
+	for _, c := range []struct{ secret, tenant, name string }{
+		{"secret", "b", "k"}, {"other", "a", "k"}, {"secret", "a", "l"},
+	} {
 		if _, err := sealer(c.secret, c.tenant).Open(sealed, []byte(c.name)); err == nil {
 			t.Errorf("%+v reads it", c)
 		}

@@ -66,15 +66,16 @@ func TestOfficialClientsReadReplays(t *testing.T) {
 	for stream.Next() {
 		sum.AddChunk(stream.Current())
 	}
-	if err := stream.Err(); err != nil || sum.Choices[0].Message.Content != text || sum.Choices[0].FinishReason != "stop" ||
-		sum.Usage.TotalTokens != 13 {
+	if err := stream.Err(); err != nil || sum.Choices[0].Message.Content != text ||
+		sum.Choices[0].FinishReason != "stop" || sum.Usage.TotalTokens != 13 {
 		t.Errorf("chat stream: %v %+v", err, sum)
 	}
 
 	prompt := openaigo.CompletionNewParams{Model: "m", Prompt: openaigo.CompletionNewParamsPromptUnion{
 		OfString: openaigo.String("hi")}}
 	c = client(openai.Completions)
-	if got, err := c.Completions.New(ctx, prompt); err != nil || got.Choices[0].Text != text || got.Usage.TotalTokens != 13 {
+	got, err := c.Completions.New(ctx, prompt)
+	if err != nil || got.Choices[0].Text != text || got.Usage.TotalTokens != 13 {
 		t.Errorf("completions: %v %+v", err, got)
 	}
 	written := ""
