@@ -15,7 +15,7 @@ func (x *exchange) complete() (err error) {
 	if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 		return err
 	}
-	if chain := x.in.Snap.Hooks; chain != nil {
+	if chain := x.in.Snap.Hooks; chain != nil && !x.own { // its text has passed them
 		if err = x.runHooks(chain); err != nil {
 			return err
 		}
@@ -81,7 +81,15 @@ func (x *exchange) gather() {
 			openHeaders(x, &h, tierKnown)
 		})
 	}
-	x.overhead = time.Since(x.in.ReadAt) - x.hookTime()
+	x.observeOverhead(time.Now())
+}
+
+// observeOverhead records the gateway's own time until now, without the time that hooks and an embedding took.
+func (x *exchange) observeOverhead(now time.Time) {
+	x.overhead = now.Sub(x.in.ReadAt) - x.hookTime()
+	if x.cached != nil {
+		x.overhead -= x.cached.embedding
+	}
 	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
 }
 

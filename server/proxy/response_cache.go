@@ -57,6 +57,7 @@ type cached struct {
 	noStore    bool
 	hit        *responsecache.Entry // the answer; nil without a hit
 	near       *near                // state of the semantic look-up; nil without one
+	embedding  time.Duration        // how long the embedding for it took
 
 	sharedGeneration string // of the tenant in Redis
 	unshared         bool   // Redis has not told it
@@ -254,8 +255,7 @@ func (x *exchange) cacheHeaders(status, detail string) {
 // replay sends the kept answer as a new one.
 func (x *exchange) replay(form *answers.Form) {
 	c, now := x.cached, time.Now()
-	x.overhead = now.Sub(x.in.ReadAt)
-	x.s.metrics.Overhead.Observe(ms(x.overhead) / 1000)
+	x.observeOverhead(now)
 	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
 	buf := x.s.buffers.body()
 	defer x.s.buffers.putBody(buf)

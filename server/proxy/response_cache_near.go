@@ -21,7 +21,8 @@ func (x *exchange) lookUpNear(form *answers.Form) bool {
 	}
 	start := time.Now()
 	e, err := x.s.embed(x.in.HTTP.Context(), config.Embeddings, text, config.Timeout)
-	c.record.EmbeddingMs = ms(time.Since(start))
+	c.embedding = time.Since(start)
+	c.record.EmbeddingMs = ms(c.embedding)
 	if x.s.metrics.Cache.Embedded(err == nil); err != nil {
 		return false
 	}
