@@ -7,7 +7,7 @@ type Cache struct {
 	AgeMs    float64 `json:"age_ms,omitempty" doc:"Age of the kept answer."`
 	LookUpUs float64 `json:"lookup_us,omitempty" doc:"Time of the look-up in microseconds."`
 	// of the semantic cache
-	Similarity  float64 `json:"similarity,omitempty" doc:"Similarity of the text to the nearest earlier one, if it is at least 0.8."`
+	Similarity  float64 `json:"similarity,omitempty" doc:"Similarity of the text to the nearest earlier one, if it is at least 0.9."`
 	EmbeddingMs float64 `json:"embedding_ms,omitempty" doc:"Time to embed the text."`
 	Shadow      string  `json:"shadow,omitempty" enum:"equal,different" doc:"In shadow mode: whether the kept answer equals the new one."`
 	Answer      string  `json:"answer,omitempty" doc:"After a miss: 'kept', or why the answer was not kept."`

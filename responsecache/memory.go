@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tierway/openai/answers"
@@ -57,6 +58,7 @@ type item struct {
 	size    int64
 	vector  []float32 // of length 1; nil without a group
 	group   Key       // of the item's group, if it has a vector
+	gone    atomic.Bool
 	inAll   *list.Element
 	inOwn   *list.Element
 }
@@ -69,6 +71,9 @@ type holding struct {
 
 // itemOverhead is the memory of an item without its texts: the structs, list elements and the entry of the map.
 const itemOverhead = 600
+
+// rowOverhead is the memory of a row without its vector.
+const rowOverhead = 300
 
 // SetMax sets the bound in bytes.
 func (m *Memory) SetMax(bytes int64) {
@@ -127,6 +132,9 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	defer m.mu.Unlock()
 	k := &it.key
 	size := int64(it.entry.Content.Len()+len(k.Extras)+4*len(it.vector)) + itemOverhead
+	if it.vector != nil {
+		size += rowOverhead
+	}
 	if m.purged[k.Tenant] != generation || size > m.max {
 		return false
 	}

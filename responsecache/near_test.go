@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -109,19 +110,101 @@ func TestVectorsWithoutDirection(t *testing.T) {
 	}
 }
 
-// BenchmarkNearest compares with the most answers that a group has, of 384 dimensions (C8).
+// textsAround returns a generator of vectors whose mean similarity is mean, as those of related texts.
+func textsAround(random *rand.Rand, dims int, mean float64) func() []float32 {
+	common := randomVector(random, dims)
+	return func() []float32 { return mixed(random, common, mean) }
+}
+
+// mixed returns a vector whose similarity to another is about the square root of share.
+func mixed(random *rand.Rand, with []float32, share float64) []float32 {
+	v := randomVector(random, len(with))
+	for i := range v {
+		v[i] = float32(math.Sqrt(share))*with[i] + float32(math.Sqrt(1-share))*v[i]
+	}
+	Normalize(v)
+	return v
+}
+
+// TestNearTextsAreFoundInACrowd: an answer with the similarity of a threshold is found among related ones, of any number
+// of dimensions, also while answers are removed.
+func TestNearTextsAreFoundInACrowd(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	searches, lost := 0, 0
+	for _, dims := range []int{3, 63, 384, 1024} {
+		for _, mean := range []float64{0, 0.5, 0.8} {
+			var m Memory
+			m.SetMax(1 << 30)
+			of, text := key("a", 1), textsAround(random, dims, mean)
+			kept := map[string][]float32{}
+			for i := range 200 {
+				k, v := key("a", 0), text()
+				k.Pool = fmt.Sprint(random.IntN(100)) // half of them replace another
+				m.PutNear(k, of, v, entry(1), time.Minute, 0)
+				kept[k.Pool] = v
+				if i < 50 {
+					continue
+				}
+				near := mixed(random, kept[k.Pool], 0.95*0.95)
+				want, most := "", float32(LeastSimilarity)
+				for pool, v := range kept {
+					if s := dot(v, near); s >= most {
+						want, most = pool, s
+					}
+				}
+				got, similarity, ok := m.Nearest(of, near, at(0))
+				if searches++; got.Pool != want {
+					lost++
+				} else if ok && math.Abs(similarity-float64(most)) > 1e-5 {
+					t.Errorf("%d dimensions: similarity %v instead of %v", dims, similarity, most)
+				}
+			}
+			if n := m.Stats().Entries; n != len(kept) {
+				t.Errorf("%d answers instead of %d", n, len(kept))
+			}
+			if g := m.groups[*of]; len(g.rows) > 2*len(kept) {
+				t.Errorf("%d rows for %d answers", len(g.rows), len(kept))
+			}
+		}
+	}
+	t.Logf("%d of %d searches did not find the nearest", lost, searches)
+	if lost*1000 > searches {
+		t.Errorf("%d of %d searches did not find the nearest", lost, searches)
+	}
+}
+
+// BenchmarkNearest compares with the most answers that a group has, of 384 dimensions (C8), of which none is near. It
+// reports the CPU time of a look-up, for texts with nothing in common and for those whose mean similarity is that of
+// related texts. A busy machine does not lengthen it.
 func BenchmarkNearest(b *testing.B) {
-	var m Memory
-	m.SetMax(1 << 30)
-	of, random := key("a", 1), rand.New(rand.NewPCG(1, 2))
-	for i := range groupMax {
-		k := key("a", 0)
-		k.Pool = fmt.Sprint(i)
-		m.PutNear(k, of, randomVector(random, 384), entry(1), time.Minute, 0)
+	for _, mean := range []float64{0, 0.5, 0.7, 0.8} {
+		b.Run(fmt.Sprint("mean ", mean), func(b *testing.B) {
+			var m Memory
+			m.SetMax(1 << 30)
+			of, random := key("a", 1), rand.New(rand.NewPCG(1, 2))
+			text := textsAround(random, 384, mean)
+			for i := range groupMax {
+				k := key("a", 0)
+				k.Pool = fmt.Sprint(i)
+				m.PutNear(k, of, text(), entry(1), time.Minute, 0)
+			}
+			v := text()
+			b.ReportAllocs()
+			before := cpuTime(b)
+			for b.Loop() {
+				m.Nearest(of, v, at(0))
+			}
+			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
+		})
 	}
-	v := randomVector(random, 384)
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Nearest(of, v, at(0))
+}
+
+// cpuTime returns the CPU time of the process.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
 	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

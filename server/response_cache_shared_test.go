@@ -107,7 +107,9 @@ func TestEncryptedAnswersNeedTheSecret(t *testing.T) {
 		e := &numberingEngine{}
 		const path = "/v1/chat/completions"
 		body := cacheBodies[path] + "}"
-		for i, c := range []struct{ letter, want string }{{"a", cacheMiss}, {"a", exactHit}, {"b", cacheMiss}, {"b", exactHit}} {
+		for i, c := range []struct{ letter, want string }{
+			{"a", cacheMiss}, {"a", exactHit}, {"b", cacheMiss}, {"b", exactHit},
+		} {
 			r := newSharedRig(t, url, ", encrypt: "+strings.Repeat(c.letter, 32), e)
 			if got, result := r.cached(path, body); got.status != 200 || result != c.want {
 				t.Errorf("%d: %d %s, want %s", i, got.status, result, c.want)

@@ -19,8 +19,8 @@ const answerTimeout = 20 * time.Millisecond
 const maxAnswerWrites = 4096
 
 // Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
-// entries expire. A tenant's generation is part of each value: a purge raises it, so that no older answer is found. While Redis
-// is down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
+// entries expire. A tenant's generation is part of each value: a purge raises it, so that no older answer is found.
+// While Redis is down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
 type Answers struct {
 	redis  *Redis
 	writes *spool.Spool[answerWrite]

@@ -31,7 +31,7 @@ const (
 var similarities = [...]string{"hit", "miss", "shadow_equal", "shadow_different"}
 
 // similarityRatios are the buckets of similarities, from the least one that a look-up finds.
-var similarityRatios = []float64{.8, .85, .88, .9, .91, .92, .93, .94, .95, .96, .97, .98, .99, 1}
+var similarityRatios = []float64{.9, .91, .92, .93, .94, .95, .96, .97, .98, .99, 1}
 
 // EmbeddingResults are the results of embeddings for look-ups.
 var embeddingResults = []string{"ok", "failed"}
@@ -68,7 +68,7 @@ func newResponseCache(d *definer) *ResponseCache {
 			"reading of the request.", cacheSeconds),
 	}
 	similarity := d.histograms("tierway_response_cache_similarity_ratio", "Similarity of the texts of requests to the "+
-		"nearest earlier one, from 0.8, of hits and misses. In shadow mode by whether both answers are equal: "+
+		"nearest earlier one, from 0.9, of hits and misses. In shadow mode by whether both answers are equal: "+
 		"shadow_equal, shadow_different.", similarityRatios, "result")
 	for i, result := range similarities {
 		c.similarity[i] = similarity.WithLabelValues(result)
