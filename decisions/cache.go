@@ -1,9 +1,12 @@
 package decisions
 
+import "tierway/telemetry"
+
 // Cache is what the response cache did for a request.
 type Cache struct {
 	Result   string  `json:"result" enum:"exact_hit,semantic_hit,miss,bypass" doc:"exact_hit: it answered as an equal request was. semantic_hit: it answered as a request was that means the same. miss: it has no answer. bypass: it was not asked."`
 	Reason   string  `json:"reason,omitempty" doc:"Why the request bypassed the cache."`
+	AtMs     float64 `json:"at_ms,omitempty" doc:"When the look-up began, after the request's start."`
 	AgeMs    float64 `json:"age_ms,omitempty" doc:"Age of the kept answer."`
 	LookUpUs float64 `json:"lookup_us,omitempty" doc:"Time of the look-up in microseconds."`
 	// of the semantic cache
@@ -33,9 +36,20 @@ func appendCache(b []byte, c *Cache) []byte {
 func (t Trace) addCache(a *attrs) {
 	if c := t.Cache; c != nil {
 		a.text("tierway.cache", c.Result)
-		a.text("tierway.cache_reason", c.Reason)
-		a.ms("tierway.cache_age_ms", c.AgeMs)
-		a.ms("tierway.cache_similarity", c.Similarity)
-		a.ms("tierway.cache_embedding_ms", c.EmbeddingMs)
+		a.text("tierway.cache.reason", c.Reason)
 	}
+}
+
+// looked reports whether the response cache has looked for an answer.
+func (c *Cache) looked() bool { return c != nil && c.Result != "bypass" }
+
+// cacheSpan returns the span of the look-up, with the embedding.
+func (t Trace) cacheSpan(a *attrs) telemetry.Span {
+	c := t.Cache
+	a.text("tierway.cache", c.Result)
+	a.ms("tierway.cache.age_ms", c.AgeMs)
+	a.ms("tierway.cache.similarity", c.Similarity)
+	a.ms("tierway.cache.embedding_ms", c.EmbeddingMs)
+	return telemetry.Span{Name: "response_cache", Begun: t.LookUp, Start: t.at(c.AtMs),
+		End: t.at(c.AtMs + c.EmbeddingMs + c.LookUpUs/1000), Attributes: a.next()}
 }

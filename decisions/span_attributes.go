@@ -40,7 +40,7 @@ func (a *attrs) count(key attribute.Key, value int64) {
 	}
 }
 
-// ms adds a duration that is not 0.
+// ms adds a duration, or another measurement, that is not 0.
 func (a *attrs) ms(key attribute.Key, value float64) {
 	if value != 0 {
 		a.list = append(a.list, key.Float64(value))

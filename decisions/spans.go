@@ -23,12 +23,16 @@ type Trace struct {
 	*Decision
 	Calls     []trace.Span // spans of the attempts, already begun
 	HookCalls []trace.Span // spans of the hooks, already begun
+	LookUp    trace.Span   // span of the look-up in the response cache, if it has begun
 	Prefills  []trace.Span // spans of their prefill stages, already begun
 }
 
 // Len returns the number of spans.
 func (t Trace) Len() int {
 	n := 1 + len(t.Attempts) + len(t.Hooks)
+	if t.Cache.looked() {
+		n++
+	}
 	for i := range t.Attempts {
 		if t.Attempts[i].QueueMs > 0 {
 			n++
@@ -54,6 +58,9 @@ func (t Trace) Spans(list []attribute.KeyValue) ([]telemetry.Span, []attribute.K
 	spans := append(make([]telemetry.Span, 0, t.Len()), t.rootSpan(a))
 	for i := range t.Hooks {
 		spans = append(spans, t.hookSpan(a, i))
+	}
+	if t.Cache.looked() {
+		spans = append(spans, t.cacheSpan(a))
 	}
 	prefills := 0
 	for i := range t.Attempts {

@@ -87,7 +87,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestEqualHashesDoNotCrossPartitions: the hash of a body is no key without its partition.
+// TestEqualHashesDoNotCrossPartitions: the hash of a body is no key without its partition. vLLM Router's fork has
+// hashes of 64 bits, and compares nothing else.
 func TestEqualHashesDoNotCrossPartitions(t *testing.T) {
 	var m Memory
 	m.SetMax(1 << 20)

@@ -99,7 +99,8 @@ tiers:
 	})
 }
 
-// TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers.
+// TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers. vLLM
+// Router's fork has only the text in its keys.
 func TestEqualVectorsCrossNoPartition(t *testing.T) {
 	const tenants = 50
 	n := fixedseed.Samples(1_000, 100_000)

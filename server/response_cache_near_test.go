@@ -75,10 +75,10 @@ func (e *wordEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newSemanticRig serves a semantic cache.
-func newSemanticRig(t *testing.T, section string) (*rig, *numberingEngine, *wordEngine) {
+func newSemanticRig(t *testing.T, section string, more ...string) (*rig, *numberingEngine, *wordEngine) {
 	t.Helper()
 	e, words := &numberingEngine{}, &wordEngine{}
-	return newRig(t, fmt.Sprintf(semanticRig, section, startServer(t, words)), e), e, words
+	return newRig(t, strings.Join(more, "")+fmt.Sprintf(semanticRig, section, startServer(t, words)), e), e, words
 }
 
 // chatWith returns a chat that the cache may answer, with a system prompt.
@@ -109,6 +109,8 @@ func TestSimilarTextsGetOneAnswer(t *testing.T) {
 			{strings.Replace(chatWith("s", text), `"temperature":0`, `"temperature":1`, 1), bypassed,
 				"tierway; fwd=bypass; detail=temperature", 5, 4},
 			{strings.Replace(chatWith("s", text+"!"), `"model"`, `"max_tokens":50,"model"`, 1), cacheMiss, "tierway; fwd=miss", 6, 5},
+			{strings.Replace(chatWith("s", text), `"model"`, `"tools":[{"type":"function","function":{"name":"f"}}],"model"`, 1),
+				bypassed, "tierway; fwd=bypass; detail=tools", 7, 5},
 		} {
 			got, result := r.cached(path, c.body)
 			d := r.lastDecision()
@@ -132,6 +134,26 @@ func TestSimilarTextsGetOneAnswer(t *testing.T) {
 			if !strings.Contains(r.scrape(), want+"\n") {
 				t.Error(want)
 			}
+		}
+	})
+}
+
+// TestSimilaritiesOfMissesAreShown: a text that is not similar enough is a miss, whose similarity the client, the
+// record and the metrics have. Without them, no threshold could be lowered. vLLM Router's fork has those of hits only.
+func TestSimilaritiesOfMissesAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e, _ := newSemanticRig(t, "{ semantic: { embeddings: embed-1 } }")
+		const path, text = "/v1/chat/completions", "Tell curious students every important reason behind tides, storms, " +
+			"rainbows, earthquakes, glaciers, deserts, rivers, islands"
+		r.cached(path, chatWith("s", text+", forests"))
+		got, result := r.cached(path, chatWith("s", text+", volcanoes"))
+		s := r.lastDecision().Cache.Similarity
+		if result != cacheMiss || e.count() != 2 || s < 0.9 || s >= 0.97 ||
+			got.header.Get("X-Tierway-Cache-Similarity") != fmt.Sprintf("%.4f", s) {
+			t.Errorf("%s with %v, %v, %d requests at the engine", result, s, got.header, e.count())
+		}
+		if !strings.Contains(r.scrape(), `tierway_response_cache_similarity_ratio_count{result="miss"} 1`+"\n") {
+			t.Error("the metrics have no similarity of a miss")
 		}
 	})
 }
@@ -191,7 +213,7 @@ func TestShadowSendsNoKeptAnswer(t *testing.T) {
 }
 
 // TestC6FailingEmbeddingsAreMisses: while the embeddings are slow, fail, or their queue is full, requests miss within
-// 110 ms, and none fails.
+// 110 ms, and none fails. vLLM Router's fork waits 500 ms.
 func TestC6FailingEmbeddingsAreMisses(t *testing.T) {
 	for name, set := range map[string]func(*wordEngine){
 		"slow": func(e *wordEngine) { e.hangs.Store(true) },

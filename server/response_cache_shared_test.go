@@ -31,7 +31,7 @@ func newSharedRig(t *testing.T, url, more string, e http.Handler) *rig {
 }
 
 // TestGatewaysShareAnswersInRedis: a second gateway answers what the first one has kept, until the answer expires or
-// its tenant is purged. No KEYS or SCAN is needed.
+// its tenant is purged. No KEYS or SCAN is needed. vLLM Router's fork sends KEYS.
 func TestGatewaysShareAnswersInRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		url := memredis.Start(t, networkOf(t).Network).URL

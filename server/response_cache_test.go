@@ -188,7 +188,7 @@ const (
 )
 
 // TestC1ExactHitStaysWithItsTenant: an equal request of one tenant is answered from the cache, and one of another
-// tenant is not.
+// tenant is not. vLLM Router's fork has no tenant in its keys.
 func TestC1ExactHitStaysWithItsTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &numberingEngine{}
@@ -280,7 +280,7 @@ var countedFields = []string{
 }
 
 // TestC3StoredAnswersAreReplayedInEitherForm: an answer that was kept from a whole answer or a stream is sent again
-// whole and as a stream, with the same content, usage, finish and a new id.
+// whole and as a stream, with the same content, usage, finish and a new id. vLLM Router's fork leaves out streams.
 func TestC3StoredAnswersAreReplayedInEitherForm(t *testing.T) {
 	for path, base := range cacheBodies {
 		for _, from := range []string{"", `,"stream":true`} {
@@ -470,6 +470,7 @@ func TestC4WhatIsNeverKept(t *testing.T) {
 		{name: "calls", body: base + "}", engine: &numberingEngine{finish: "tool_calls"}, reason: "finish"},
 		{name: "error", body: base + "}", engine: &numberingEngine{status: 500}, reason: "failed"},
 		{name: "refusal", body: base + "}", engine: &numberingEngine{status: 400}, reason: "failed"},
+		{name: "accepted", body: base + "}", engine: &numberingEngine{status: 202}, reason: "failed"},
 		{name: "cut stream", body: base + `,"stream":true}`, engine: &numberingEngine{cut: true}, reason: "failed"},
 		{name: "cut message", path: "/v1/messages", body: cacheBodies["/v1/messages"] + `,"stream":true}`,
 			engine: &numberingEngine{cut: true}, reason: "failed"},
@@ -745,7 +746,7 @@ func TestAnswersOfPurgedTenantsAreGone(t *testing.T) {
 }
 
 // TestLongAnswersAreSentButNotKept: an answer over 256 KiB reaches its client, whole and as a stream, and the next
-// request reaches the engine.
+// request reaches the engine. vLLM Router's fork answers 500 instead of one over 8 MiB.
 func TestLongAnswersAreSentButNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, size := range []int{200 << 10, 300 << 10, 9 << 20} {
@@ -781,7 +782,7 @@ func TestLongAnswersAreSentButNotKept(t *testing.T) {
 }
 
 // TestWithoutTheKeyNothingIsCached: a tier without response_cache keeps nothing, and sends and records nothing about a
-// cache.
+// cache. vLLM Router's fork caches without a setting.
 func TestWithoutTheKeyNothingIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &numberingEngine{}

@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"tierway/openai"
 	"tierway/responsecache"
 	"tierway/server/intake"
+	"tierway/telemetry"
 	"tierway/tenants"
 )
 
@@ -28,8 +31,10 @@ type embedded struct {
 }
 
 // embed embeds a text with a model of this gateway, within a time. It is a request of the gateway itself: it waits in
-// the queue of its pool as an interactive one, is sent once, and is recorded and charged as one of tenants.Gateway.
-func (px *Proxy) embed(ctx context.Context, model, text string, within time.Duration) (e embedded, err error) {
+// the queue of its pool as an interactive one, is sent once, and is recorded and charged as one of tenants.Gateway. It
+// belongs to the trace of parent.
+func (px *Proxy) embed(ctx context.Context, model, text string, within time.Duration, parent trace.Span,
+) (e embedded, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	b := openai.AppendText([]byte(`{"encoding_format":"float","model":`), model)
@@ -40,6 +45,7 @@ func (px *Proxy) embed(ctx context.Context, model, text string, within time.Dura
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	telemetry.Inject(req.Header, parent)
 	in, _ := intake.FindRoute(req)
 	w := &kept{header: http.Header{}}
 	x := px.begin(w, in)

@@ -185,6 +185,9 @@ func exportTrace(x *exchange, d *decisions.Decision) {
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}
+	if x.cached != nil {
+		s.LookUp = x.cached.span
+	}
 	s.Prefills = x.dispatch.prefillSpans()
 	x.trace.End(s)
 }

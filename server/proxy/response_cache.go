@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/openai/answers"
@@ -58,6 +60,7 @@ type cached struct {
 	hit        *responsecache.Entry // the answer; nil without a hit
 	near       *near                // state of the semantic look-up; nil without one
 	embedding  time.Duration        // how long the embedding for it took
+	span       trace.Span           // of the look-up, if it embeds a text
 
 	sharedGeneration string // of the tenant in Redis
 	unshared         bool   // Redis has not told it
@@ -198,6 +201,7 @@ func (x *exchange) recordAnswer() {
 func (x *exchange) lookUpAnswer(form *answers.Form) bool {
 	c := x.cached
 	c.generation = x.s.cache.Generation(c.key.Tenant)
+	c.record.AtMs = x.msSinceStart(time.Now())
 	if c.pool.ResponseCache.Exact != nil && x.lookUpExact() {
 		x.s.metrics.Cache.Request(telemetry.CacheExactHit)
 		c.record.Result = telemetry.CacheExactHit.String()

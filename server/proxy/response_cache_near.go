@@ -20,7 +20,8 @@ func (x *exchange) lookUpNear(form *answers.Form) bool {
 		return false
 	}
 	start := time.Now()
-	e, err := x.s.embed(x.in.HTTP.Context(), config.Embeddings, text, config.Timeout)
+	c.span = x.trace.Attempt(start)
+	e, err := x.s.embed(x.in.HTTP.Context(), config.Embeddings, text, config.Timeout, c.span)
 	c.embedding = time.Since(start)
 	c.record.EmbeddingMs = ms(c.embedding)
 	if x.s.metrics.Cache.Embedded(err == nil); err != nil {
