@@ -126,8 +126,8 @@ func mixed(random *rand.Rand, with []float32, share float64) []float32 {
 	return v
 }
 
-// TestNearTextsAreFoundInACrowd: an answer with the similarity of a threshold is found among related ones, of any number
-// of dimensions, also while answers are removed.
+// TestNearTextsAreFoundInACrowd: an answer with the similarity of a threshold is found among related ones, of any
+// number of dimensions, also while answers are removed.
 func TestNearTextsAreFoundInACrowd(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	searches, lost := 0, 0
