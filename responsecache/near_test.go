@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -170,6 +171,34 @@ func TestNearTextsAreFoundInACrowd(t *testing.T) {
 	t.Logf("%d of %d searches did not find the nearest", lost, searches)
 	if lost*1000 > searches {
 		t.Errorf("%d of %d searches did not find the nearest", lost, searches)
+	}
+}
+
+// TestLookUpsRunWhileAnswersComeAndGo: look-ups beside additions and removals find answers of their group only.
+func TestLookUpsRunWhileAnswersComeAndGo(t *testing.T) {
+	var m Memory
+	m.SetMax(100_000) // some 50 answers
+	var running sync.WaitGroup
+	for n := range 4 {
+		running.Go(func() {
+			random := rand.New(rand.NewPCG(5, uint64(n)))
+			for i := range 300 {
+				tenant := string("ab"[random.IntN(2)])
+				of, k, v := key(tenant, 200), key(tenant, byte(random.IntN(60))), randomVector(random, 4)
+				m.PutNear(k, of, v, entry(1000), time.Minute, m.Generation(tenant))
+				if found, _, ok := m.Nearest(of, v, at(0)); ok && found.Tenant != tenant {
+					t.Errorf("%s gets an answer of %s", tenant, found.Tenant)
+				}
+				if m.Get(key(tenant, byte(i)), at(0)); i%100 == 99 {
+					m.Purge(tenant)
+				}
+			}
+		})
+	}
+	running.Wait()
+	m.Purge("a")
+	if m.Purge("b"); len(m.groups) > 0 || m.Stats().Bytes != 0 {
+		t.Errorf("%d groups and %+v are left", len(m.groups), m.Stats())
 	}
 }
 
