@@ -20,6 +20,7 @@ var accessKeys = [...]string{
 	"code", "cause", "config_generation", "limit", "shed", "tenant", "key", "key_hint", "client_ip", "class",
 	"asked_class", "dialect",
 	"requested_model", "model", "tier", "rule", "rule_note", "policy", "worker", "reason", "hooks", "hooks_ms",
+	"cache", "cache_reason", "cache_age_ms", "cache_similarity",
 	"attempts", "error_type",
 	"handover", "prefill_worker", "prefill_ms",
 	"overhead_ms", "queue_ms", "promoted", "stream", "ttft_ms", "predicted_cached_tokens", "prompt_tokens",
@@ -30,6 +31,7 @@ var accessKeys = [...]string{
 func wholeDecision() *Decision {
 	return &Decision{SchemaVersion: SchemaVersion, Time: time.Unix(1_700_000_000, 5_000_000).UTC(), RequestID: "r-1",
 		Generation: 7,
+		Cache:      &Cache{Result: "bypass", Reason: "tools", AgeMs: 1.5, Similarity: 0.95},
 		Tenant:     "acme", Key: "k1", KeyHint: "tw-abcd", ClientIP: "192.0.2.7", Class: "batch", AskedClass: "interactive", Method: "POST", Route: "/chat/completions",
 		TraceID: "0af7651916cd43dd8448eb211c80319c", Dialect: "chat", Stream: true, RequestedModel: "gpt-4o-mini",
 		Model: "fake-7b",
@@ -84,7 +86,7 @@ func TestAccessLineHasTheDocumentedKeysInOrder(t *testing.T) {
 		`"method":"POST","route":"/chat/completions","status":502,"outcome":"failed","duration_ms":90.25,"code":"worker_error","cause":"the worker answered 500",` +
 		`"config_generation":7,"limit":"rpm","shed":"depth","tenant":"acme","key":"k1","key_hint":"tw-abcd","client_ip":"192.0.2.7","class":"batch","asked_class":"interactive","dialect":"chat",` +
 		`"requested_model":"gpt-4o-mini","model":"fake-7b","tier":"small","rule":"alias","rule_note":"X-Model-Tier: unknown","policy":"chwbl","worker":"w1",` +
-		`"reason":"prefix_home","hooks":"pii:transformed, guard:shadow:rejected","hooks_ms":3.5,"attempts":2,"error_type":"500","handover":"failed","prefill_worker":"p1","prefill_ms":2.5,"overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
+		`"reason":"prefix_home","hooks":"pii:transformed, guard:shadow:rejected","hooks_ms":3.5,"cache":"bypass","cache_reason":"tools","cache_age_ms":1.5,"cache_similarity":0.95,"attempts":2,"error_type":"500","handover":"failed","prefill_worker":"p1","prefill_ms":2.5,"overhead_ms":0.5,"queue_ms":2.5,"promoted":true,"stream":true,"ttft_ms":12,` +
 		`"predicted_cached_tokens":32,"prompt_tokens":40,"cached_tokens":30,"output_tokens":9,"estimated":true,"usage_note":"n"}` + "\n"
 	if diff := cmp.Diff(want, string(line)); diff != "" {
 		t.Errorf("a full line (-want +got):\n%s", diff)
