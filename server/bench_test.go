@@ -42,20 +42,6 @@ func benchChat(b *testing.B, size int, more string) {
 	benchRequests(b, size, benchFront(b, fmt.Sprintf(plain, benchWorker(b, "w0", benchAnswer, ""))+more))
 }
 
-// BenchmarkChatHandedOver sends a chat of 1 KB through the gateway whose prompt one worker computes for another one,
-// beside one that a single worker serves. PD12: the two stages cost at most 1.8 times as much CPU time.
-func BenchmarkChatHandedOver(b *testing.B) {
-	const object = `"kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[[17,18]],` +
-		`"remote_engine_id":"e","remote_request_id":"r","remote_host":"10.0.0.1","remote_port":5600,"tp_size":1}`
-	b.Run("plain", func(b *testing.B) { benchChat(b, 1000, "") })
-	b.Run("nixl", func(b *testing.B) {
-		prefill := benchWorker(b, "p0", strings.TrimSuffix(benchAnswer, "}")+","+object+"}", "role: prefill")
-		decode := benchWorker(b, "d0", benchAnswer, "role: decode")
-		text := strings.Replace(plain, "    workers:", "    handover: nixl\n    uncached_threshold: 1\n    workers:", 1)
-		benchRequests(b, 1000, benchFront(b, fmt.Sprintf(text, prefill+", "+decode)))
-	})
-}
-
 func benchRequests(b *testing.B, size int, address string) {
 	benchStatus(b, benchBody("gpt-4o-mini", size), address, "HTTP/1.1 200")
 }
