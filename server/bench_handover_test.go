@@ -11,8 +11,8 @@ import (
 )
 
 // BenchmarkChatHandedOver sends a chat of 1 KB through the gateway whose prompt one worker computes for another one,
-// beside one that a single worker serves. PD12: the two stages cost at most 1.8 times as much CPU time, and take at most
-// 1 ms longer. It fails otherwise; the CPU time includes that of client and workers.
+// beside one that a single worker serves. PD12: the two stages cost at most 1.8 times as much CPU time, and take at
+// most 1 ms longer. It fails otherwise; the CPU time includes that of client and workers.
 func BenchmarkChatHandedOver(b *testing.B) {
 	const object = `"kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[[17,18]],` +
 		`"remote_engine_id":"e","remote_request_id":"r","remote_host":"10.0.0.1","remote_port":5600,"tp_size":1}`
