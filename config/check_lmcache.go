@@ -67,7 +67,7 @@ func (d *decoder) checkWorkerMaps(f *File) {
 	}
 }
 
-// checkControllers reports a tier or pool whose policies use different controllers: it has one client.
+// checkControllers reports different controllers in the policies of one tier or pool, which has one client.
 func (d *decoder) checkControllers(f *File) {
 	for _, s := range f.sections() {
 		var first *routing.Config

@@ -337,7 +337,7 @@ func isComplete(object []byte) bool {
 
 // setTokenIDs sets the token IDs if the value is a list with elements.
 func (p *Prefill) setTokenIDs(v []byte) {
-	if len(v) > 0 && v[0] == '[' && nonEmpty(v) {
+	if len(v) > 0 && v[0] == '[' && HasContent(v) {
 		p.TokenIDs = v
 	}
 }

@@ -320,12 +320,12 @@ func (r *Reader) skipNumbers() bool {
 	return true
 }
 
-// nonEmpty skips a value and reports whether it has content. null, false, "", [] and {} have
-// none.
-func (r *Reader) nonEmpty() bool { return nonEmpty(r.Skip()) }
+// nonEmpty skips a value and reports whether it has content.
+func (r *Reader) nonEmpty() bool { return HasContent(r.Skip()) }
 
-// nonEmpty reports whether a value, as Skip returns it, has content.
-func nonEmpty(v []byte) bool {
+// HasContent reports whether a JSON value is not null, false, "", {} or [].
+func HasContent(v []byte) bool {
+	v = bytes.TrimSpace(v)
 	if len(v) == 0 {
 		return false
 	}

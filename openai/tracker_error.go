@@ -229,7 +229,7 @@ func (w *errorWalk) readMessage(c *Reader) {
 		setText(&w.e.Message, c)
 		return
 	}
-	if v := c.Skip(); len(v) > 0 && (v[0] == '{' || v[0] == '[') && nonEmpty(v) {
+	if v := c.Skip(); len(v) > 0 && (v[0] == '{' || v[0] == '[') && HasContent(v) {
 		w.e.Message = cmp.Or(w.e.Message, strings.ToValidUTF8(string(v), "\uFFFD"))
 	}
 }
@@ -243,7 +243,7 @@ func (w *errorWalk) readDetail(c *Reader) {
 		return
 	}
 	v := c.Skip()
-	if !nonEmpty(v) || v[0] != '{' && v[0] != '[' {
+	if !HasContent(v) || v[0] != '{' && v[0] != '[' {
 		return
 	}
 	w.found = true

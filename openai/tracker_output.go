@@ -30,7 +30,7 @@ func (t *Tracker) EstimatedOutput() int64 {
 
 // countResponseDelta counts an event of the Responses dialect that adds text.
 func (t *Tracker) countResponseDelta(p *eventPayload) {
-	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !nonEmpty(p.delta) {
+	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !HasContent(p.delta) {
 		return
 	}
 	t.deltas++

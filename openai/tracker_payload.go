@@ -147,13 +147,13 @@ func (p *eventPayload) readChoice(c *Reader) {
 			}
 		case "finish_reason":
 			v := c.Skip()
-			finished = nonEmpty(v)
+			finished = HasContent(v)
 			if finished && aborts(bytes.Trim(v, `"`)) {
 				p.mark |= MarkAborted
 			}
 		case "text":
 			v := c.Skip()
-			content = nonEmpty(v) || content
+			content = HasContent(v) || content
 			p.text += textParts(v)
 		case "logprobs", "token_ids":
 			content = c.nonEmpty() || content
@@ -187,7 +187,7 @@ func (p *eventPayload) readDelta(c *Reader) (content bool) {
 			continue
 		}
 		v := c.Skip()
-		content = nonEmpty(v) || content
+		content = HasContent(v) || content
 		switch string(name) {
 		case "content", "refusal":
 			p.text += textParts(v)

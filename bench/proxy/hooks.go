@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 
@@ -93,19 +91,12 @@ func (r hooksReport) String() string {
 	return b.String()
 }
 
-// serveHook runs the service of a hook that allows every request, until in ends. It prints its address.
+// serveHook runs the service of a hook that allows every request, until in ends.
 func serveHook(kind string, in io.Reader, out io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listenUntil(in, out)
 	if err != nil {
-		return fmt.Errorf("listening: %w", err)
+		return err
 	}
-	if err := json.NewEncoder(out).Encode(l.Addr().String()); err != nil {
-		return fmt.Errorf("printing the address: %w", err)
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, in) // returns when the parent process ends
-		l.Close()
-	}()
 	if kind == "ext_proc" {
 		s := grpc.NewServer()
 		extproc.RegisterExternalProcessorServer(s, allowingProcessor{})

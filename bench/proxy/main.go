@@ -147,18 +147,27 @@ func parseOptions(args []string) (options, error) {
 	return o, nil
 }
 
-// serveWorker prints the address of the fixed worker and runs it until in ends.
+// serveWorker runs the fixed worker until in ends.
 func serveWorker(in io.Reader, out io.Writer) error {
+	l, err := listenUntil(in, out)
+	if err != nil {
+		return err
+	}
+	return newFixedWorker().serve(l)
+}
+
+// listenUntil returns a listener that closes when in ends, as it does with the parent process. It prints its address.
+func listenUntil(in io.Reader, out io.Writer) (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("listening: %w", err)
+		return nil, fmt.Errorf("listening: %w", err)
 	}
 	if err := json.NewEncoder(out).Encode(l.Addr().String()); err != nil {
-		return fmt.Errorf("printing the address: %w", err)
+		return nil, fmt.Errorf("printing the address: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, in) // returns when the parent process ends
+		_, _ = io.Copy(io.Discard, in)
 		l.Close()
 	}()
-	return newFixedWorker().serve(l)
+	return l, nil
 }

@@ -207,7 +207,7 @@ func (r *Recorder) addChunk(data []byte) {
 				r.addChoice(choice)
 			}
 		default:
-			if hasContent(v) {
+			if openai.HasContent(v) {
 				r.top.set(name, v)
 			}
 		}
@@ -231,11 +231,11 @@ func (r *Recorder) addChoice(choice members) {
 		case "message", "delta":
 			r.addChatMessage(objectOf(v))
 		case "logprobs", "token_ids", "prompt_token_ids", "prompt_logprobs":
-			if hasContent(v) {
+			if openai.HasContent(v) {
 				r.reject(Logprobs)
 			}
 		default:
-			if hasContent(v) {
+			if openai.HasContent(v) {
 				r.choice.set(name, v)
 			}
 		}
@@ -251,7 +251,7 @@ func (r *Recorder) addChatMessage(m members) {
 		case "content":
 			if text := textOf(v); text != "" {
 				r.text.WriteString(text)
-			} else if hasContent(v) {
+			} else if openai.HasContent(v) {
 				r.reject(MoreContent)
 			}
 		case "reasoning", "reasoning_content": // vLLM sends both with one text
@@ -259,7 +259,7 @@ func (r *Recorder) addChatMessage(m members) {
 				thought, r.named[name] = text, true
 			}
 		default:
-			if hasContent(v) {
+			if openai.HasContent(v) {
 				r.reject(MoreContent)
 			}
 		}
@@ -286,7 +286,7 @@ func (r *Recorder) addHead(m members) {
 // addStop adds how a message ended.
 func (r *Recorder) addStop(m members) {
 	r.content.Finish = textOf(m["stop_reason"])
-	if v := m["stop_sequence"]; hasContent(v) {
+	if v := m["stop_sequence"]; openai.HasContent(v) {
 		r.choice.set("stop_sequence", v)
 	}
 }
@@ -314,7 +314,7 @@ func (r *Recorder) addParts(part members) {
 		case "signature":
 			r.content.Signature += textOf(v)
 		default:
-			if hasContent(v) {
+			if openai.HasContent(v) {
 				r.reject(MoreContent)
 			}
 		}
@@ -361,7 +361,7 @@ func (r *Recorder) addResponse(o members) {
 
 // addItem adds an item of the output: reasoning, and then one message with one text.
 func (r *Recorder) addItem(item members) {
-	more := hasContent(item["summary"]) || hasContent(item["encrypted_content"])
+	more := openai.HasContent(item["summary"]) || openai.HasContent(item["encrypted_content"])
 	switch kind := textOf(item["type"]); {
 	case kind == "reasoning" && r.text.Len() == 0 && !more:
 		for _, part := range listOf(item["content"]) {
@@ -369,8 +369,8 @@ func (r *Recorder) addItem(item members) {
 		}
 	case kind == "message" && r.text.Len() == 0:
 		parts := listOf(item["content"])
-		if len(parts) != 1 || !parts[0].isText("type", "output_text") || hasContent(parts[0]["annotations"]) ||
-			hasContent(parts[0]["logprobs"]) {
+		if len(parts) != 1 || !parts[0].isText("type", "output_text") || openai.HasContent(parts[0]["annotations"]) ||
+			openai.HasContent(parts[0]["logprobs"]) {
 			r.reject(MoreContent)
 			return
 		}

@@ -149,26 +149,9 @@ func (t *top) counts(r *openai.Reader, name []byte) bool {
 
 // bypass sets the reason if the next value has content.
 func (t *top) bypass(r *openai.Reader, why Reason) {
-	if hasContent(r.Skip()) && t.form.Bypass == "" {
+	if openai.HasContent(r.Skip()) && t.form.Bypass == "" {
 		t.form.Bypass = why
 	}
-}
-
-// hasContent reports whether a JSON value is not null, false, "", {} or [].
-func hasContent(v []byte) bool {
-	v = bytes.TrimSpace(v)
-	if len(v) == 0 {
-		return false
-	}
-	switch v[0] {
-	case 'n', 'f':
-		return false
-	case '"':
-		return len(v) > 2
-	case '{', '[':
-		return len(bytes.TrimSpace(v[1:len(v)-1])) > 0
-	}
-	return true
 }
 
 // appendValue appends the next value.

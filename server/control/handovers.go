@@ -45,22 +45,22 @@ func (h *Handovers) Open(now time.Time) int {
 	return len(h.ends)
 }
 
-// Transfers knows since when a decode worker has answered no prompt that was handed over to it. It is safe for
-// concurrent use; the zero Transfers has no failure.
-type Transfers struct {
-	failedAt atomic.Int64 // the first failure since the last success, in Unix nanoseconds; 0: none
+// Failures has the time of the first failure of one kind since a worker last succeeded. It is safe for concurrent use;
+// the zero Failures has none.
+type Failures struct {
+	first atomic.Int64 // in Unix nanoseconds; 0: none
 }
 
-// Fail records a failure at now, and reports whether the worker is the cause: it had failed before the prompt was
-// computed, or sent. One prefill engine that ends makes only prompts fail that it had computed before.
-func (t *Transfers) Fail(computed, now time.Time) (atFault bool) {
-	return !t.failedAt.CompareAndSwap(0, now.UnixNano()) && computed.UnixNano() > t.failedAt.Load()
+// Fail records a failure at now of what began at began, and reports whether the worker is the cause: it had failed
+// before that began. One prefill engine that ends makes only prompts fail that it had computed before.
+func (f *Failures) Fail(began, now time.Time) (atFault bool) {
+	return !f.first.CompareAndSwap(0, now.UnixNano()) && began.UnixNano() > f.first.Load()
 }
 
-// Succeed records that the worker has read a prompt.
-func (t *Transfers) Succeed() {
-	if t.failedAt.Load() != 0 {
-		t.failedAt.Store(0)
+// Succeed records a success.
+func (f *Failures) Succeed() {
+	if f.first.Load() != 0 {
+		f.first.Store(0)
 	}
 }
 

@@ -26,9 +26,9 @@ type Member struct {
 	// Handovers are the prompts that the worker keeps for others.
 	Handovers Handovers
 	// Transfers are the prompts of others that it has failed to read.
-	Transfers Transfers
+	Transfers Failures
 	// Closures are the requests to send once on which it closed a kept connection. The first one does not blame it.
-	Closures Transfers
+	Closures Failures
 	// Pairs are its failures with workers of the other stage of SGLang.
 	Pairs Pairs
 

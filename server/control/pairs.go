@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pairs knows with which workers of the other stage a worker has failed since it served a request with one. It is safe
+// Pairs has the workers of the other stage with which a worker has failed since it last served a request. It is safe
 // for concurrent use; the zero Pairs has no failure.
 type Pairs struct {
 	mu      sync.Mutex
