@@ -123,7 +123,7 @@ screenshots: build npm ## Take the screenshots in docs/images from the demo (2 m
 	@node e2e/browser/screenshots.mjs bin/tierway docs/images
 
 deps: npm ## Download the test dependencies once
-	@scripts/packages.sh
+	@mkdir -p $(TIERWAY_CACHE) && flock $(TIERWAY_CACHE)/packages.lock scripts/packages.sh
 	@scripts/cached.sh $(PYTHON) scripts/quiet.sh "python SDKs" scripts/python.sh $(PYTHON) e2e/requirements.txt
 	@cd e2e/openaigo && go mod download
 
