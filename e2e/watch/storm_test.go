@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -321,7 +320,7 @@ func (s *storm) sendOne(dice *rand.Rand) {
 	uses := make(chan use, 8) // net/http may send a request again on another connection
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		c := i.Conn.(*countedConn)
-		uses <- use{c, c.writes.Load()}
+		uses <- use{c, c.writeCount()}
 	}})
 	req := s.randomRequest(ctx, dice)
 	var leaver sync.WaitGroup
@@ -362,15 +361,26 @@ func (s *storm) sendOne(dice *rand.Rand) {
 // before its last bytes are flushed.
 type countedConn struct {
 	net.Conn
-	writes atomic.Int64
+	mu     sync.Mutex // held during a write: its answer may come before it returns
+	writes int64
 }
 
+// Write implements net.Conn.
 func (c *countedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	if err == nil {
-		c.writes.Add(1)
+		c.writes++
 	}
 	return n, err
+}
+
+// writeCount returns the number of writes that have ended without an error.
+func (c *countedConn) writeCount() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
 }
 
 // use is the connection of a request, with the number of its earlier writes.
@@ -380,7 +390,7 @@ type use struct {
 }
 
 // written reports whether the request was sent; each fits one write.
-func (u use) written() bool { return u.conn.writes.Load() > u.before }
+func (u use) written() bool { return u.conn.writeCount() > u.before }
 
 // randomRequest returns a random request. Some are invalid.
 func (s *storm) randomRequest(ctx context.Context, dice *rand.Rand) *http.Request {
