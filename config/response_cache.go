@@ -13,8 +13,16 @@ import (
 // ResponseCache configures where answers are kept for requests that come again.
 type ResponseCache struct {
 	Store    string `yaml:"store" enum:"memory,redis" absent:"'memory'" reload:"restart" doc:"Where answers to equal requests are kept. 'redis': in 'store.redis', for all gateways that use it; a failure of Redis is a miss after at most 20 ms. Redis then has the texts of answers. Answers of 'semantic' are always kept in memory."`
-	Encrypt  string `yaml:"encrypt" secret:"true" absent:"answers in Redis are plain text" doc:"With 'store: redis': secret of at least 32 characters, from which each tenant's key is derived. Answers are encrypted with it (AES-GCM). All gateways need the same secret. Write it as ${NAME} of an environment variable."`
+	Encrypt  string `yaml:"encrypt" secret:"true" absent:"answers in Redis are plain text" doc:"With 'store: redis': secret of at least 32 characters, from which the key of each tenant and group is derived. Answers are encrypted with it (AES-GCM). All gateways need the same secret. Write it as ${NAME} of an environment variable."`
 	MaxBytes Size   `yaml:"max_bytes" doc:"Memory for kept answers, of all tiers and pools together. When it is full, the answers that were not used for longest are removed, first those of tenants with more than an equal share."`
+
+	Shared []SharedCache `yaml:"shared" absent:"none: no tenant gets another's answers" doc:"Groups of tenants that share kept answers. A tenant is in at most one group. A group whose list changes begins without answers."`
+}
+
+// SharedCache is a group of tenants that share kept answers.
+type SharedCache struct {
+	Name    string   `yaml:"name" required:"true" form:"name" doc:"Name of the group, for records. It may equal that of a tenant, which is not in the group thereby."`
+	Tenants []string `yaml:"tenants" required:"true" form:"owner" doc:"Names of the tenants, of 'auth.keys' or the database. Each one needs 'response_cache: true'. One with 'isolate_cache' keeps its answers apart."`
 }
 
 // PoolCache configures which answers of a tier or pool are kept.
@@ -112,14 +120,60 @@ func (d *decoder) checkCaches(f *File) {
 		d.report("response_cache.encrypt", fmt.Sprintf("has %d characters; the least is %d", len(secret), leastSecret),
 			"generate one with `openssl rand -hex 32`").hide = true
 	}
+	for _, path := range []string{"response_cache.max_bytes", "response_cache.shared"} {
+		if !on && d.written(path) {
+			d.warn(path, "has no effect: no tier or pool has a response_cache",
+				"write response_cache: { exact: {} } at a tier or pool, or remove the key")
+		}
+	}
 	permitted := func(k tenants.KeyConfig) bool { return k.ResponseCache }
-	switch path := "response_cache.max_bytes"; {
-	case !on && d.written(path):
-		d.warn(path, "has no effect: no tier or pool has a response_cache",
-			"write response_cache: { exact: {} } at a tier or pool, or remove the key")
-	case on && f.Auth.Required && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, permitted):
+	switch {
+	case !on:
+	case f.Auth.Required && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, permitted):
 		d.warn("auth.keys", "no tenant may get answers from the response cache of a tier or pool",
 			"write response_cache: true at the keys of tenants whose answers may be kept")
+	default:
+		d.checkShared(f)
+	}
+}
+
+// checkShared checks the groups of tenants that share kept answers.
+func (d *decoder) checkShared(f *File) {
+	names, groups := map[string]string{}, map[string]string{}
+	for i, g := range f.ResponseCache.Shared {
+		path := itemPath("response_cache.shared", i)
+		d.checkUnique(names, path+".name", g.Name)
+		if len(g.Tenants) == 1 {
+			d.warn(path, "has no effect: it has one tenant", "add the tenants that share answers with it, or remove the group")
+		}
+		for j, tenant := range g.Tenants {
+			at := itemPath(path+".tenants", j)
+			if first, twice := groups[tenant]; twice && first != path {
+				d.report(at, d.shown(at, tenant)+" is in "+first+" too; a tenant is in at most one group",
+					"remove it from one of them, or make them one group")
+				continue
+			}
+			groups[tenant] = path
+			d.checkSharing(f, at, tenant)
+		}
+	}
+}
+
+// checkSharing warns of a tenant that shares no answers. Tenants of the database are unknown here.
+func (d *decoder) checkSharing(f *File, path, tenant string) {
+	i := slices.IndexFunc(f.Auth.Keys, func(k tenants.KeyConfig) bool { return k.Name == tenant })
+	key := itemPath("auth.keys", i)
+	switch {
+	case i < 0 && f.Store.SQL == "":
+		d.warn(path, d.shown(path, tenant)+" has no key, so it shares nothing", "write the name of a tenant of auth.keys, or "+
+			"set store.sql")
+	case i < 0:
+	case !f.Auth.Keys[i].ResponseCache:
+		d.warn(path, d.shown(path, tenant)+" may not get kept answers, so it shares nothing",
+			"write response_cache: true at "+key+", or remove the name")
+	case f.Auth.Keys[i].IsolateCache:
+		d.warn(path, d.shown(path, tenant)+" keeps its answers apart, so it shares nothing",
+			"remove isolate_cache at "+key+", or the name here")
 	}
 }
 

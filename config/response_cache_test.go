@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,16 @@ pools:
   serves: [embeddings]
   workers: [ { name: e, url: "http://e" } ]
 `
+}
+
+// sharingFile is a file with groups of tenants that share answers, with a cache at its tier.
+func sharingFile(groups string) string {
+	keys := ""
+	for _, key := range []string{"name: a, response_cache: true", "name: b, response_cache: true",
+		"name: c, response_cache: true", "name: forbidden", "name: apart, response_cache: true, isolate_cache: true"} {
+		keys += "  - { " + key + ", sha256: " + digestOf(key) + " }\n"
+	}
+	return cachedFile("auth:\n  keys:\n"+keys+"response_cache: { shared: "+groups+" }", "{ exact: {} }")
 }
 
 // TestResponseCachesAreChecked: every problem names the key, the value and the way out.
@@ -61,6 +72,34 @@ func TestResponseCachesAreChecked(t *testing.T) {
 		"memory without a cache": {keyless + "\nstore: { sql: \"\" }\nresponse_cache: { max_bytes: 1MiB }\n" +
 			"tiers: [ { name: s, model: m, workers: [ { name: a, url: \"http://a\" } ] } ]\n", []string{
 			"warning: response_cache.max_bytes: has no effect: no tier or pool has a response_cache (write response_cache: " +
+				"{ exact: {} } at a tier or pool, or remove the key)"}},
+		"groups": {sharingFile("[ { name: a, tenants: [b, a] } ]"), nil},
+		"a tenant in two groups": {sharingFile("[ { name: x, tenants: [a, b] }, { name: y, tenants: [c, a] } ]"), []string{
+			`response_cache.shared[1].tenants[1]: "a" is in response_cache.shared[0] too; a tenant is in at most one group ` +
+				`(remove it from one of them, or make them one group)`}},
+		"names of groups": {sharingFile("[ { name: x, tenants: [a, a] }, { name: x, tenants: [b, c] }, { tenants: [] } ]"),
+			[]string{
+				`response_cache.shared[0].tenants[1]: "a" is listed twice (remove one of them)`,
+				`response_cache.shared[1].name: "x" is already the name at response_cache.shared[0].name (choose a unique name)`,
+				"response_cache.shared[2].name: missing (add name: name of the group, for records)",
+				"response_cache.shared[2].tenants: the list is empty (names of the tenants, of `auth.keys` or the database)"}},
+		"tenants that share nothing": {sharingFile("[ { name: x, tenants: [a, missing, forbidden, apart] }, { name: y, tenants: [b] } ]"),
+			[]string{
+				`warning: response_cache.shared[0].tenants[1]: "missing" has no key, so it shares nothing (write the name of a tenant ` +
+					`of auth.keys, or set store.sql)`,
+				`warning: response_cache.shared[0].tenants[2]: "forbidden" may not get kept answers, so it shares nothing (write ` +
+					`response_cache: true at auth.keys[3], or remove the name)`,
+				`warning: response_cache.shared[0].tenants[3]: "apart" keeps its answers apart, so it shares nothing (remove ` +
+					`isolate_cache at auth.keys[4], or the name here)`,
+				`warning: response_cache.shared[1]: has no effect: it has one tenant (add the tenants that share answers with it, or ` +
+					`remove the group)`}},
+		"a tenant of the database": {strings.Replace(sharingFile("[ { name: x, tenants: [a, missing] } ]"), `sql: ""`,
+			`sql: "sqlite://:memory:"`, 1), nil},
+		"no tenant at all": {sharingFile("[ { name: x, tenants: [a, anonymous] } ]"), []string{
+			`response_cache.shared[0].tenants[1]: "anonymous" is not a tenant name (use 1 to 63 of a-z, 0-9 and -)`}},
+		"groups without a cache": {strings.Replace(sharingFile("[ { name: x, tenants: [a, b] } ]"),
+			"  response_cache: { exact: {} }\n", "", 1), []string{
+			"warning: response_cache.shared: has no effect: no tier or pool has a response_cache (write response_cache: " +
 				"{ exact: {} } at a tier or pool, or remove the key)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

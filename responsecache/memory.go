@@ -10,10 +10,19 @@ import (
 	"tierway/openai/answers"
 )
 
-// Partition is who may get an answer, and from which model. Two requests of different partitions never share one.
+// Owner is a tenant, or a group of tenants that share their answers.
+type Owner struct {
+	Name string // of the tenant, or by GroupName
+	// Since is when the tenant was created, or a hash of the group's tenants: another one may have its name later.
+	Since int64
+}
+
+// GroupName returns the name of a group as an owner. No tenant has such a name.
+func GroupName(group string) string { return "shared:" + group }
+
+// Partition is the requests that may get an answer. Two requests of different partitions never share one.
 type Partition struct {
-	Tenant string
-	Since  int64 // when the tenant was created: another tenant may have its name later
+	Owner
 	Pool   string
 	Model  string // as the worker received it
 	Path   string // of the worker's endpoint
@@ -35,17 +44,17 @@ type Entry struct {
 }
 
 // Memory keeps answers in memory, within a number of bytes. When it is full, the answers that were not used for
-// longest are removed: those of the tenant itself if it has more than its equal share, else those of any tenant. The
+// longest are removed: those of the owner itself if it has more than its equal share, else those of any owner. The
 // zero Memory keeps nothing. It is safe for concurrent use.
 type Memory struct {
-	mu      sync.Mutex
-	max     int64
-	used    int64
-	all     list.List // of *item, the last used first
-	items   map[Key]*item
-	groups  map[Key]*group // items with vectors
-	tenants map[string]*holding
-	// purged has the number of purges of each tenant that was purged. The directory bounds the tenants.
+	mu     sync.Mutex
+	max    int64
+	used   int64
+	all    list.List // of *item, the last used first
+	items  map[Key]*item
+	groups map[Key]*group      // items with vectors
+	owners map[string]*holding // by name
+	// purged has the number of purges by the name of the owner. Directory and configuration bound the owners.
 	purged  map[string]uint64
 	evicted int64
 }
@@ -63,7 +72,7 @@ type item struct {
 	inOwn   *list.Element
 }
 
-// holding is what one tenant has.
+// holding is what one owner has.
 type holding struct {
 	used int64
 	own  list.List // of *item, the last used first
@@ -85,12 +94,12 @@ func (m *Memory) SetMax(bytes int64) {
 	}
 }
 
-// Generation returns the number of purges of a tenant. An answer is kept only under the generation in which its
+// Generation returns the number of purges of an owner. An answer is kept only under the generation in which its
 // request was read.
-func (m *Memory) Generation(tenant string) uint64 {
+func (m *Memory) Generation(owner string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.purged[tenant]
+	return m.purged[owner]
 }
 
 // Get returns the answer of a key.
@@ -106,7 +115,7 @@ func (m *Memory) Get(k *Key, now time.Time) (e Entry, ok bool) {
 		return e, false
 	}
 	m.all.MoveToFront(it.inAll)
-	m.tenants[k.Tenant].own.MoveToFront(it.inOwn)
+	m.owners[k.Name].own.MoveToFront(it.inOwn)
 	return it.entry, true
 }
 
@@ -121,7 +130,7 @@ func (m *Memory) Peek(k *Key, now time.Time) (e Entry, ok bool) {
 	return it.entry, true
 }
 
-// Put keeps an answer for a time, unless its tenant was purged since generation. It reports whether it is kept.
+// Put keeps an answer for a time, unless its owner was purged since generation. It reports whether it is kept.
 func (m *Memory) Put(k *Key, e Entry, ttl time.Duration, generation uint64) bool {
 	return m.put(&item{key: *k, entry: e, expires: e.At.Add(ttl)}, generation)
 }
@@ -135,20 +144,20 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	if it.vector != nil {
 		size += rowOverhead
 	}
-	if m.purged[k.Tenant] != generation || size > m.max {
+	if m.purged[k.Name] != generation || size > m.max {
 		return false
 	}
 	if was := m.items[*k]; was != nil {
 		m.remove(was)
 	}
 	if m.items == nil {
-		m.items, m.tenants = map[Key]*item{}, map[string]*holding{}
+		m.items, m.owners = map[Key]*item{}, map[string]*holding{}
 	}
 	it.size = size
-	own := m.tenants[k.Tenant]
+	own := m.owners[k.Name]
 	if own == nil {
 		own = &holding{}
-		m.tenants[k.Tenant] = own
+		m.owners[k.Name] = own
 	}
 	it.inAll, it.inOwn = m.all.PushFront(it), own.own.PushFront(it)
 	m.items[*k] = it
@@ -158,7 +167,7 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	}
 	for m.used > m.max {
 		last := m.all.Back()
-		if own.used*int64(len(m.tenants)) > m.max {
+		if own.used*int64(len(m.owners)) > m.max {
 			last = own.own.Back()
 		}
 		m.evict(last.Value.(*item))
@@ -166,15 +175,15 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	return m.items[*k] == it
 }
 
-// Purge removes the answers of a tenant, also those that are still being generated. It returns their number.
-func (m *Memory) Purge(tenant string) (removed int) {
+// Purge removes the answers of an owner, also those that are still being generated. It returns their number.
+func (m *Memory) Purge(owner string) (removed int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.purged == nil {
 		m.purged = map[string]uint64{}
 	}
-	m.purged[tenant]++
-	for own := m.tenants[tenant]; own != nil && own.own.Len() > 0; removed++ {
+	m.purged[owner]++
+	for own := m.owners[owner]; own != nil && own.own.Len() > 0; removed++ {
 		m.remove(own.own.Back().Value.(*item))
 	}
 	return removed
@@ -202,7 +211,7 @@ func (m *Memory) evict(it *item) {
 
 // remove removes an answer.
 func (m *Memory) remove(it *item) {
-	own := m.tenants[it.key.Tenant]
+	own := m.owners[it.key.Name]
 	m.all.Remove(it.inAll)
 	own.own.Remove(it.inOwn)
 	delete(m.items, it.key)
@@ -211,6 +220,6 @@ func (m *Memory) remove(it *item) {
 	}
 	m.used -= it.size
 	if own.used -= it.size; own.own.Len() == 0 {
-		delete(m.tenants, it.key.Tenant)
+		delete(m.owners, it.key.Name)
 	}
 }

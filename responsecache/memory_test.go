@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tierway/openai/answers"
+	"tierway/tenants"
 )
 
 func at(second int) time.Time { return time.Unix(int64(second), 0) }
@@ -19,7 +20,7 @@ func entry(bytes int) Entry {
 }
 
 func key(tenant string, body byte) *Key {
-	return &Key{Partition: Partition{Tenant: tenant}, Body: [sha256.Size]byte{body}}
+	return &Key{Partition: Partition{Owner: Owner{Name: tenant}}, Body: [sha256.Size]byte{body}}
 }
 
 // TestAnswersExpireAndArePurged: an answer is found until its time, and until its tenant is purged. An answer whose
@@ -92,16 +93,26 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestEqualHashesDoNotCrossPartitions(t *testing.T) {
 	var m Memory
 	m.SetMax(1 << 20)
-	own := Partition{Tenant: "a", Since: 1, Pool: "p", Model: "m", Path: "/v1/chat/completions", Extras: "x"}
+	own := Partition{Owner: Owner{Name: "a", Since: 1}, Pool: "p", Model: "m", Path: "/v1/chat/completions", Extras: "x"}
 	m.Put(&Key{Partition: own}, entry(1), time.Minute, 0)
 	for _, other := range []Partition{
-		{"b", 1, "p", "m", "/v1/chat/completions", "x"}, {"a", 2, "p", "m", "/v1/chat/completions", "x"},
-		{"a", 1, "q", "m", "/v1/chat/completions", "x"}, {"a", 1, "p", "n", "/v1/chat/completions", "x"},
-		{"a", 1, "p", "m", "/v1/completions", "x"}, {"a", 1, "p", "m", "/v1/chat/completions", ""},
-		{"ap", 1, "", "m", "/v1/chat/completions", "x"},
+		{Owner{"b", 1}, "p", "m", "/v1/chat/completions", "x"}, {Owner{"a", 2}, "p", "m", "/v1/chat/completions", "x"},
+		{Owner{"a", 1}, "q", "m", "/v1/chat/completions", "x"}, {Owner{"a", 1}, "p", "n", "/v1/chat/completions", "x"},
+		{Owner{"a", 1}, "p", "m", "/v1/completions", "x"}, {Owner{"a", 1}, "p", "m", "/v1/chat/completions", ""},
+		{Owner{"ap", 1}, "", "m", "/v1/chat/completions", "x"},
+		{Owner{GroupName("a"), 1}, "p", "m", "/v1/chat/completions", "x"},
 	} {
 		if _, ok := m.Get(&Key{Partition: other}, at(0)); ok {
 			t.Errorf("%+v gets the answer of %+v", other, own)
+		}
+	}
+}
+
+// TestGroupsHaveNoNamesOfTenants: no tenant owns the answers of a group, whatever their names.
+func TestGroupsHaveNoNamesOfTenants(t *testing.T) {
+	for _, name := range []string{"a", "anonymous", ""} {
+		if tenants.Slug(GroupName(name)) {
+			t.Errorf("a tenant may have the name %s", GroupName(name))
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestNearestIsThatOfTheGroup(t *testing.T) {
 		v := randomVector(random, 8)
 		vectors = append(vectors, v)
 		of := groups[i%3]
-		k := key(of.Tenant, byte(i%256))
+		k := key(of.Name, byte(i%256))
 		k.Pool = fmt.Sprint(i)
 		if !m.PutNear(k, of, v, entry(10), time.Minute, 0) {
 			t.Fatal(i)
@@ -64,7 +64,7 @@ func TestNearestIsThatOfTheGroup(t *testing.T) {
 	}
 	m.Purge("a")
 	for g, of := range groups {
-		if _, _, ok := m.Nearest(of, vectors[g], at(0)); ok != (of.Tenant == "b") {
+		if _, _, ok := m.Nearest(of, vectors[g], at(0)); ok != (of.Name == "b") {
 			t.Errorf("group %d after the purge of a: %t", g, ok)
 		}
 	}
@@ -186,8 +186,8 @@ func TestLookUpsRunWhileAnswersComeAndGo(t *testing.T) {
 				tenant := string("ab"[random.IntN(2)])
 				of, k, v := key(tenant, 200), key(tenant, byte(random.IntN(60))), randomVector(random, 4)
 				m.PutNear(k, of, v, entry(1000), time.Minute, m.Generation(tenant))
-				if found, _, ok := m.Nearest(of, v, at(0)); ok && found.Tenant != tenant {
-					t.Errorf("%s gets an answer of %s", tenant, found.Tenant)
+				if found, _, ok := m.Nearest(of, v, at(0)); ok && found.Name != tenant {
+					t.Errorf("%s gets an answer of %s", tenant, found.Name)
 				}
 				if m.Get(key(tenant, byte(i)), at(0)); i%100 == 99 {
 					m.Purge(tenant)

@@ -8,18 +8,18 @@ import (
 	"errors"
 )
 
-// Sealer encrypts the answers of one tenant. The zero Sealer leaves them as they are.
+// Sealer encrypts the answers of one owner. The zero Sealer leaves them as they are.
 type Sealer struct{ aead cipher.AEAD }
 
 // errSealed means that a value was encrypted with another key, or changed.
 var errSealed = errors.New("the answer was encrypted with another key")
 
-// NewSealer returns the Sealer of a tenant, whose key is derived from a secret. Without a secret it is the zero one.
-func NewSealer(secret, tenant string) (Sealer, error) {
+// NewSealer returns the Sealer of an owner, whose key is derived from a secret. Without a secret it is the zero one.
+func NewSealer(secret, owner string) (Sealer, error) {
 	if secret == "" {
 		return Sealer{}, nil
 	}
-	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "tierway answers of "+tenant, 32)
+	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "tierway answers of "+owner, 32)
 	if err != nil {
 		return Sealer{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"tierway/config"
 	"tierway/fixedseed"
 )
 
@@ -43,18 +44,55 @@ func (e *ownerEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, strings.ReplaceAll(answer, "TEXT", mark))
 }
 
+// isolatedTenants is the number of tenants of the isolation tests. Two groups have ten of them each.
+const isolatedTenants = 50
+
+// isolationYAML returns the tenants' keys and groups in two lists. The groups have names of tenants, which are in none
+// or in the other group. shift moves the groups' first tenants.
+func isolationYAML(shift int) (keys, groups string) {
+	lists := [2][]string{}
+	for i := range isolatedTenants {
+		keys += fmt.Sprintf("    - { name: t%d, sha256: %s, response_cache: true }\n", i, digestHex(fmt.Sprint("key-", i)))
+		if g := isolationGroup(i, shift); g >= 0 {
+			lists[g] = append(lists[g], fmt.Sprint("t", i))
+		}
+	}
+	return keys, fmt.Sprintf("[ { name: t40, tenants: [%s] }, { name: t6, tenants: [%s] } ]", strings.Join(lists[0], ", "),
+		strings.Join(lists[1], ", "))
+}
+
+// isolationGroup returns the group of a tenant, 0 or 1; -1 if it is in none.
+func isolationGroup(tenant, shift int) int {
+	if g := tenant - shift; g >= 0 && g < 20 {
+		return g / 10
+	}
+	return -1
+}
+
+// mayGet reports whether a tenant may get an answer that was generated for another one, or for itself.
+func mayGet(tenant, owner, shift int) bool {
+	g := isolationGroup(tenant, shift)
+	return tenant == owner || g >= 0 && g == isolationGroup(owner, shift)
+}
+
+// readMark returns the tenant for which an ownerEngine answered, and the rest of its mark.
+func readMark(text string) (owner int, rest string) {
+	if _, err := fmt.Sscanf(text, "<t%d ", &owner); err != nil {
+		return -1, text
+	}
+	_, rest, _ = strings.Cut(text, " ")
+	return owner, rest
+}
+
 // TestNoAnswerCrossesPartitions: 50 tenants send equal texts in all dialects to two tiers with three models, whole
-// and as streams, and some are purged. Every answer is one to the own tenant, model, endpoint and text.
+// and as streams, and some are purged. Two groups of them share answers, and have other tenants in the second half.
+// Every answer is one to the own tenant or group, model, endpoint and text.
 func TestNoAnswerCrossesPartitions(t *testing.T) {
-	const tenants = 50
 	n := fixedseed.Samples(3_000, 1_000_000)
 	synctest.Test(t, func(t *testing.T) {
 		e := &ownerEngine{}
-		var keys strings.Builder
-		for i := range tenants {
-			fmt.Fprintf(&keys, "    - { name: t%d, sha256: %s, response_cache: true }\n", i, digestHex(fmt.Sprint("key-", i)))
-		}
-		r := newRig(t, "response_cache: { max_bytes: 2MiB }\nlog: { access: false }\nauth:\n  keys:\n"+keys.String()+`
+		keys, groups := isolationYAML(0)
+		r := newRig(t, "response_cache: { max_bytes: 2MiB, shared: "+groups+" }\nlog: { access: false }\nauth:\n  keys:\n"+keys+`
 health: { path: "off" }
 tiers:
   - name: small
@@ -69,9 +107,17 @@ tiers:
 `, e)
 		random := rand.New(rand.NewPCG(fixedseed.Uint64()(), 1))
 		paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"}
-		hits := 0
-		for range n {
-			i, path := random.IntN(tenants), paths[random.IntN(len(paths))]
+		hits, foreign, shift := 0, 0, 0
+		for done := range n {
+			if done == n/2 {
+				shift = 5
+				_, others := isolationYAML(shift)
+				r.source = func() (*config.File, error) {
+					return config.Parse("test.yaml", []byte(strings.Replace(r.text, groups, others, 1)), nil)
+				}
+				r.reload()
+			}
+			i, path := random.IntN(isolatedTenants), paths[random.IntN(len(paths))]
 			model := []string{"m1", "m2", "l1"}[random.IntN(3)]
 			text := []string{"t1", "t1 m1"}[random.IntN(2)] // as in the mark of other requests
 			body := strings.Replace(strings.Replace(cacheBodies[path], "small", model, 1), `"hi"`, `"`+text+`"`, 1)
@@ -80,29 +126,32 @@ tiers:
 				body += `,"stream":true`
 			}
 			if random.IntN(1000) == 0 {
-				_, _ = r.proxy.PurgeCache(t.Context(), fmt.Sprintf("t%d", random.IntN(tenants)))
+				_, _ = r.proxy.PurgeCache(t.Context(), fmt.Sprintf("t%d", random.IntN(isolatedTenants)))
 			}
 			e.owner = fmt.Sprintf("t%d", i)
 			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i))
 			if strings.Contains(got.header.Get("Cache-Status"), "; hit") {
 				hits++
 			}
-			want := fmt.Sprintf("<%s %s %s %s>", e.owner, model, path, text)
-			if read := readContent(t, path, got.body, stream); got.status != http.StatusOK || read.text != want {
-				t.Fatalf("%d %q, want %q", got.status, read.text, want)
+			want := fmt.Sprintf("%s %s %s>", model, path, text)
+			owner, rest := readMark(readContent(t, path, got.body, stream).text)
+			if got.status != http.StatusOK || !mayGet(i, owner, shift) || rest != want {
+				t.Fatalf("%d: t%d gets an answer to t%d, %q, want %q", got.status, i, owner, rest, want)
+			}
+			if owner != i {
+				foreign++
 			}
 		}
-		if hits+e.n != n || hits < n/4 {
-			t.Errorf("%d hits and %d requests at the engines of %d", hits, e.n, n)
+		if hits+e.n != n || hits < n/4 || foreign < n/10 {
+			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engines of %d", hits, foreign, e.n, n)
 		}
-		t.Logf("%d hits of %d requests", hits, n)
+		t.Logf("%d hits, %d of them of other tenants, of %d requests", hits, foreign, n)
 	})
 }
 
-// TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers. vLLM
-// Router's fork has only the text in its keys.
+// TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers. Two
+// groups share them. vLLM Router's fork has only the text in its keys.
 func TestEqualVectorsCrossNoPartition(t *testing.T) {
-	const tenants = 50
 	n := fixedseed.Samples(1_000, 100_000)
 	synctest.Test(t, func(t *testing.T) {
 		e := &ownerEngine{}
@@ -111,11 +160,8 @@ func TestEqualVectorsCrossNoPartition(t *testing.T) {
 			io.WriteString(w, `{"object":"list","model":"v","data":[{"object":"embedding","index":0,"embedding":[1,2,2]}],`+
 				`"usage":{"prompt_tokens":1,"total_tokens":1}}`)
 		})
-		var keys strings.Builder
-		for i := range tenants {
-			fmt.Fprintf(&keys, "    - { name: t%d, sha256: %s, response_cache: true }\n", i, digestHex(fmt.Sprint("key-", i)))
-		}
-		r := newRig(t, "log: { access: false }\nauth:\n  keys:\n"+keys.String()+`
+		keys, groups := isolationYAML(0)
+		r := newRig(t, "response_cache: { shared: "+groups+" }\nlog: { access: false }\nauth:\n  keys:\n"+keys+`
 health: { path: "off" }
 tiers:
   - name: small
@@ -126,25 +172,27 @@ tiers:
 pools: [ { name: vectors, model: v, serves: [embeddings], workers: [ { name: v0, url: `+startServer(t, vector)+` } ] } ]
 `, e)
 		random := rand.New(rand.NewPCG(fixedseed.Uint64()(), 2))
-		hits := 0
+		hits, foreign := 0, 0
 		for range n {
-			i, model := random.IntN(tenants), []string{"m1", "m2"}[random.IntN(2)]
+			i, model := random.IntN(isolatedTenants), []string{"m1", "m2"}[random.IntN(2)]
 			path := []string{"/v1/chat/completions", "/v1/messages"}[random.IntN(2)]
-			text := fmt.Sprintf("the question of t%d about %s", random.IntN(tenants), []string{"x", "y"}[random.IntN(2)])
+			text := fmt.Sprintf("the question of t%d about %s", random.IntN(isolatedTenants), []string{"x", "y"}[random.IntN(2)])
 			body := strings.Replace(strings.Replace(cacheBodies[path], "small", model, 1), `"hi"`, `"`+text+`"`, 1)
 			e.owner = fmt.Sprintf("t%d", i)
 			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i))
 			if strings.Contains(got.header.Get("Cache-Status"), "detail=semantic") {
 				hits++
 			}
-			want := fmt.Sprintf("<%s %s %s ", e.owner, model, path)
-			read := readContent(t, path, got.body, false)
-			if got.status != http.StatusOK || !strings.HasPrefix(read.text, want) {
-				t.Fatalf("%d %q, want %q", got.status, read.text, want)
+			owner, rest := readMark(readContent(t, path, got.body, false).text)
+			if got.status != http.StatusOK || !mayGet(i, owner, 0) || !strings.HasPrefix(rest, model+" "+path+" ") {
+				t.Fatalf("%d: t%d gets an answer to t%d, %q, want %s %s", got.status, i, owner, rest, model, path)
+			}
+			if owner != i {
+				foreign++
 			}
 		}
-		if hits+e.n != n || hits < n/50 {
-			t.Errorf("%d hits and %d requests at the engine of %d", hits, e.n, n)
+		if hits+e.n != n || hits < n/50 || foreign < n/50 {
+			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engine of %d", hits, foreign, e.n, n)
 		}
 	})
 }

@@ -18,6 +18,13 @@ func newSharedRig(t *testing.T, url, more string, e http.Handler) *rig {
 	t.Helper()
 	text := fmt.Sprintf("store: { sql: \"\", redis: %q }\nresponse_cache: { store: redis%s }\n", url, more)
 	r := newRig(t, text+cachingRig, e)
+	runStores(t, r)
+	return r
+}
+
+// runStores runs what keeps answers in Redis, until the test ends.
+func runStores(t *testing.T, r *rig) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var owned sync.WaitGroup
 	owned.Go(func() { r.control.Stores.Redis.Run(ctx) })
@@ -27,7 +34,6 @@ func newSharedRig(t *testing.T, url, more string, e http.Handler) *rig {
 		owned.Wait()
 		time.Sleep(time.Second) // go-redis ends its goroutines a moment later
 	})
-	return r
 }
 
 // TestGatewaysShareAnswersInRedis: a second gateway answers what the first one has kept, until the answer expires or

@@ -19,7 +19,7 @@ const answerTimeout = 20 * time.Millisecond
 const maxAnswerWrites = 4096
 
 // Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
-// entries expire. A tenant's generation is part of each value: a purge raises it, so that no older answer is found.
+// entries expire. An owner's generation is part of each value: a purge raises it, so that no older answer is found.
 // While Redis is down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
 type Answers struct {
 	redis  *Redis
@@ -42,16 +42,16 @@ func NewAnswers(r *Redis) *Answers {
 // Run writes answers until ctx ends.
 func (a *Answers) Run(ctx context.Context) { a.writes.Run(ctx) }
 
-// answerKeys returns the keys of a tenant's generation and of an answer. They are in one slot of a cluster.
-func answerKeys(tenant string, key []byte) (generation, answer string) {
-	base := "tierway:v1:{answers-" + hashed(tenant) + "}:"
+// answerKeys returns the keys of an owner's generation and of an answer. They are in one slot of a cluster.
+func answerKeys(owner string, key []byte) (generation, answer string) {
+	base := "tierway:v1:{answers-" + hashed(owner) + "}:"
 	return base + "generation", base + hex.EncodeToString(key)
 }
 
-// Get returns the answer of a key of a tenant, nil if there is none, and the generation of the tenant for Put.
+// Get returns the answer of a key of an owner, nil if there is none, and the generation of the owner for Put.
 // It takes at most 20 ms.
-func (a *Answers) Get(ctx context.Context, tenant string, key []byte) (value []byte, generation string, err error) {
-	first, second := answerKeys(tenant, key)
+func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []byte, generation string, err error) {
+	first, second := answerKeys(owner, key)
 	var found []any
 	err = a.redis.do(ctx, "finding an answer", func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -74,12 +74,12 @@ func (a *Answers) Get(ctx context.Context, tenant string, key []byte) (value []b
 	return []byte(rest), generation, nil
 }
 
-// Put keeps an answer of a tenant for a time, in the background. generation is that of the look-up.
-func (a *Answers) Put(tenant string, key, value []byte, ttl time.Duration, generation string) {
+// Put keeps an answer of an owner for a time, in the background. generation is that of the look-up.
+func (a *Answers) Put(owner string, key, value []byte, ttl time.Duration, generation string) {
 	if !a.redis.Up() {
 		return
 	}
-	_, name := answerKeys(tenant, key)
+	_, name := answerKeys(owner, key)
 	a.writes.Add(answerWrite{key: name, value: generation + ":" + string(value), ttl: ttl})
 }
 
@@ -100,10 +100,10 @@ func (a *Answers) write(ctx context.Context, batch []answerWrite) (lost int, err
 	return 0, nil
 }
 
-// Purge makes the answers of a tenant unfindable for all gateways, also those that are being generated.
-func (a *Answers) Purge(ctx context.Context, tenant string) error {
-	key, _ := answerKeys(tenant, nil)
-	return a.redis.do(ctx, "removing the answers of a tenant", func(ctx context.Context) error {
+// Purge makes the answers of an owner unfindable for all gateways, also those that are being generated.
+func (a *Answers) Purge(ctx context.Context, owner string) error {
+	key, _ := answerKeys(owner, nil)
+	return a.redis.do(ctx, "removing the answers of an owner", func(ctx context.Context) error {
 		return a.redis.client.Incr(ctx, key).Err()
 	})
 }

@@ -35,6 +35,8 @@ type Snapshot struct {
 	SessionKeys []string // where the key of a session is found, in order; headers in canonical form
 	Vocabulary  string   // counts the tokens of prompts near a threshold; "" if there is no threshold
 	DefaultTier *Pool    // nil without tiers
+
+	answerGroups map[string]*AnswerGroup // by tenant
 }
 
 // Configuration is a configuration as it was read, with the live overrides.
@@ -76,6 +78,7 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		Catalog:       f.Catalog(),
 		ByName:        map[string]*Pool{},
 		SessionKeys:   sessionKeys(f.SessionKeys),
+		answerGroups:  answerGroups(f.ResponseCache.Shared),
 	}
 	for _, c := range f.ResolvedPools() {
 		p := &Pool{Pool: c, tokenizer: f.Tokenizer(lookupPolicy(&c)), regions: newRegions(f, c), servers: serversOf(&c)}

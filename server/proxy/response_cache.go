@@ -31,7 +31,7 @@ const (
 	answerKept     = "kept"
 	answerNoStore  = "no_store" // Cache-Control of the request
 	answerFallback = "fallback" // of another pool or model than the request's
-	answerDropped  = "dropped"  // the tenant was purged meanwhile, or the answer is larger than the whole memory
+	answerDropped  = "dropped"  // its owner was purged meanwhile, or the answer is larger than the whole memory
 	answerFailed   = "failed"   // the request failed, or its client left
 )
 
@@ -144,7 +144,7 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 	var noCache bool
 	if noCache, c.noStore = cacheControl(x.in.HTTP.Header); noCache {
 		x.recordAnswer() // it replaces the kept one
-		c.generation = x.s.cache.Generation(c.key.Tenant)
+		c.generation = x.s.cache.Generation(c.key.Owner.Name)
 		if x.s.control.Stores.Answers != nil {
 			x.getAnswer(x.in.Start) // for the generation
 		}
@@ -153,10 +153,14 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 	return form, ""
 }
 
-// partition returns who may get the answer to the request.
+// partition returns which requests may get the answer to the request.
 func (x *exchange) partition() responsecache.Partition {
-	return responsecache.Partition{Tenant: x.caller.Tenant, Since: x.caller.Since, Pool: x.resolution.Pool.Name,
-		Model: x.resolution.ModelName, Path: x.in.WorkerPath, Extras: x.cacheExtras()}
+	owner := responsecache.Owner{Name: x.caller.Tenant, Since: x.caller.Since}
+	if g := x.in.Snap.SharedAnswers(x.caller.Caller); g != nil {
+		owner, x.cached.record.Shared = g.Owner, g.Name
+	}
+	return responsecache.Partition{Owner: owner, Pool: x.resolution.Pool.Name, Model: x.resolution.ModelName,
+		Path: x.in.WorkerPath, Extras: x.cacheExtras()}
 }
 
 // cacheExtras returns the query of the request, and its headers for the API of a model. Workers get both.
@@ -200,7 +204,7 @@ func (x *exchange) recordAnswer() {
 // lookUpAnswer looks for a kept answer and sends it.
 func (x *exchange) lookUpAnswer(form *answers.Form) bool {
 	c := x.cached
-	c.generation = x.s.cache.Generation(c.key.Tenant)
+	c.generation = x.s.cache.Generation(c.key.Owner.Name)
 	c.record.AtMs = x.msSinceStart(time.Now())
 	if c.pool.ResponseCache.Exact != nil && x.lookUpExact() {
 		x.s.metrics.Cache.Request(telemetry.CacheExactHit)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"tierway/responsecache"
@@ -18,7 +19,7 @@ type sharedAnswer struct {
 
 // sharedKey returns the key of an answer in Redis, and the hash of its partition.
 func sharedKey(k *responsecache.Key) (key []byte, partition string) {
-	p := hashOf("partition", []byte(k.Tenant), binary.BigEndian.AppendUint64(nil, uint64(k.Since)), []byte(k.Pool),
+	p := hashOf("partition", []byte(k.Owner.Name), binary.BigEndian.AppendUint64(nil, uint64(k.Since)), []byte(k.Pool),
 		[]byte(k.Model), []byte(k.Path), []byte(k.Extras))
 	sum := hashOf("key", p[:], k.Body[:])
 	return sum[:], hex.EncodeToString(p[:])
@@ -32,7 +33,7 @@ func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
 		return x.s.cache.Get(&c.key, now)
 	}
 	key, partition := sharedKey(&c.key)
-	value, generation, err := shared.Get(x.in.HTTP.Context(), c.key.Tenant, key)
+	value, generation, err := shared.Get(x.in.HTTP.Context(), c.key.Owner.Name, key)
 	c.sharedGeneration, c.unshared = generation, err != nil
 	var found sharedAnswer
 	if value != nil {
@@ -47,7 +48,7 @@ func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
 
 // openAnswer decrypts an answer if the configuration has a secret.
 func (x *exchange) openAnswer(value, key []byte) ([]byte, error) {
-	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, x.cached.key.Tenant)
+	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, x.cached.key.Owner.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -65,20 +66,27 @@ func (x *exchange) putAnswer(e responsecache.Entry, ttl time.Duration) bool {
 	if err != nil || c.unshared { // the generation is unknown
 		return false
 	}
-	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, c.key.Tenant)
+	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, c.key.Owner.Name)
 	if err != nil {
 		return false
 	}
 	value = sealer.Seal(value, key)
-	shared.Put(c.key.Tenant, key, value, ttl, c.sharedGeneration)
+	shared.Put(c.key.Owner.Name, key, value, ttl, c.sharedGeneration)
 	return true
 }
 
-// PurgeCache removes the kept answers of a tenant, and those that are being generated. It returns the number of
-// answers that were in the memory of this gateway.
+// PurgeCache removes the kept answers of a tenant and of its group, and those that are being generated. It returns the
+// number of answers that were in the memory of this gateway.
 func (px *Proxy) PurgeCache(ctx context.Context, tenant string) (removed int, err error) {
-	if shared := px.control.Stores.Answers; shared != nil {
-		err = shared.Purge(ctx, tenant)
+	owners := []string{tenant}
+	if g := px.control.Snapshot().AnswerGroup(tenant); g != nil {
+		owners = append(owners, g.Owner.Name)
 	}
-	return px.cache.Purge(tenant), err
+	for _, owner := range owners {
+		if shared := px.control.Stores.Answers; shared != nil {
+			err = errors.Join(err, shared.Purge(ctx, owner))
+		}
+		removed += px.cache.Purge(owner)
+	}
+	return removed, err
 }
