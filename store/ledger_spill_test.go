@@ -63,7 +63,8 @@ func TestRowsOfAnOutageAtShutdownAreWrittenByTheNextStartOnce(t *testing.T) {
 		first := newLedger(LedgerConfig{SQL: s, SpillDir: dir}, down)
 		const n = 1234
 		for i := range n {
-			first.Add(Row{ID: fmt.Sprint("a", i), At: at, Tenant: "acme", Model: "m\n\"é", Outcome: "ok", Output: 2, Money: 7})
+			first.Add(Row{ID: fmt.Sprint("a", i), At: at, Tenant: "acme", Model: "m\n\"é", Outcome: "ok", Output: 2, Money: 7,
+				FromCache: i%2 == 0, Saved: 3})
 		}
 		runFor(t, first, time.Second)
 		second := newLedger(LedgerConfig{SQL: s, SpillDir: dir}, down)
@@ -87,7 +88,7 @@ func TestRowsOfAnOutageAtShutdownAreWrittenByTheNextStartOnce(t *testing.T) {
 			}
 			usage, err := s.Usage(t.Context(), UsageQuery{Tenant: "acme"})
 			want := []UsageRow{{Day: at.UTC().Format(time.DateOnly), Requests: n + 1, Output: 2 * n,
-				Money: tenants.Money(7 * n)}}
+				Money: tenants.Money(7 * n), CachedRequests: n / 2, Saved: tenants.Money(3 * n)}}
 			if diff := cmp.Diff(want, usage); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}

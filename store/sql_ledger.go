@@ -64,7 +64,7 @@ func compareGroups(a, b group) int {
 
 // sums are the sums of a group.
 type sums struct {
-	requests, estimated, prompt, cached, output, money int64
+	requests, estimated, prompt, cached, output, money, cachedRequests, saved int64
 }
 
 // WriteRows writes rows to the ledger and adds them to the roll-up, all or none, and returns how
@@ -167,27 +167,31 @@ func add(total map[group]sums, r *Row) {
 	n.cached += within(r.Cached, tokensMost)
 	n.output += within(r.Output, tokensMost)
 	n.money += int64(within(r.Money, moneyMost))
+	n.cachedRequests += number(r.FromCache)
+	n.saved += int64(within(r.Saved, moneyMost))
 	total[at] = n
 }
 
 // addUsage adds sums to the roll-up. Groups are written in a fixed order, so that two gateways
 // cannot deadlock.
 func (s *SQL) addUsage(ctx context.Context, tx *sql.Tx, total map[group]sums) error {
-	const columns = 12
+	const columns = 14
 	groups := slices.SortedFunc(maps.Keys(total), compareGroups)
 	for part := range slices.Chunk(groups, s.chunk) {
 		var args []any
 		for _, g := range part {
 			n := total[g]
 			args = append(args, g.day, g.tenant, g.key, g.tier, g.model, g.outcome, n.requests, n.estimated, n.prompt, n.cached,
-				n.output, n.money)
+				n.output, n.money, n.cachedRequests, n.saved)
 		}
 		if _, err := tx.ExecContext(ctx,
-			`INSERT INTO usage (day, tenant, key_id, tier, model, outcome, requests, estimated, prompt, cached, output, money)
+			`INSERT INTO usage (day, tenant, key_id, tier, model, outcome, requests, estimated, prompt, cached, output, money,
+			cached_requests, saved)
 			VALUES `+tuples(len(part), columns)+` ON CONFLICT (day, tenant, key_id, tier, model, outcome) DO UPDATE SET
 			requests = usage.requests + excluded.requests, estimated = usage.estimated + excluded.estimated,
 			prompt = usage.prompt + excluded.prompt, cached = usage.cached + excluded.cached,
-			output = usage.output + excluded.output, money = usage.money + excluded.money`, args...); err != nil {
+			output = usage.output + excluded.output, money = usage.money + excluded.money,
+			cached_requests = usage.cached_requests + excluded.cached_requests, saved = usage.saved + excluded.saved`, args...); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ func batch(prefix string, n int) []store.Row {
 		rows[i] = store.Row{ID: idOf(noon, prefix, i), RequestID: "r", At: noon, Tenant: "acme", Key: fmt.Sprintf("k%d", i%3),
 			Class: "batch",
 			Route: "/v1/chat/completions", Tier: "small", Model: "m", Worker: "w1", Outcome: "ok", Status: 200, Attempts: 1,
-			Prompt: 100, Cached: 10, Output: 20, Money: 3, DurationMs: 5}
+			Prompt: 100, Cached: 10, Output: 20, Money: 3, FromCache: true, Saved: 4, DurationMs: 5}
 	}
 	return rows
 }
@@ -56,7 +56,8 @@ func TestRepeatedBatchCountsOnce(t *testing.T) {
 		both.Wait()
 		const n = 250 + 10 + 2 + 200
 		same(t, "the usage", must(s.Usage(t.Context(), store.UsageQuery{Tenant: "acme"}))(t),
-			[]store.UsageRow{{Day: "2026-11-21", Requests: n, Prompt: 100 * n, Cached: 10 * n, Output: 20 * n, Money: 3 * n}})
+			[]store.UsageRow{{Day: "2026-11-21", Requests: n, Prompt: 100 * n, Cached: 10 * n, Output: 20 * n, Money: 3 * n,
+				CachedRequests: n, Saved: 4 * n}})
 	})
 }
 
@@ -64,7 +65,8 @@ func TestUsageIsGroupedByDayAndGroup(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		day := 24 * time.Hour
 		rows := []store.Row{
-			{At: noon, Tier: "small", Model: "a", Key: "k1", Outcome: "ok", Prompt: 1, Cached: 1, Output: 2, Money: 3},
+			{At: noon, Tier: "small", Model: "a", Key: "k1", Outcome: "ok", Prompt: 1, Cached: 1, Output: 2, Money: 3,
+				FromCache: true, Saved: 7},
 			{At: noon, Tier: "small", Model: "b", Key: "k2", Outcome: "failed", Prompt: 10, Estimated: true},
 			{At: noon, Tier: "large", Model: "c", Key: "k1", Outcome: "truncated", Output: 100, Estimated: true},
 			{At: noon.Add(12*time.Hour - time.Microsecond), Outcome: "refused", Key: "k1"},
@@ -77,7 +79,7 @@ func TestUsageIsGroupedByDayAndGroup(t *testing.T) {
 		write(t, s, append(rows, store.Row{ID: "x", At: noon, Tenant: "other", Outcome: "ok"})...)
 		const d1, d2, d3 = "2026-11-20", "2026-11-21", "2026-11-22"
 		whole := store.UsageRow{Day: d2, Requests: 4, Refused: 1, Failed: 2, Estimated: 2, Prompt: 11, Cached: 1, Output: 102,
-			Money: 3}
+			Money: 3, CachedRequests: 1, Saved: 7}
 		for _, c := range []struct {
 			q    store.UsageQuery
 			want []store.UsageRow
@@ -87,7 +89,8 @@ func TestUsageIsGroupedByDayAndGroup(t *testing.T) {
 			{store.UsageQuery{From: noon, To: noon.Add(day), GroupBy: "tier"},
 				[]store.UsageRow{{Day: d2, Requests: 1, Refused: 1},
 					{Day: d2, Group: "large", Requests: 1, Failed: 1, Estimated: 1, Output: 100},
-					{Day: d2, Group: "small", Requests: 2, Failed: 1, Estimated: 1, Prompt: 11, Cached: 1, Output: 2, Money: 3}}},
+					{Day: d2, Group: "small", Requests: 2, Failed: 1, Estimated: 1, Prompt: 11, Cached: 1, Output: 2, Money: 3,
+						CachedRequests: 1, Saved: 7}}},
 			{store.UsageQuery{To: noon, GroupBy: "key"}, []store.UsageRow{{Day: d1, Group: "k2", Requests: 1}}},
 			{store.UsageQuery{From: noon.Add(day), GroupBy: "outcome"},
 				[]store.UsageRow{{Day: d3, Group: "client_gone", Requests: 1, Gone: 1}}},
@@ -174,14 +177,14 @@ func TestPruneDeletesOnlyOldRows(t *testing.T) {
 func TestReportedUsageIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		r := store.Row{At: noon, Tenant: "acme", Outcome: "ok", Model: "m\x00\xff", RequestID: string(make([]byte, 10_000)),
-			Prompt: math.MaxInt64, Output: -5, Money: math.MaxInt64}
+			Prompt: math.MaxInt64, Output: -5, Money: math.MaxInt64, Saved: math.MaxInt64}
 		for i := range 20 {
 			r.ID = fmt.Sprint(i)
 			write(t, s, r)
 		}
 		got := must(s.Usage(t.Context(), store.UsageQuery{Tenant: "acme", GroupBy: "model"}))(t)
 		if len(got) != 1 || got[0].Group != "m\uFFFD\uFFFD" || got[0].Prompt != 20e12 || got[0].Output != 0 ||
-			got[0].Money != 20_000_000*tenants.Unit {
+			got[0].Money != 20_000_000*tenants.Unit || got[0].Saved != 20_000_000*tenants.Unit {
 			t.Errorf("the usage is %+v", got)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tierway/migrations"
 	"tierway/store"
@@ -76,15 +77,23 @@ func TestOlderProgramReportsANewerSchema(t *testing.T) {
 	})
 }
 
+// usageBefore adds a request to the usage of a day as the release before this one does.
+const usageBefore = `INSERT INTO usage (day, tenant, key_id, tier, model, outcome, requests, estimated, prompt, cached, output, money)
+	VALUES (20778, 'old', 'k', 'small', 'm', 'ok', 1, 0, 10, 0, 5, 7)
+	ON CONFLICT (day, tenant, key_id, tier, model, outcome) DO UPDATE SET requests = usage.requests + excluded.requests,
+	estimated = usage.estimated + excluded.estimated, prompt = usage.prompt + excluded.prompt,
+	cached = usage.cached + excluded.cached, output = usage.output + excluded.output, money = usage.money + excluded.money`
+
 // releaseBefore reverts the schema to that of the release before this one, and adds a tenant without a
-// weight, as that release does.
+// weight and its usage, as that release does.
 func releaseBefore(t *testing.T, address string, back bool) {
 	t.Helper()
 	statements := []string{"INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES " +
-		"('old', 'interactive', 'interactive', 1, 1)"}
+		"('old', 'interactive', 'interactive', 1, 1)", usageBefore}
 	if back {
 		statements = append(statements, "ALTER TABLE tenants DROP COLUMN weight",
 			"ALTER TABLE tenants DROP COLUMN response_cache",
+			"ALTER TABLE usage DROP COLUMN cached_requests", "ALTER TABLE usage DROP COLUMN saved",
 			"DELETE FROM goose_db_version WHERE version_id > 1")
 	}
 	for _, statement := range statements {
@@ -95,7 +104,7 @@ func releaseBefore(t *testing.T, address string, back bool) {
 }
 
 // The release before this one continues to work while both share the database. This release serves its
-// tenants with the weight 1.
+// tenants with the weight 1, and both add to the usage of one day.
 func TestAdjacentReleasesShareADatabase(t *testing.T) {
 	for _, d := range sharedDatabases() {
 		for name, back := range map[string]bool{"before it is migrated": true, "after": false} {
@@ -111,6 +120,14 @@ func TestAdjacentReleasesShareADatabase(t *testing.T) {
 				if len(c.Tenants) != 1 || c.Tenants[0].Name != "old" || c.Tenants[0].Weight != 1 {
 					t.Errorf("its tenants are %+v", c.Tenants)
 				}
+				at := time.Unix(20778*86400, 0)
+				write(t, s, store.Row{ID: "new", At: at, Tenant: "old", Key: "k", Tier: "small", Model: "m", Outcome: "ok", Prompt: 10,
+					Output: 5, Money: 1, FromCache: true, Saved: 6})
+				if _, err := raw(t, address).ExecContext(t.Context(), usageBefore); err != nil {
+					t.Fatal(err)
+				}
+				same(t, "its usage", must(s.Usage(t.Context(), store.UsageQuery{Tenant: "old"}))(t), []store.UsageRow{{
+					Day: "2026-11-21", Requests: 3, Prompt: 30, Output: 15, Money: 15, CachedRequests: 1, Saved: 6}})
 			})
 		}
 	}

@@ -76,6 +76,7 @@ func sumColumns(r *UsageRow) []column {
 		sumColumn(of("'failed', 'truncated'"), &r.Failed), sumColumn(of("'client_gone'"), &r.Gone),
 		sumColumn("estimated", &r.Estimated), sumColumn("prompt", &r.Prompt), sumColumn("cached", &r.Cached),
 		sumColumn("output", &r.Output), sumColumn("money", &r.Money),
+		sumColumn("cached_requests", &r.CachedRequests), sumColumn("saved", &r.Saved),
 	}
 }
 

@@ -125,7 +125,9 @@ type Row struct {
 	Cached     int64
 	Output     int64
 	Money      tenants.Money
-	Estimated  bool // the engine reported no usage; the tokens are the gateway's own count
+	FromCache  bool          // the response cache answered; only the sums by day have it
+	Saved      tenants.Money // by the response cache: the price of the answer without Money; only the sums by day have it
+	Estimated  bool          // the engine reported no usage; the tokens are the gateway's own count
 	DurationMs int64
 }
 
@@ -156,6 +158,9 @@ type UsageRow struct {
 	Cached    int64         `json:"cached_tokens"`
 	Output    int64         `json:"output_tokens"`
 	Money     tenants.Money `json:"money"`
+
+	CachedRequests int64         `json:"cached_requests" doc:"Requests that the response cache answered."`
+	Saved          tenants.Money `json:"saved" doc:"What the response cache saved: the price of these answers, less what they cost."`
 }
 
 // AuditEntry is one line of the audit log. It holds no secret.

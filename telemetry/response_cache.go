@@ -49,6 +49,8 @@ type ResponseCache struct {
 	answered   *prometheus.CounterVec
 	bypasses   counterSet
 	answers    counterSet
+
+	savedPrompt, savedOutput prometheus.Counter // tokens
 }
 
 // cacheSeconds are the buckets of look-ups: some microseconds in memory.
@@ -75,6 +77,9 @@ func newResponseCache(d *definer) *ResponseCache {
 	}
 	c.embeddings = resolved(d.counters("tierway_response_cache_embeddings_total", "Texts that were embedded for semantic "+
 		"look-ups, by result: ok, failed (also too late).", "result"), embeddingResults)
+	saved := d.counters("tierway_response_cache_saved_tokens_total", "Tokens of kept answers that were sent, and of their "+
+		"prompts, by kind: prompt, output. No engine has read or generated them.", "kind")
+	c.savedPrompt, c.savedOutput = saved.WithLabelValues("prompt"), saved.WithLabelValues("output")
 	for i, result := range cacheResults {
 		c.requests[i] = requests.WithLabelValues(result)
 	}
@@ -94,6 +99,12 @@ func (c *ResponseCache) Request(r CacheResult) { c.requests[r].Inc() }
 func (c *ResponseCache) Bypass(reason string) {
 	c.Request(CacheBypass)
 	c.bypasses.inc(reason)
+}
+
+// Saved counts the tokens of a kept answer that is sent.
+func (c *ResponseCache) Saved(prompt, output int64) {
+	c.savedPrompt.Add(float64(prompt))
+	c.savedOutput.Add(float64(output))
 }
 
 // Answer counts the answer to a request that missed the cache by its result.

@@ -34,6 +34,8 @@ func TestOnlyMigrateUpdatesAnOlderDatabase(t *testing.T) {
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN weight")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN response_cache")
+	h.execute(t, "ALTER TABLE usage DROP COLUMN cached_requests")
+	h.execute(t, "ALTER TABLE usage DROP COLUMN saved")
 	h.execute(t, "DELETE FROM goose_db_version WHERE version_id > 1")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "create", "--tenant", "new"}} {
 		if s := tierway(t, append(args, "-c", h.config)...); s.status == 0 || s.out != "" ||

@@ -285,12 +285,13 @@ func writeUsage(w io.Writer, rows []store.UsageRow) {
 	out := csv.NewWriter(w)
 	// the client is gone
 	out.Write([]string{"day", "group", "requests", "refused", "failed", "client_gone", "estimated",
-		"prompt_tokens", "cached_tokens", "output_tokens", "money"})
+		"prompt_tokens", "cached_tokens", "output_tokens", "money", "cached_requests", "saved"})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, r := range rows {
 		// the client is gone
 		out.Write([]string{r.Day, csvCell(r.Group), number(r.Requests), number(r.Refused), number(r.Failed),
-			number(r.Gone), number(r.Estimated), number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String()})
+			number(r.Gone), number(r.Estimated), number(r.Prompt), number(r.Cached), number(r.Output), r.Money.String(),
+			number(r.CachedRequests), r.Saved.String()})
 	}
 	out.Flush()
 }

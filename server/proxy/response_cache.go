@@ -248,6 +248,7 @@ func (x *exchange) lookedUp(start time.Time) {
 // setHit sets the answer.
 func (x *exchange) setHit(entry *responsecache.Entry, now time.Time) {
 	x.cached.hit, x.cached.record.AgeMs = entry, ms(now.Sub(entry.At))
+	x.s.metrics.Cache.Saved(entry.Prompt, entry.Output)
 }
 
 // cacheHeaders sets the headers that state what the cache did.

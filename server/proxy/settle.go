@@ -90,9 +90,22 @@ func (s settlement) money() tenants.Money {
 		return 0
 	}
 	if s.kept {
-		return s.pool.Price.Cost(s.usage.Prompt, 0, s.usage.Output).Share(s.pool.ResponseCache.CachedPrice)
+		return s.fullPrice().Share(s.pool.ResponseCache.CachedPrice)
 	}
 	return s.pool.Price.Cost(s.usage.Prompt, s.usage.Cached, s.usage.Output)
+}
+
+// fullPrice returns the price of a kept answer as an engine would have generated it without a cached prefix.
+func (s settlement) fullPrice() tenants.Money {
+	return s.pool.Price.Cost(s.usage.Prompt, 0, s.usage.Output)
+}
+
+// saved returns what the response cache saved: the price of the answer without what it cost.
+func (s settlement) saved() tenants.Money {
+	if !s.kept {
+		return 0
+	}
+	return s.fullPrice() - s.money()
 }
 
 // writeLedger writes the request's row of the ledger.
@@ -107,6 +120,7 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 	if at.IsZero() {
 		at = x.in.Start
 	}
+	used := settlementOf(x)
 	x.s.control.Stores.Ledger.Add(store.Row{
 		ID:         newUUID7(at, x.s.rand(), x.s.rand()),
 		RequestID:  d.RequestID,
@@ -125,7 +139,9 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 		Prompt:     d.Usage.Prompt,
 		Cached:     d.Usage.Cached,
 		Output:     d.Usage.Output,
-		Money:      settlementOf(x).money(),
+		Money:      used.money(),
+		FromCache:  used.kept,
+		Saved:      used.saved(),
 		Estimated:  d.Estimated,
 		DurationMs: int64(d.DurationMs),
 	})

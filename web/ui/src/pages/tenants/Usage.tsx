@@ -46,7 +46,13 @@ export function Usage({ name }: { name: string }) {
       {(u) => (
         <DataTable
           label="Usage"
-          columns={group ? [dayColumn, groupColumn(group), ...columns] : [dayColumn, ...columns, ...limitColumns(u.limits)]}
+          columns={[
+            dayColumn,
+            ...(group ? [groupColumn(group)] : []),
+            ...columns,
+            ...(u.items.some((r) => r.cached_requests) ? savings : []),
+            ...(group ? [] : limitColumns(u.limits)),
+          ]}
           rows={[...u.items].reverse()}
           rowKey={(r) => `${r.day} ${r.group ?? ""}`}
         />
@@ -76,6 +82,12 @@ const columns: Column<UsageRow>[] = [
   number("cached", "Cached", (r) => r.cached_tokens),
   number("output", "Output tokens", (r) => r.output_tokens),
   { id: "money", header: "Money", numeric: true, cell: (r) => money(r.money) },
+];
+
+/** savings are the columns of the response cache, for tenants that it has answered. */
+const savings: Column<UsageRow>[] = [
+  number("cached_requests", "Kept answers", (r) => r.cached_requests),
+  { id: "saved", header: "Saved", numeric: true, cell: (r) => money(r.saved) },
 ];
 
 /** limitColumns compare a day with the limits of the tenant per day. */
