@@ -35,6 +35,8 @@ type Hook struct {
 	gate     *breaker.Breaker
 	inflight atomic.Int64
 	retired  atomic.Bool
+
+	counted, uncounted atomic.Pointer[Failure] // the last ones, by whether the breaker counts them
 }
 
 // newHook returns a hook without connections.
@@ -82,7 +84,7 @@ func (h *Hook) Call(ctx context.Context, r *Request, left time.Duration) Reply {
 		return Reply{Result: Busy, Cause: "64 calls are in flight"}
 	}
 	if left <= 0 {
-		return Reply{Result: TimedOut, Cause: "the hooks before it have used the time of hooks_timeout"}
+		return Reply{Result: TimedOut, Cause: "the hooks before it have used the time of hooks_timeout", excluded: true}
 	}
 	ticket, err := h.gate.Allow(h.Timeout)
 	if err != nil {
@@ -97,23 +99,16 @@ func (h *Hook) Call(ctx context.Context, r *Request, left time.Duration) Reply {
 	within, cancel := context.WithTimeout(ctx, min(h.Timeout, left))
 	defer cancel()
 	reply := h.caller.call(within, r)
-	fault := error(nil)
 	switch {
 	case reply.Result != Failed:
 	case ctx.Err() != nil:
-		reply, fault = Reply{Result: Cancelled, Cause: "the client left"}, errExcluded
+		reply = Reply{Result: Cancelled, Cause: "the client left", excluded: true}
 	case within.Err() != nil:
-		reply = Reply{Result: TimedOut, Cause: "no answer within " + min(h.Timeout, left).Round(time.Millisecond).String()}
-		if fault = errFailure; left < h.Timeout { // the hooks before it used the time
-			fault = errExcluded
-		}
-	case reply.excluded:
-		fault = errExcluded
-	default:
-		fault = errFailure
+		reply = Reply{Result: TimedOut, Cause: "no answer within " + min(h.Timeout, left).Round(time.Millisecond).String(),
+			excluded: left < h.Timeout} // the hooks before it used the time
 	}
 	reported = true
-	h.gate.Report(ticket, fault)
+	h.gate.Report(ticket, reply.fault())
 	return reply
 }
 
@@ -132,10 +127,14 @@ type State struct {
 	Breaker  string // closed, open or half_open
 	Until    time.Time
 	Cause    string // of the breaker's last change
+
+	Counted   *Failure // the last failure that the breaker counts; nil: none
+	Uncounted *Failure // the last failure that it does not count, such as a refused change; nil: none
 }
 
 // State returns the state of the hook.
 func (h *Hook) State() State {
 	v := h.gate.View()
-	return State{Inflight: h.inflight.Load(), Breaker: v.State.String(), Until: v.Until, Cause: v.Cause}
+	return State{Inflight: h.inflight.Load(), Breaker: v.State.String(), Until: v.Until, Cause: v.Cause,
+		Counted: h.counted.Load(), Uncounted: h.uncounted.Load()}
 }

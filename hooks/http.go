@@ -21,11 +21,8 @@ type httpCaller struct {
 	most int64 // longest answer in bytes
 }
 
-// Causes of failures.
-const (
-	causeJSON   = "the answer is not a JSON object with an action"
-	causeMemory = "no memory is left for the answer (max_buffered_bytes)"
-)
+// causeJSON is the cause of an answer without an action.
+const causeJSON = "the answer is not a JSON object with an action"
 
 func (c *httpCaller) call(ctx context.Context, r *Request) Reply {
 	h := http.Header{
@@ -139,7 +136,7 @@ func decodeFailure(err error, memory *metered) Reply {
 	return failed("the answer broke off")
 }
 
-func failedMemory() Reply { return Reply{Result: Failed, Cause: causeMemory, excluded: true} }
+func failedMemory() Reply { return Reply{Result: Failed, Cause: CauseMemory, excluded: true} }
 
 // metered is the memory of one answer.
 type metered struct {

@@ -233,8 +233,7 @@ func TestH2AFailingHookBlocksOrPasses(t *testing.T) {
 func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hook := newHookService(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		yaml := fmt.Sprintf("admin: { keys: [ { name: ops, sha256: %s } ] }\n", digestHex("ops")) + plain
-		r, _ := newHookRig(t, yaml, hook.line("guard", ""))
+		r, _ := newHookRig(t, withAdmins(plain), hook.line("guard", ""))
 		for range 8 {
 			r.post("/v1/chat/completions", chatBody("small", "text", ""))
 		}
@@ -250,9 +249,9 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 		if states := r.hookStates(); len(states) != 1 || states[0].Breaker != "open" || states[0].OpenUntil == nil {
 			t.Errorf("the hooks are %+v", states)
 		}
-		if items := r.attentionItems(); !strings.Contains(items, `"subject":"hook guard"`) ||
-			!strings.Contains(items, `"severity":"error"`) {
-			t.Errorf("the items are %s", items)
+		if got := attentionOn(adminRigOf(r).overview(), "hook guard"); !strings.HasPrefix(got, "Its breaker is open until 20") ||
+			!strings.Contains(got, "Last failure: no answer within 200ms. Requests are rejected with 503 hook_unavailable until") {
+			t.Errorf("the item is %s", got)
 		}
 		hook.answer = says(sayAllow)
 		time.Sleep(6 * time.Second)

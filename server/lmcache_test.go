@@ -28,7 +28,11 @@ tiers:
 `, startServer(t, controller), options)
 }
 
-const lookupOptions = `mode: prefix_lookup, lookup_timeout: 10s, lmcache_worker_map: { vllm-0: w0, vllm-1: w1, vllm-2: w2 }`
+const (
+	lookupOptions    = `mode: prefix_lookup, lookup_timeout: 10s, ` + lmcacheMap
+	occupancyOptions = `mode: occupancy, fallback: round_robin, ` + lmcacheMap
+	lmcacheMap       = `lmcache_worker_map: { vllm-0: w0, vllm-1: w1, vllm-2: w2 }`
+)
 
 // lmcacheFleet returns three engines that are the instances vllm-0 to vllm-2.
 func lmcacheFleet(t *testing.T, l *engines.LMCache) (all []http.Handler) {
@@ -189,7 +193,7 @@ func TestFaultyControllerFailsNoRequest(t *testing.T) {
 		"500":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 		"empty": func(http.ResponseWriter, *http.Request) {},
 	} {
-		for _, mode := range []string{lookupOptions, "mode: occupancy, fallback: round_robin"} {
+		for _, mode := range []string{lookupOptions, occupancyOptions} {
 			t.Run(name+" "+mode[:17], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := engines.NewLMCache(engines.LMCacheConfig{})

@@ -47,7 +47,7 @@ func (a *overviewAPI) attention(pools []poolView, now time.Time) []AttentionItem
 		items = append(items, lmcacheAttention(&pools[i])...)
 	}
 	items = append(items, a.unansweredAttention(pools)...)
-	items = append(items, hookAttention(a.control.Snapshot().Hooks)...)
+	items = append(items, hookAttention(a.control.Snapshot().Hooks, now)...)
 	items = append(items, storeAttention(a.configs.redisState(), a.configs.sqlState())...)
 	items = append(items, fleetAttention(a.control.Pools.Sharing())...)
 	items = append(items, a.file.attention(a.options.Path, a.control.Snapshot(), now, a.control.ReadSource)...)

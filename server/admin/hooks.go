@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"tierway/breaker"
@@ -39,19 +41,71 @@ func hookState(h *hooks.Hook) HookState {
 	return st
 }
 
-// hookAttention returns the hooks that fail.
-func hookAttention(chain *hooks.Chain) (items []AttentionItem) {
+// hookNotice is how long a failure that the breaker does not count is listed: also the rare requests that a hook changes
+// must stay visible.
+const hookNotice = 5 * time.Minute
+
+// hookAttention returns the hooks whose breaker is not closed, or whose replies had no effect lately.
+func hookAttention(chain *hooks.Chain, now time.Time) (items []AttentionItem) {
 	for _, h := range chain.All() {
-		if h.State().Breaker == breaker.Closed.String() {
+		st := h.State()
+		severity, effect := severityWarning, "continue without it"
+		switch {
+		case h.Shadow:
+			effect = "are not affected, because it is a shadow"
+		case h.OnError == hooks.Block:
+			severity, effect = severityError, "are rejected with 503 hook_unavailable"
+		}
+		var message string
+		switch f := st.Uncounted; {
+		case st.Breaker != breaker.Closed.String():
+			message = "Its breaker is " + strings.ReplaceAll(st.Breaker, "_", " ") + timeSuffix(" until ", seconds(st.Until)) + "."
+			if st.Counted != nil {
+				message += " Last failure: " + st.Counted.Cause + "."
+			}
+			message += " Requests " + effect + " until its service answers."
+		case f == nil || now.Sub(f.At) > hookNotice:
 			continue
+		default:
+			if f.Result == hooks.Transformed {
+				severity, effect = severityError, "are rejected with 404 model_not_found"
+			}
+			message = fmt.Sprintf("%s, last at %s: %s. Such requests %s. %s", uncountedWords(f.Result), seconds(f.At), f.Cause,
+				effect, wayOut(f))
 		}
-		item := AttentionItem{Severity: severityWarning, Subject: "hook " + h.Name, Link: "metrics",
-			Message: "The hook fails, and its breaker is open. Requests are not checked by it."}
-		if h.OnError == hooks.Block && !h.Shadow {
-			item.Severity = severityError
-			item.Message = "The hook fails, and its breaker is open. Requests are rejected with 503 until " + h.URL + " answers."
-		}
-		items = append(items, item)
+		items = append(items, AttentionItem{Severity: severity, Subject: "hook " + h.Name, Message: message, Link: "metrics"})
 	}
 	return items
+}
+
+// uncountedWords describes a failure that the breaker does not count.
+func uncountedWords(r hooks.Result) string {
+	switch r {
+	case hooks.Refused:
+		return "The gateway refuses replies"
+	case hooks.Transformed:
+		return "A changed model is rejected"
+	}
+	return "Calls fail"
+}
+
+// wayOut returns what an operator can do about a failure that the breaker does not count.
+func wayOut(f *hooks.Failure) string {
+	switch f.Result {
+	case hooks.Refused:
+		if f.Cause == hooks.CauseTransform {
+			return "Set transform: true for the hook, or let its service only allow and reject."
+		}
+		return "Correct the service: docs/hooks.md states what a hook may change."
+	case hooks.Transformed:
+		return "Correct the service, or give the tenant the permission."
+	case hooks.Busy:
+		return "Make the service faster."
+	case hooks.TimedOut:
+		return "Raise hooks_timeout, or make the hooks before it faster."
+	}
+	if f.Cause == hooks.CauseMemory {
+		return "Raise max_buffered_bytes."
+	}
+	return "Check the url and the key of the hook."
 }

@@ -22,6 +22,7 @@ func (x *exchange) complete() (err error) {
 	}
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
 		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
+		x.blameHook(err)
 		return err
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {

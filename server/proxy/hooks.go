@@ -22,6 +22,7 @@ type hookCalls struct {
 	records []decisions.Hook
 	spans   []trace.Span
 	took    time.Duration
+	renamed *hooks.Hook // the last one that changed the model; nil: none
 }
 
 // runHooks sends a request with a JSON body to the hooks, in their order. Each hook receives the body as the earlier
@@ -78,6 +79,9 @@ func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
 	x.hooks.records, x.hooks.spans = append(x.hooks.records, record), append(x.hooks.spans, span)
 	if !x.explained && !h.Retired() { // a reload has removed the series of a retired hook
 		x.s.metrics.HookCalled(h.Name, record.Result, took, reply.Ignored)
+		if reply.Result.Failure() {
+			h.RecordFailure(&reply, time.Now())
+		}
 	}
 	return err
 }
@@ -116,7 +120,7 @@ func (x *exchange) applyReply(h *hooks.Hook, reply *hooks.Reply) error {
 // transform replaces the request by the one of a reply. It returns why it refuses the change, or "".
 func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 	if !h.Transform {
-		return "the hook changes the request without transform: true"
+		return hooks.CauseTransform
 	}
 	was := x.in.HTTP.Header
 	if len(reply.Headers) > 0 {
@@ -129,11 +133,26 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 			}
 		}
 	}
+	model := x.parsed.Req.Model
 	if err := x.s.intake.Replace(&x.in, &x.caller, &x.parsed, reply.Body); err != nil {
 		x.in.HTTP.Header = was
 		return "the gateway refuses the changed request: " + err.Error()
 	}
+	if x.parsed.Req.Model != model {
+		x.hooks.renamed = h
+	}
 	return ""
+}
+
+// blameHook records that a request was rejected for the model that a hook had written.
+func (x *exchange) blameHook(rejection error) {
+	if x.hooks == nil || x.hooks.renamed == nil {
+		return
+	}
+	if e, ok := errors.AsType[*openai.Error](rejection); ok && e.Code == openai.CodeModelNotFound {
+		x.hooks.renamed.RecordFailure(&hooks.Reply{Result: hooks.Transformed, Cause: "the hook changes the model to " +
+			openai.Quoted(x.parsed.Req.Model) + ", which does not exist or which the tenant may not use"}, time.Now())
+	}
 }
 
 // rejectedByHook returns the answer to a request that a hook rejects.
