@@ -57,8 +57,8 @@ func TestProblemsAreBounded(t *testing.T) {
 func TestWarningsBeyondTheBoundAreNoError(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("auth: { required: false }\ntiers:\n")
-	for i := range 1200 { // each has the server of the first one
-		fmt.Fprintf(&b, "  - {name: t%d, model: m%d, workers: [{name: w%d, url: \"http://10.9.9.9:1\"}]}\n", i, i, i)
+	for i := range 1200 { // each second one has the server of the one before
+		fmt.Fprintf(&b, "  - {name: t%d, model: m%d, workers: [{name: w%d, url: \"http://10.9.9.9:%d\"}]}\n", i, i, i, 1+i/2)
 	}
 	f, err := Parse("x", []byte(b.String()), nil)
 	if err != nil {
@@ -71,6 +71,24 @@ func TestWarningsBeyondTheBoundAreNoError(t *testing.T) {
 	if problems, _ := errors.AsType[Problems](err); len(problems) != maxProblems+1 ||
 		!strings.Contains(err.Error(), "decisions.keep") {
 		t.Errorf("an error after the warnings: %d problems, %.500v", len(problems), err)
+	}
+}
+
+// TestEqualWarningsOfEntriesAreOne: it lists the further places, the first ones by name. Other keys have their own.
+func TestEqualWarningsOfEntriesAreOne(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("auth: { required: false }\ndecisions: { max_size: 1MiB, max_files: 3 }\ntiers:\n")
+	for i := range 8 {
+		fmt.Fprintf(&b, "  - {name: t%d, model: m%[1]d, workers: [{name: w%[1]d, url: \"http://h%[1]d:1\", "+
+			"api_key_env: KEY}]}\n", i)
+	}
+	b.WriteString("pools: [ { name: p, model: p, serves: [chat], " +
+		"workers: [{name: v, url: \"http://v:1\", api_key_env: KEY}] } ]\n")
+	got := problemsOf(t, b.String(), map[string]string{"KEY": "short"})
+	if len(got) != 3 || !strings.Contains(got[2], "4:81: warning: tiers[0].workers[0].api_key_env: the key in the "+
+		"environment variable KEY has 5 characters; also at tiers[1].workers[0].api_key_env, ") ||
+		!strings.Contains(got[2], "tiers[5].workers[0].api_key_env and 3 more places (check ") {
+		t.Errorf("the warnings are %q", got)
 	}
 }
 

@@ -107,11 +107,11 @@ func (d *decoder) checkUnhooked(f *File) {
 		if path := s.path + ".paths"; len(s.Paths) > 0 {
 			d.warn(path, "requests on these paths are not sent to the hooks", "remove the paths that must be checked")
 		}
-		for i, kind := range f.resolveSection(s).Serves {
-			if kind == openai.Audio.String() || kind == openai.Images.String() {
-				d.warn(fmt.Sprintf("%s.serves[%d]", s.path, i), "forms with files (multipart/form-data) for "+kind+
-					" are not sent to the hooks; JSON bodies are", "remove it if such requests must be checked")
-			}
+		if slices.ContainsFunc(f.resolveSection(s).Serves, func(kind string) bool {
+			return kind == openai.Audio.String() || kind == openai.Images.String()
+		}) {
+			d.warn(s.path+".serves", "forms with files (multipart/form-data) for audio and images are not sent to the hooks; "+
+				"JSON bodies are", "remove audio and images if such requests must be checked")
 		}
 	}
 }

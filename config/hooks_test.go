@@ -70,12 +70,19 @@ func TestHolesOfGuardrailsAreWarnings(t *testing.T) {
 	const guard = `{ name: a, url: "http://h:1" }`
 	pools := "pools: [ { name: p, model: x, serves: [images], paths: [/raw/*], " +
 		"workers: [ { name: v, url: \"http://127.0.0.1:7\" } ] } ]\n"
+	pool := func(name string) string {
+		return fmt.Sprintf("  - { name: %s, model: m%[1]s, serves: [chat, images, audio], workers: [ { name: w%[1]s, "+
+			"url: \"http://%[1]s:7\" } ] }\n", name)
+	}
 	for name, c := range map[string]struct {
 		text string
 		want []string
 	}{
 		"passed paths and forms": {hooked(pools, guard), []string{"requests on these paths are not sent to the hooks",
-			"forms with files (multipart/form-data) for images are not sent to the hooks"}},
+			"pools[0].serves: forms with files (multipart/form-data) for audio and images are not sent to the hooks"}},
+		"several pools": {hooked("pools:\n"+strings.Join([]string{pool("a"), pool("b"), pool("c")}, ""), guard),
+			[]string{"pools[0].serves: forms with files (multipart/form-data) for audio and images are not sent to the hooks; " +
+				"JSON bodies are; also at pools[1].serves, pools[2].serves (remove audio"}},
 		"only recorded": {hooked(pools, `{ name: a, url: "http://h:1", shadow: true }`), nil},
 		"passes on error": {hooked("", `{ name: a, url: "http://h:1", on_error: pass }`),
 			[]string{"requests are not checked while the hook fails"}},

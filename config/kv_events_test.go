@@ -44,7 +44,7 @@ func TestEventSettingsAreChecked(t *testing.T) {
 		"nothing":       {},
 		"a tier's port": {tier: "port: 5557, replay_port: 5558"},
 		"ranks": {tier: "port: 5557, replay_port: 5657, ranks: 8, topic: kv",
-			want: "tiers[0].kv_events.ranks: 8 ranks publish events, but w0 is one worker"},
+			want: "tiers[0].kv_events.ranks: 8 ranks publish events, but an engine without ranks is one worker"},
 		"topics":           {file: `listen: "127.0.0.1:5557"`, worker: "topic: kv@a"},
 		"a topic when off": {tier: "enabled: false, topic: kv"},
 		"ports that overlap": {tier: "port: 5557, replay_port: 5558, ranks: 2",
@@ -136,9 +136,9 @@ func TestPoliciesThatUseEventsAreKnown(t *testing.T) {
 // TestRanksThatAreNotWorkersAreHintedAt: events of several ranks are worth most if each rank is a worker.
 func TestRanksThatAreNotWorkersAreHintedAt(t *testing.T) {
 	for name, c := range map[string]struct{ tier, worker, want string }{
-		"of a tier": {"port: 5557, ranks: 2", "", "tiers[0].kv_events.ranks: 2 ranks publish events, but w0 is one worker"},
+		"of a tier": {"port: 5557, ranks: 2", "", "tiers[0].kv_events.ranks: 2 ranks publish events, but an engine without ranks is one worker"},
 		"of a worker": {"", "port: 5557, ranks: 4",
-			"tiers[0].workers[0].kv_events.ranks: 4 ranks publish events, but w0 is one"},
+			"tiers[0].workers[0].kv_events.ranks: 4 ranks publish events, but an engine without ranks is one"},
 		"one rank": {"port: 5557", "", ""},
 	} {
 		f, err := Parse("f", []byte(withEvents("", c.tier, c.worker)), nil)

@@ -145,7 +145,7 @@ func (d *decoder) load(src []byte) (*File, error) {
 
 // finish returns the file, or its problems.
 func (d *decoder) finish(f *File) (*File, error) {
-	f.warnings = d.problems.sorted().bounded()
+	f.warnings = d.problems.sorted().merged().bounded()
 	if f.warnings.Failed() {
 		return nil, f.warnings
 	}

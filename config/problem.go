@@ -176,6 +176,38 @@ func (ps Problems) sorted() Problems {
 	return slices.Compact(ps)
 }
 
+// maxPlaces is the number of further places that a warning lists.
+const maxPlaces = 5
+
+// listEntry matches the index of an entry of a list. Tiers and pools have the same keys.
+var listEntry = regexp.MustCompile(`(?:^(?:tiers|pools))?\[\d+\]`)
+
+// merged returns the problems with one warning in place of equal ones at the same key of several entries, such as all
+// tiers. It lists the further places after the first one.
+func (ps Problems) merged() Problems {
+	type words struct{ key, message, hint string }
+	kept, first, others := Problems{}, map[words]int{}, map[int][]string{}
+	for _, p := range ps {
+		w := words{listEntry.ReplaceAllString(p.Path, "[]"), p.Message, p.Hint}
+		if i, again := first[w]; again && p.Warning {
+			others[i] = append(others[i], p.Path)
+			continue
+		}
+		if p.Warning {
+			first[w] = len(kept)
+		}
+		kept = append(kept, p)
+	}
+	for i, paths := range others {
+		list := strings.Join(paths[:min(len(paths), maxPlaces)], ", ")
+		if more := len(paths) - maxPlaces; more > 0 {
+			list += fmt.Sprintf(" and %d more places", more)
+		}
+		kept[i].Message += "; also at " + list
+	}
+	return kept
+}
+
 // bounded returns at most maxProblems of the problems, in the same order, and one that counts the others. Errors
 // displace warnings. Long messages and hints are cut.
 func (ps Problems) bounded() Problems {

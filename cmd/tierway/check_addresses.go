@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,31 +20,49 @@ const (
 	lookUpsAtOnce = 16
 )
 
-// warnOfAddresses writes a warning for each worker whose host has the addresses of several servers.
+// warnOfAddresses writes a warning for each host of workers that has the addresses of several servers.
 func warnOfAddresses(ctx context.Context, out io.Writer, f *config.File,
 	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpsTime)
 	defer cancel()
-	warnings, places := [][]string{}, make(chan struct{}, lookUpsAtOnce)
+	type found struct {
+		worker, host string
+		addresses    int
+	}
+	var all []*found
+	places := make(chan struct{}, lookUpsAtOnce)
 	var running sync.WaitGroup
 	for _, p := range f.ResolvedPools() {
-		of := make([]string, len(p.Workers))
-		warnings = append(warnings, of)
-		for i, w := range p.Workers {
+		for _, w := range p.Workers {
+			of := &found{worker: w.Name}
+			all = append(all, of)
 			running.Go(func() {
 				places <- struct{}{}
 				defer func() { <-places }()
-				if host, all := workers.SeveralAddresses(ctx, w.URL, lookUp); host != "" {
-					of[i] = fmt.Sprintf("tierway: warning: host %s of worker %s has %d addresses, but counts as one "+
-						"server: list each server as a worker of its own\n", host, w.Name, len(all))
-				}
+				host, addresses := workers.SeveralAddresses(ctx, w.URL, lookUp)
+				of.host, of.addresses = host, len(addresses)
 			})
 		}
 	}
 	running.Wait()
-	for _, of := range warnings {
-		for _, warning := range of {
-			fmt.Fprint(out, warning)
-		}
+	names := map[string][]string{} // workers by host
+	for _, of := range all {
+		names[of.host] = append(names[of.host], of.worker)
 	}
+	for _, of := range all {
+		if of.host == "" || names[of.host] == nil {
+			continue
+		}
+		fmt.Fprintf(out, "tierway: warning: host %s of %s has %d addresses, but counts as one server: list each server as "+
+			"a worker of its own\n", of.host, workersText(names[of.host]), of.addresses)
+		names[of.host] = nil
+	}
+}
+
+// workersText returns the names of workers as the end of a phrase.
+func workersText(names []string) string {
+	if len(names) == 1 {
+		return "worker " + names[0]
+	}
+	return "workers " + strings.Join(names, ", ")
 }

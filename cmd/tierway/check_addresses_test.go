@@ -11,11 +11,12 @@ import (
 	"tierway/config"
 )
 
-// TestCheckWarnsOfHostsWithSeveralServers, and of no other host.
+// TestCheckWarnsOfHostsWithSeveralServers once for each, and of no other host.
 func TestCheckWarnsOfHostsWithSeveralServers(t *testing.T) {
 	f, err := config.Parse("f", []byte("auth: { required: false }\ntiers: [ { name: small, model: m, workers: [\n"+
 		"{ name: a, url: \"http://many:1\" }, { name: b, url: \"http://one:1\" }, { name: c, url: \"https://gone\" },\n"+
-		"{ name: d, url: \"http://10.0.0.1:1\" }, { name: e, url: \"unix:///run/e\" }, { name: g, url: \"http://both:1\" } ] } ]\n"),
+		"{ name: d, url: \"http://10.0.0.1:1\" }, { name: e, url: \"unix:///run/e\" }, { name: g, url: \"http://both:1\" },\n"+
+		"{ name: h, url: \"http://many:2\" } ] } ]\n"),
 		nil)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,7 @@ func TestCheckWarnsOfHostsWithSeveralServers(t *testing.T) {
 		}
 		return all, err
 	})
-	const want = "host many of worker a has 2 addresses"
+	const want = "host many of workers a, h has 2 addresses"
 	if got := out.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
