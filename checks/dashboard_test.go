@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/hooks"
 	"tierway/telemetry"
 )
 
@@ -210,6 +211,56 @@ func choices(metrics map[string]family, text string, variables []string) error {
 	return legend("{{"+m[2]+"}}", v.labels)
 }
 
+// resultsOf returns the values of the label result of metrics, by the beginning of their names.
+func resultsOf() map[string][]string {
+	return map[string][]string{
+		"tierway_hook_seconds": hooks.Results(),
+		"tierway_response_cache_requests_total": {telemetry.CacheExactHit.String(), telemetry.CacheSemanticHit.String(),
+			telemetry.CacheMiss.String(), telemetry.CacheBypass.String()},
+		"tierway_response_cache_embeddings_total": telemetry.EmbeddingResults(),
+	}
+}
+
+// unknownResults returns the values that an expression compares with the label result and that no series has.
+func unknownResults(expression string) (unknown []string) {
+	selector := regexp.MustCompile(`(tierway_\w+)\{[^}]*\bresult\s*(?:=|!=|=~|!~)\s*"([^"]*)"`)
+	for _, m := range selector.FindAllStringSubmatch(expression, -1) {
+		for metric, results := range resultsOf() {
+			for word := range strings.SplitSeq(m[2], "|") {
+				if strings.HasPrefix(m[1], metric) && !slices.Contains(results, word) {
+					unknown = append(unknown, word)
+				}
+			}
+		}
+	}
+	return unknown
+}
+
+// TestAlertsAndPanelsNameResultsThatExist: with another word, an alert could never fire.
+func TestAlertsAndPanelsNameResultsThatExist(t *testing.T) {
+	var d dashboard
+	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
+		t.Fatalf("reading the dashboard: %v", err)
+	}
+	var all []string
+	for _, a := range alerts(t) {
+		all = append(all, a.Expr)
+	}
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			all = append(all, q.Expr)
+		}
+	}
+	for _, expression := range all {
+		if unknown := unknownResults(expression); len(unknown) > 0 {
+			t.Errorf("no series has the result %q of %s", unknown, expression)
+		}
+	}
+	if got := unknownResults(`rate(tierway_hook_seconds_count{hook="a", result=~"open|opened"}[5m])`); len(got) != 1 {
+		t.Errorf("a misspelt word is not reported: %q", got)
+	}
+}
+
 // TestEveryPanelIsDescribed: each panel has a description, a unit and a legend for each query, and no
 // panel overlaps another.
 func TestEveryPanelIsDescribed(t *testing.T) {
@@ -246,7 +297,8 @@ func TestEveryPanelIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"Traffic and errors", "Latency", "Routing", "Queues", "Workers", "Tokens and tenants", "Gateway"}
+	want := []string{"Traffic and errors", "Latency", "Routing", "Hooks and caches", "Queues", "Workers",
+		"Tokens and tenants", "Gateway"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("the rows are %q, want %q", rows, want)
 	}

@@ -33,8 +33,11 @@ var similarities = [...]string{"hit", "miss", "shadow_equal", "shadow_different"
 // similarityRatios are the buckets of similarities, from the least one that a look-up finds.
 var similarityRatios = []float64{.9, .91, .92, .93, .94, .95, .96, .97, .98, .99, 1}
 
-// EmbeddingResults are the results of embeddings for look-ups.
+// embeddingResults are the results of embeddings for look-ups.
 var embeddingResults = []string{"ok", "failed"}
+
+// EmbeddingResults returns the values of the label result of embeddings.
+func EmbeddingResults() []string { return embeddingResults }
 
 // String returns the value of the label result.
 func (r CacheResult) String() string { return cacheResults[r] }
