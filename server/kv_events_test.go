@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/routing"
 	"tierway/routing/kvindex"
 )
 
@@ -30,10 +31,13 @@ tiers:
 `
 
 // publishing returns an engine that publishes KV-cache events.
-func publishing(t *testing.T) *engines.Engine {
+func publishing(t *testing.T, change ...func(*engines.Config)) *engines.Engine {
 	t.Helper()
-	e := engines.New(engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 1 << 20,
-		Network: networkOf(t).zmtp()})
+	c := engines.Config{Name: "fake", Model: "fake-7b", Seed: 1, CacheTokens: 1 << 20, Network: networkOf(t).zmtp()}
+	for _, of := range change {
+		of(&c)
+	}
+	e := engines.New(c)
 	if err := e.PublishEvents(context.Background(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -381,6 +385,45 @@ func TestAdaptersOfATierAreRequestedByTheirNames(t *testing.T) {
 		time.Sleep(time.Minute) // many checks
 		if n := strings.Count(r.logs.String(), "adapters=[new-lora]"); n != 1 {
 			t.Errorf("%d lines name the adapter that no tier names: %s", n, r.logs.String())
+		}
+	})
+}
+
+// TestPrefillPolicyUsesEvents: the policy of the prefill stage alone uses what the engines publish.
+func TestPrefillPolicyUsesEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peers, stages := new(engines.Peers), []string{engines.RolePrefill, engines.RolePrefill, engines.RoleDecode}
+		var list []string
+		for i, role := range stages {
+			e := publishing(t, func(c *engines.Config) { c.Handover, c.Role, c.Peers = engines.HandoverNIXL, role, peers })
+			list = append(list, fmt.Sprintf("{ name: w%d, url: %q, role: %s }", i, startServer(t, e), role))
+		}
+		r := newRig(t, fmt.Sprintf(`
+auth: { required: false }
+health: { interval: 100ms, timeout: 100ms }
+tiers:
+  - name: small
+    model: fake-7b
+    handover: nixl
+    uncached_threshold: 1
+    policy: { name: round_robin }
+    prefill_policy: { name: kv_aware, lookup_timeout: 10s }
+    workers: [ %s ]
+`, strings.Join(list, ", "))+"# %s\n")
+		r.runControl()
+		for number, holder := range []string{"w1", "w0", "w1"} {
+			m := r.member(holder)
+			waitUntil(t, "stream", func() bool { return m.Events.View().Live })
+			before := m.Events.View().Blocks
+			sendDirectly(t, m.Worker.Spec().URL, chatAbout(number))
+			waitUntil(t, "event of the direct request", func() bool { return m.Events.View().Blocks > before })
+			if a := r.post("/v1/chat/completions", chatAbout(number)); a.status != http.StatusOK {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			if h := r.lastDecision().Attempts[0].Handover; len(h.Prefills) != 1 || h.Prefills[0].Worker != holder ||
+				h.Prefills[0].Reason != string(routing.ReasonKVEvents) {
+				t.Errorf("prompt %d is on %s: %+v", number, holder, h.Prefills)
+			}
 		}
 	})
 }

@@ -279,9 +279,14 @@ func averageRanks(all []routing.CachedPrefix) {
 	copy(all, means)
 }
 
-// UsesCaches reports whether the pool's policy uses the result of LookupCaches, which must not be called
-// otherwise.
+// UsesCaches reports whether a policy of the pool uses the workers' KV-cache events.
 func (p *Pool) UsesCaches() bool { return p.readsEvents }
+
+// UsesEvents reports whether the workers' KV-cache events are used for requests of a policy of the pool, or for their
+// prefill stage. LookupCaches must not be called otherwise.
+func (p *Pool) UsesEvents(policy *routing.Config) bool {
+	return p.readsEvents && (policy.UsesCaches() || p.PrefillPolicy.UsesCaches())
+}
 
 // Adapter returns the model if it is a LoRA adapter on a worker of the pool, else "".
 func (p *Pool) Adapter(model string) string {

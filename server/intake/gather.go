@@ -36,7 +36,7 @@ func (it *Intake) Gather(ctx context.Context, c *Caller, p *Parsed, res *Resolut
 	if p.Prompt != nil {
 		p.Prompt.setBlocks(&facts)
 		p.Prompt.found = prompttokens.Prompt{Keys: p.Prompt.found.Keys[:0]}
-		if policy.UsesCaches() && res.Pool.UsesCaches() {
+		if res.Pool.UsesEvents(policy) {
 			p.Prompt.setCached(ctx, p, res, &facts, ask)
 		}
 		if usesLMCache && res.Pool.LooksUp() {
