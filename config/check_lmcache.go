@@ -25,6 +25,11 @@ func (d *decoder) checkLMCache(path string, c routing.Config) {
 		d.report(at, fmt.Sprintf("%v is too short", c.PollInterval),
 			"use at least "+leastPoll.String()+"; the default is 10s")
 	}
+	if c.Mode == "" {
+		d.warn(path+".mode", "missing, so "+routing.ModeOccupancy+" applies: it prefers the engine with the most keys, "+
+			"whatever the prompt", "set mode: "+routing.ModePrefixLookup+", which looks each prompt up, or mode: "+
+			routing.ModeOccupancy+" to keep it")
+	}
 	unused, mode := []string{"lookup_timeout", "tokenizer"}, routing.ModeOccupancy
 	if c.LooksUp() {
 		unused, mode = []string{"cache_weight", "fallback"}, routing.ModePrefixLookup

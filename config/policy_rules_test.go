@@ -62,6 +62,8 @@ policy_rules:
 func TestPoliciesAndRulesHaveProblems(t *testing.T) {
 	rule := func(text string) string { return keys + small + "policy_rules:\n  - " + text + "\n" }
 	policy := func(text string) string { return keys + small + "policy: " + text + "\n" }
+	const noMode = `policy.mode: missing, so occupancy applies: it prefers the engine with the most keys, whatever the ` +
+		`prompt (set mode: prefix_lookup, which looks each prompt up, or mode: occupancy to keep it)`
 	for name, c := range map[string]struct{ src, want string }{
 		"no policy":          {rule(`{ model: x }`), `policy_rules[0].policy: missing`},
 		"no name":            {rule(`{ model: x, policy: {} }`), `policy_rules[0].policy.name: missing (write the name of a policy)`},
@@ -81,6 +83,9 @@ func TestPoliciesAndRulesHaveProblems(t *testing.T) {
 		"no URL":             {policy(`{ name: lmcache_aware, controller_url: c:9000 }`), `policy.controller_url:`},
 		"no such worker":     {policy(`{ name: lmcache_aware, lmcache_worker_map: { vllm-1: nobody } }`), `policy.lmcache_worker_map.vllm-1: "nobody" is neither the name nor the URL of a worker`},
 		"no variable":        {policy(`{ name: lmcache_aware, controller_api_key_env: LMCACHE_KEY }`), `policy.controller_api_key_env: the environment variable LMCACHE_KEY is not set (set it to the controller's key)`},
+		"no mode":            {policy(`{ name: lmcache_aware }`), noMode},
+		"no mode in a rule":  {rule(`{ model: x, policy: { name: lmcache_aware } }`), `policy_rules[0].` + noMode},
+		"no mode, fallback":  {policy(`{ name: kv_overlap, fallback: lmcache_aware }`), noMode},
 		"no tokens":          {policy(`{ name: lmcache_aware, lookup_timeout: 9ms }`), `policy.lookup_timeout: has no effect with mode: occupancy`},
 		"no weights":         {policy(`{ name: lmcache_aware, mode: prefix_lookup, cache_weight: 0.5 }`), `policy.cache_weight: has no effect with mode: prefix_lookup`},
 		"two controllers":    {keys + small + "policy: { name: lmcache_aware }\npolicy_rules:\n  - { stream: true, policy: { name: lmcache_aware, mode: prefix_lookup } }\n", `its policies lmcache_aware have different modes, controllers or maps`},
