@@ -49,7 +49,7 @@ func lmcacheAttention(p *poolView) (items []AttentionItem) {
 	case lmcache.StateUp, lmcache.StateStarting:
 		return nil
 	case lmcache.StateDown:
-		what = "LMCache's controller does not answer" + causeSuffix(s.Error)
+		what = "LMCache's controller is down" + causeSuffix(s.Error)
 	case lmcache.StateNoWorkers:
 		what = "LMCache's controller lists no worker: engines need enable_controller in their LMCache configuration"
 	case lmcache.StateForeign:
@@ -57,8 +57,8 @@ func lmcacheAttention(p *poolView) (items []AttentionItem) {
 	case lmcache.StateUncounted:
 		what = "LMCache's controller states no numbers of keys: write mode: prefix_lookup"
 	case lmcache.StateNoMatch:
-		what = "LMCache's controller finds no repeated prompt: PYTHONHASHSEED and chunk_size must be the same for engines and " +
-			"controller"
+		what = "LMCache's controller finds no repeated prompt: engines and controller need the same image and " +
+			"PYTHONHASHSEED, and engines a chunk_size of 256"
 	}
 	return []AttentionItem{{Severity: severityWarning, Subject: p.subject(), Message: what + "; " + without + ".",
 		Link: "workers?pool=" + url.QueryEscape(p.Name)}}

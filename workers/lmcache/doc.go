@@ -20,6 +20,7 @@
 //
 // # Versions
 //
-// Old controllers answer a look-up with one instance and no length. Some list the keys of each worker, others
-// have them in a further endpoint, and some in neither: then the number of keys is unknown.
+// Old controllers answer a look-up with one instance and no length. From LMCache 0.3.12 on, the list of workers has
+// their numbers of keys, as has a further endpoint. That of 0.3.10 has none, and 0.3.9 has no list: then the number of
+// keys is unknown. The tests have recorded answers of these versions.
 package lmcache

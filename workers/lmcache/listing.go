@@ -51,6 +51,10 @@ func (k *Controller) poll(ctx context.Context) {
 
 func (k *Controller) list(ctx context.Context) (*Listing, error) {
 	text, err := k.call(ctx, k.c.Timeout, http.MethodGet, workersPath, nil)
+	if status, ok := errors.AsType[statusError](err); ok && status == http.StatusNotFound {
+		return nil, fmt.Errorf("%w: LMCache before 0.3.10 has no list of workers: use mode: prefix_lookup, or check "+
+			"controller_url", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +178,8 @@ func (k *Controller) record(l *Listing, err error) {
 		k.empty, k.warned = 0, false
 	} else if k.empty++; k.empty >= warnAfter && !k.warned {
 		k.warned = true
-		message := "the LMCache controller lists no worker: engines need enable_controller and controller_pull_url in their " +
-			"LMCache configuration, and heartbeats; " + k.without()
+		message := "the LMCache controller lists no worker: engines need enable_controller, controller_pull_url and " +
+			"controller_reply_url in their LMCache configuration, and heartbeats if it removes silent ones; " + k.without()
 		if len(l.Instances) > 0 {
 			message = "the LMCache controller lists no worker of the pool: lmcache_worker_map must name each " +
 				"lmcache_instance_id; " + k.without()

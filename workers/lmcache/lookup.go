@@ -82,9 +82,9 @@ func (k *Controller) Lookup(ctx context.Context, tokens []uint32, repeated bool,
 	}
 	l.missed.Add(1)
 	if repeated && l.misses.Add(1) == warnMisses {
-		k.c.Log.Warn(fmt.Sprintf("%d look-ups of repeated prompts have found nothing in LMCache: PYTHONHASHSEED and "+
-			"chunk_size must be the same for engines and controller, and prompts longer than a chunk; routing uses the "+
-			"gateway's history", warnMisses), "url", k.url)
+		k.c.Log.Warn(fmt.Sprintf("%d look-ups of repeated prompts have found nothing in LMCache: engines and controller "+
+			"need the same image and PYTHONHASHSEED, engines a chunk_size of %d, and prompts must be longer than a chunk; routing "+
+			"uses the gateway's history", warnMisses, Chunk), "url", k.url)
 	}
 	return matches, true
 }

@@ -43,6 +43,9 @@ func (k *Controller) View() View {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	v.Since, v.Fault = k.since, k.fault
+	if at := l.since.Load(); at > 0 && time.Unix(0, at).After(v.Since) {
+		v.Since = time.Unix(0, at)
+	}
 	if list != nil {
 		v.Instances, v.Known = len(list.Instances), k.known(list)
 		for _, i := range list.Instances {
