@@ -79,28 +79,51 @@ func (o *offloader) predicted(x *Index, prompt []uint32) int {
 
 // TestBlocksInCPUMemoryWithoutRemovalsAge (L4): after one turnover of the cache, few predicted blocks are missing.
 func TestBlocksInCPUMemoryWithoutRemovalsAge(t *testing.T) {
-	const capacity = 600
 	for name, each := range map[string]bool{"an event for each prompt": false, "an event for each block": true} {
 		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(1, 2))
-			x, o := newOffloader(t, capacity)
-			popular := rand.NewZipf(rng, 1.2, 4, 4_000)
-			stored, predicted, wrong, actual := 0, 0, 0, 0
-			for range 12_000 {
-				prompt := promptOf(uint32(rng.IntN(3)), uint32(popular.Uint64()), 8)
-				says := o.predicted(x, prompt)
-				had := o.use(prompt, each)
-				if stored += 8 - had; stored > capacity {
-					predicted, wrong, actual = predicted+says, wrong+max(0, says-had), actual+had
-				}
-			}
-			t.Logf("%d of %d predicted blocks were missing (%.1f %%); the cache had %d", wrong, predicted,
-				100*float64(wrong)/float64(predicted), actual)
-			if stored < 10*capacity || 100*wrong > 5*predicted || 10*predicted < 6*actual {
-				t.Errorf("%d stored, %d of %d predicted blocks were missing; the cache had %d", stored, wrong, predicted, actual)
+			predicted, wrong, actual := predictionsWith(t, 1, each)
+			if 100*wrong > 5*predicted || 10*predicted < 6*actual {
+				t.Errorf("%d of %d predicted blocks were missing; the cache had %d", wrong, predicted, actual)
 			}
 		})
 	}
+}
+
+// TestSizeOfTheCacheIsBetterTooSmall: with half of it few blocks are missing and many are unknown, and with twice as
+// much it is the reverse.
+func TestSizeOfTheCacheIsBetterTooSmall(t *testing.T) {
+	if predicted, wrong, actual := predictionsWith(t, 0.5, false); 100*wrong > predicted || 10*predicted > 9*actual {
+		t.Errorf("half: %d of %d predicted blocks were missing; the cache had %d", wrong, predicted, actual)
+	}
+	if predicted, wrong, actual := predictionsWith(t, 2, false); 100*wrong < 5*predicted || 10*predicted < 9*actual {
+		t.Errorf("twice: %d of %d predicted blocks were missing; the cache had %d", wrong, predicted, actual)
+	}
+}
+
+// predictionsWith returns the predicted blocks of prompts, those of them that an LRU cache lacked, and those that it
+// had, after its first turnover. The index assumes a share of the cache's size.
+func predictionsWith(t *testing.T, share float64, each bool) (predicted, wrong, actual int) {
+	t.Helper()
+	const capacity = 600
+	rng := rand.New(rand.NewPCG(1, 2))
+	x, o := newOffloader(t, capacity)
+	o.worker.SetAging(int(share * capacity * offloaded))
+	popular := rand.NewZipf(rng, 1.2, 4, 4_000)
+	stored := 0
+	for range 12_000 {
+		prompt := promptOf(uint32(rng.IntN(3)), uint32(popular.Uint64()), 8)
+		says := o.predicted(x, prompt)
+		had := o.use(prompt, each)
+		if stored += 8 - had; stored > capacity {
+			predicted, wrong, actual = predicted+says, wrong+max(0, says-had), actual+had
+		}
+	}
+	t.Logf("%.1f of the size: %.1f %% of %d predicted blocks were missing; of %d cached blocks, %.0f %% were predicted",
+		share, 100*float64(wrong)/float64(predicted), predicted, actual, 100*float64(predicted-wrong)/float64(actual))
+	if stored < 10*capacity {
+		t.Errorf("only %d blocks were stored", stored)
+	}
+	return predicted, wrong, actual
 }
 
 func TestOneTurnoverDropsAllBlocksOfAnotherTraffic(t *testing.T) {
