@@ -338,18 +338,28 @@ func TestHashedSessionsMoveFromAWorkerThatIsDown(t *testing.T) {
 	})
 }
 
-// TestEveryStrategyOfOtherRoutersIsListed in docs/policies.md, with those that are not there.
+// TestEveryStrategyOfOtherRoutersIsListed in docs/policies.md, with what to write here.
 func TestEveryStrategyOfOtherRoutersIsListed(t *testing.T) {
 	text, err := os.ReadFile("../docs/policies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	flat := regexp.MustCompile(`\s+`).ReplaceAllString(string(text), " ")
+	_, table, _ := strings.Cut(string(text), "\n## Names in other routers\n")
+	listed := ""
+	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(table, -1)[1:] {
+		listed += row[2] + "\n"
+		if here := row[3]; here == "" || regexp.MustCompile(`(?i)\bnot (there|yet|supported|available)\b|\bmissing\b`).
+			MatchString(here) {
+			t.Errorf("%s is listed as absent: %q", row[2], here)
+		}
+	}
 	for _, name := range []string{"`round_robin`", "`random`", "`power_of_two`", "`cache_aware`", "`consistent_hash`",
-		"`kv_aware`", "`rendezvous_hash`", "`lmcache_aware`", "`model_overrides`", "`selection_strategy`", "`fallback_strategy`", "`RoundRobin`", "`WeightedRoundRobin`", "`LeastLatency`",
-		"`Random`", "`ConsistentHash`", "`PrefixAwareHash`", "KvOverlapScorer", "`Custom`", "Geographic", "least_conn",
-		"dynamic_weight_adjustment", "`--prefill-policy`", "`--decode-policy`", "`pd_uncached_token_threshold`", "response caches"} {
-		if !strings.Contains(flat, name) {
+		"`kv_aware`", "`rendezvous_hash`", "`lmcache_aware`", "`lookup_mode`", "`model_overrides`", "`selection_strategy`",
+		"`fallback_strategy`", "`RoundRobin`", "`WeightedRoundRobin`", "`LeastLatency`", "`Random`", "`ConsistentHash`",
+		"`PrefixAwareHash`", "KvOverlapScorer", "`Custom`", "Geographic", "least_conn", "dynamic_weight_adjustment",
+		"`anthropic_cache_control_injection`", "`--prefill-policy`", "`--decode-policy`", "`pd_uncached_token_threshold`",
+		"`cache`", "`semantic_cache`", "`prompt_cache`", "`pre_routing_hooks`"} {
+		if !strings.Contains(listed, name) {
 			t.Errorf("%s is not listed", name)
 		}
 	}
