@@ -38,7 +38,8 @@ func TestImportedPolicyWithoutAModeHasAWarning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if warned := strings.Contains(f.Warnings().Error(), "policy.mode: missing, so occupancy applies"); warned != (mode == "") {
+		warned := strings.Contains(f.Warnings().Error(), "policy.mode: missing, so occupancy applies")
+		if warned != (mode == "") {
 			t.Errorf("with%q: %v", mode, f.Warnings())
 		}
 	}

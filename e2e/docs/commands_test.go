@@ -30,6 +30,8 @@ var notRun = []struct{ begins, reason string }{
 	{"curl -s $ADMIN_URL/metrics | grep tierway_handover", "needs the demo with --disaggregated"},
 	{"vllm serve ", "needs an engine"},
 	{"VLLM_NIXL_SIDE_CHANNEL_HOST=", "needs an engine"},
+	{"PYTHONHASHSEED=", "needs an engine, or LMCache"},
+	{"lmcache_server ", "needs LMCache"},
 	{"pip install ", "installs packages of an engine"},
 	{"OLLAMA_NUM_PARALLEL=", "needs an engine"},
 	{"ollama ", "needs an engine"},
