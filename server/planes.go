@@ -41,6 +41,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		Rand:      o.Rand,
 
 		PurgeAnswers: s.proxy.PurgeCache,
+		CacheMemory:  s.proxy.CacheMemory,
 	}
 	if f := o.Config; f.Metrics.Listen == "" {
 		a.Metrics = p.checkHost(f.Admin.Listen, s.metrics.Handler())

@@ -121,6 +121,31 @@ func (m *Metrics) Names() []MetricName {
 // prefix begins the name of every metric of Tierway.
 const prefix = "tierway_"
 
+// readSeries returns the present values of all series of a metric.
+func readSeries(c prometheus.Collector) (all []*dto.Metric) {
+	series := make(chan prometheus.Metric)
+	go func() { // ends when the loop below has read all series
+		defer close(series)
+		c.Collect(series)
+	}()
+	for one := range series {
+		if value := new(dto.Metric); one.Write(value) == nil { // only a metric of another type could fail
+			all = append(all, value)
+		}
+	}
+	return all
+}
+
+// labelOf returns the value of a label; "" if the series has none of that name.
+func labelOf(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
 // labelNames returns the names of the labels of a family's series.
 func labelNames(f *dto.MetricFamily) (names []string) {
 	for _, s := range f.GetMetric() {

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +34,28 @@ func (m *Metrics) HookCalled(hook, result string, took time.Duration, ignored in
 	if ignored > 0 {
 		m.hooks.ignored.WithLabelValues(hook).Add(float64(ignored))
 	}
+}
+
+// HookCalls are the calls of a hook with one result.
+type HookCalls struct {
+	Hook, Result string
+	Durations    []uint64 // number of calls in each bucket of HookSeconds, and beyond them
+}
+
+// HookSeconds returns the upper bounds of the buckets of HookCalls, in seconds.
+func HookSeconds() []float64 { return slices.Clone(hookSeconds) }
+
+// HookCalls returns the calls of all hooks since the gateway started, sorted by hook and result. A result that no call
+// had is omitted.
+func (m *Metrics) HookCalls() (all []HookCalls) {
+	for _, s := range readSeries(m.hooks.calls) {
+		all = append(all, HookCalls{Hook: labelOf(s, "hook"), Result: labelOf(s, "result"),
+			Durations: bucketsOf(s.GetHistogram(), len(hookSeconds))})
+	}
+	slices.SortFunc(all, func(a, b HookCalls) int {
+		return cmp.Or(cmp.Compare(a.Hook, b.Hook), cmp.Compare(a.Result, b.Result))
+	})
+	return all
 }
 
 // RemoveHook removes the series of a hook.

@@ -127,6 +127,16 @@ func (c *ResponseCache) Embedded(ok bool) {
 	}
 }
 
+// Requests returns the number of requests by CacheResult since the gateway started.
+func (c *ResponseCache) Requests() (counts [len(cacheResults)]float64) {
+	for i, requests := range c.requests {
+		for _, s := range readSeries(requests) {
+			counts[i] = s.GetCounter().GetValue()
+		}
+	}
+	return counts
+}
+
 // CacheMemory is the memory of the response cache.
 type CacheMemory struct {
 	Entries   int   `metric:"tierway_response_cache_entries" help:"Answers that the response cache of this gateway keeps."`

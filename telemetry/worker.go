@@ -110,16 +110,21 @@ func (w *Worker) TTFTCounts() []uint64 {
 
 // bucketCounts returns the number of observations of h in each of its n buckets and beyond them.
 func bucketCounts(h prometheus.Histogram, n int) []uint64 {
-	counts := make([]uint64, n+1)
 	var read dto.Metric
 	if h == nil || h.Write(&read) != nil {
-		return counts
+		return make([]uint64, n+1)
 	}
+	return bucketsOf(read.GetHistogram(), n)
+}
+
+// bucketsOf returns the number of observations in each of the n buckets of h and beyond them.
+func bucketsOf(h *dto.Histogram, n int) []uint64 {
+	counts := make([]uint64, n+1)
 	before := uint64(0)
-	for i, b := range read.GetHistogram().GetBucket() {
+	for i, b := range h.GetBucket() {
 		counts[i], before = b.GetCumulativeCount()-before, b.GetCumulativeCount()
 	}
-	counts[n] = read.GetHistogram().GetSampleCount() - before
+	counts[n] = h.GetSampleCount() - before
 	return counts
 }
 

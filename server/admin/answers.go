@@ -6,6 +6,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tierway/config"
+	"tierway/server/control"
+	"tierway/telemetry"
 	"tierway/tenants"
 )
 
@@ -44,4 +47,49 @@ func (a *tenantAPI) purgeAnswers(ctx context.Context, in *struct {
 		}
 	}
 	return &reply[purged]{Body: p}, nil
+}
+
+// answersState is what the response cache of this gateway keeps.
+type answersState struct {
+	Store    string `json:"store" enum:"memory,redis" doc:"Where answers to equal requests are. redis: the numbers below are about the answers of semantic only."`
+	Entries  int    `json:"entries" doc:"Answers in the memory of this gateway."`
+	Bytes    int64  `json:"bytes" doc:"Memory of these answers."`
+	MaxBytes int64  `json:"max_bytes"`
+	Evicted  int64  `json:"evicted" doc:"Answers that were removed before their time, because the memory was full."`
+}
+
+// answersState returns the state of the response cache; nil if no tier or pool has one.
+func (gw *gateway) answersState(snap *control.Snapshot) *answersState {
+	if !cachesAnswers(snap) {
+		return nil
+	}
+	m := gw.options.CacheMemory()
+	st := &answersState{Store: "memory", Entries: m.Entries, Bytes: m.Bytes,
+		MaxBytes: int64(snap.File.ResponseCache.MaxBytes), Evicted: m.Evictions}
+	if gw.control.Stores.Answers != nil {
+		st.Store = config.CacheInRedis
+	}
+	return st
+}
+
+// cachesAnswers reports whether a tier or pool has a response cache.
+func cachesAnswers(snap *control.Snapshot) bool {
+	for _, p := range snap.Pools {
+		if p.ResponseCache.Caches() {
+			return true
+		}
+	}
+	return false
+}
+
+// answerSamples returns the number of requests by what the response cache did; nil if no tier or pool has one.
+func (a *sampler) answerSamples() (out []telemetry.Sample) {
+	if !cachesAnswers(a.control.Snapshot()) {
+		return nil
+	}
+	for i, n := range a.options.Counts.Cache.Requests() {
+		out = append(out, telemetry.Sample{Name: "response_cache", Unit: "1/s",
+			Labels: []string{"result", telemetry.CacheResult(i).String()}, Value: n})
+	}
+	return out
 }

@@ -21,7 +21,7 @@ type MetricsView struct {
 
 // MetricSeries is one series of the history.
 type MetricSeries struct {
-	Name   string            `json:"name" doc:"requests, tokens, limited: per second. ttft_p50, ttft_p95, ttft_p99, overhead_p50, overhead_p99: milliseconds. queue_waiting, worker_inflight: largest number in the step. queue_oldest: seconds. prefix_hit: share of prompt tokens. breaker: 0 closed, 1 half open, 2 open. cpu: cores. memory: bytes."`
+	Name   string            `json:"name" doc:"requests, tokens, limited, response_cache, hook_calls, lmcache_lookups: per second. ttft_p50, ttft_p95, ttft_p99, hook_p50, hook_p95, overhead_p50, overhead_p99: milliseconds. queue_waiting, worker_inflight: largest number in the step. queue_oldest: seconds. prefix_hit: share of prompt tokens. breaker: 0 closed, 1 half open, 2 open. cpu: cores. memory: bytes."`
 	Labels map[string]string `json:"labels" nullable:"false"`
 	Unit   string            `json:"unit"`
 	Values points            `json:"values" doc:"Values by step; null: no value."`

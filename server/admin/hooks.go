@@ -3,11 +3,14 @@ package admin
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"tierway/breaker"
 	"tierway/hooks"
+	"tierway/telemetry"
 )
 
 // HookState is one hook as GET /admin/hooks shows it.
@@ -108,4 +111,29 @@ func wayOut(f *hooks.Failure) string {
 		return "Raise max_buffered_bytes."
 	}
 	return "Check the url and the key of the hook."
+}
+
+// hookSamples returns the number of calls by hook and result, and the time of the calls by hook.
+func (a *sampler) hookSamples() (out []telemetry.Sample) {
+	if a.control.Snapshot().Hooks == nil {
+		return nil
+	}
+	durations := map[string][]uint64{}
+	for _, c := range a.options.Counts.HookCalls() {
+		calls, called := uint64(0), c.Result != hooks.Busy.String() && c.Result != hooks.Open.String()
+		if called && durations[c.Hook] == nil {
+			durations[c.Hook] = make([]uint64, len(c.Durations))
+		}
+		for i, n := range c.Durations {
+			if calls += n; called {
+				durations[c.Hook][i] += n
+			}
+		}
+		out = append(out, telemetry.Sample{Name: "hook_calls", Unit: "1/s",
+			Labels: []string{"hook", c.Hook, "result", c.Result}, Value: float64(calls)})
+	}
+	for _, hook := range slices.Sorted(maps.Keys(durations)) {
+		out = append(out, quantiles("hook", telemetry.HookSeconds(), durations[hook], []string{"hook", hook}, 0.5, 0.95)...)
+	}
+	return out
 }

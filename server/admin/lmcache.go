@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"tierway/server/control"
+	"tierway/telemetry"
 	"tierway/workers/lmcache"
 )
 
@@ -62,4 +63,20 @@ func lmcacheAttention(p *poolView) (items []AttentionItem) {
 	}
 	return []AttentionItem{{Severity: severityWarning, Subject: p.subject(), Message: what + "; " + without + ".",
 		Link: "workers?pool=" + url.QueryEscape(p.Name)}}
+}
+
+// lmcacheSamples returns the number of a pool's look-ups in LMCache's controller by result; nil if there are none.
+func lmcacheSamples(p *control.Pool) (out []telemetry.Sample) {
+	if !p.LooksUp() {
+		return nil
+	}
+	s := lmcacheOf(p)
+	for _, r := range []struct {
+		result string
+		n      int64
+	}{{"match", s.Matched}, {"miss", s.Missed}, {"failed", s.Failed}, {"suspended", s.Suspended}} {
+		out = append(out, telemetry.Sample{Name: "lmcache_lookups", Unit: "1/s",
+			Labels: []string{"tier", p.Name, "result", r.result}, Value: float64(r.n)})
+	}
+	return out
 }

@@ -27,6 +27,8 @@ type OverviewView struct {
 	Routines  int               `json:"goroutines"`
 	Rate      OverviewRate      `json:"rate"`
 	Tiers     []OverviewTier    `json:"tiers" nullable:"false" doc:"Tiers in their order, then pools."`
+	Hooks     []HookState       `json:"hooks" nullable:"false" doc:"As GET /admin/hooks lists them."`
+	Answers   *answersState     `json:"response_cache,omitempty" doc:"Absent unless a tier or pool has a response cache."`
 	Redis     redisView         `json:"redis"`
 	SQL       SQLView           `json:"sql"`
 	Overrides int               `json:"overrides" doc:"Number of live overrides."`
@@ -119,6 +121,8 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 		Memory:    residentMemory(),
 		Routines:  runtime.NumGoroutine(),
 		Tiers:     []OverviewTier{},
+		Hooks:     mapped(snap.Hooks.All(), hookState),
+		Answers:   a.answersState(snap),
 		Redis:     a.configs.redisState(),
 		SQL:       a.configs.sqlState(),
 		Overrides: len(overrides),

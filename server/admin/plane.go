@@ -41,6 +41,8 @@ type Options struct {
 	// PurgeAnswers removes the kept answers of a tenant and returns the number of those in memory. An error means that
 	// other gateways may still have some.
 	PurgeAnswers func(ctx context.Context, tenant string) (int, error)
+	// CacheMemory returns the memory of the response cache.
+	CacheMemory func() telemetry.CacheMemory
 }
 
 // Plane is the admin API of a gateway. It is safe for concurrent use.

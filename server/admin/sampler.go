@@ -45,6 +45,7 @@ func (a *sampler) sample(now time.Time) {
 		all = append(all, resultSamples(p.Name, results)...)
 		all = append(all, queueSamples(p, now)...)
 		all = append(all, a.workerSamples(p, now)...)
+		all = append(all, lmcacheSamples(p)...)
 		counts := tierCounts{results: results}
 		if total := a.grown[p.Name]; total != nil { // else it has no workers
 			counts.ttft = slices.Clone(total[tokenKinds:])
@@ -58,6 +59,8 @@ func (a *sampler) sample(now time.Time) {
 	without := a.options.Counts.ResultsWithoutTier()
 	recent.tiers[""] = tierCounts{results: without}
 	all = append(all, resultSamples("none", without)...)
+	all = append(all, a.answerSamples()...)
+	all = append(all, a.hookSamples()...)
 	all = append(all, a.processSamples(recent)...)
 	a.history.Record(now, all)
 }
