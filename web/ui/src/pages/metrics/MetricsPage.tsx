@@ -7,7 +7,7 @@ import { PageTitle } from "../../shell/Shell";
 import { Chart, type Mark } from "../../ui/Chart";
 import { Panel } from "../../ui/Panel";
 import { Tabs } from "../../ui/Tabs";
-import { charts, linesOf, marksOf } from "./charts";
+import { chartsOf, linesOf, marksOf } from "./charts";
 import { metricsQuery, useTierNames, rangeOf, ranges, recentAuditQuery } from "./queries";
 
 const route = getRouteApi("/shell/metrics");
@@ -34,7 +34,7 @@ export function MetricsPage() {
 
 function Charts({ metrics, marks }: { metrics: MetricsView; marks: Mark[] }) {
   const tiers = useTierNames();
-  const all = useMemo(() => charts.map((c) => ({ ...c, lines: linesOf(metrics, c, tiers) })), [metrics, tiers]);
+  const all = useMemo(() => chartsOf(metrics).map((c) => ({ ...c, lines: linesOf(metrics, c, tiers) })), [metrics, tiers]);
   return (
     <div className="charts">
       {metrics.omitted > 0 && (

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { AuditView, MetricsView } from "../../api/schema";
-import { charts, linesOf, marksOf } from "./charts";
+import { charts, chartsOf, linesOf, marksOf } from "./charts";
 
 const view = {
   step_s: 1,
@@ -54,4 +54,13 @@ test("only successful changes of workers and configuration are marked", () => {
   const entries = [entry("worker.override", "ok"), entry("worker.override", "refused"), entry("tenant.create", "ok")];
   expect(marksOf(entries, Date.parse(at) / 1000 - 5)).toEqual([{ at: Date.parse(at) / 1000, text: "weight of the file w" }]);
   expect(marksOf(entries, Date.parse(at) / 1000 + 5)).toEqual([]);
+});
+
+test("charts of parts that the gateway does not have are left out", () => {
+  const calls = (result: string) => ({ name: "hook_calls", labels: { hook: "guard", result }, unit: "1/s", values: [1, 2] });
+  const series = [calls("refused"), calls("rejected")] as unknown as MetricsView["series"];
+  const more = chartsOf({ series }).filter((c) => !chartsOf({ series: [] }).includes(c));
+  expect(more.map((c) => c.series)).toEqual([["hook_calls"]]);
+  expect(charts.length - chartsOf({ series: [] }).length).toBe(4);
+  expect(linesOf({ ...view, series }, more[0]!, []).map((l) => l.name)).toEqual(["guard refused", "guard rejected"]);
 });

@@ -14,6 +14,8 @@ export interface ChartOf {
   stacked?: boolean;
   /** Lines that are always 0 are omitted, as stacked ones are. */
   whole?: boolean;
+  /** The chart is of a part that most gateways do not have: without a series it is left out. */
+  part?: boolean;
 }
 
 const cores = (v: number | null) => (v === null ? "–" : v.toFixed(2));
@@ -30,10 +32,19 @@ export const charts: ChartOf[] = [
   { title: "Circuit breakers by worker", series: ["breaker"], format: breaker },
   { title: "Rejected by limits, per second and tenant", series: ["limited"], format: rate, stacked: true },
   { title: "Tokens per second", series: ["tokens"], format: rate, stacked: true },
+  { title: "Response cache results per second", series: ["response_cache"], format: rate, stacked: true, part: true },
+  { title: "Hook results per second", series: ["hook_calls"], format: rate, stacked: true, part: true },
+  { title: "Duration of hook calls", series: ["hook_p50", "hook_p95"], format: millis, part: true },
+  { title: "LMCache look-ups per second", series: ["lmcache_lookups"], format: rate, stacked: true, part: true },
   { title: "Gateway's own time per request", series: ["overhead_p50", "overhead_p99"], format: millis },
   { title: "CPU cores", series: ["cpu"], format: cores },
   { title: "Memory", series: ["memory"], format: bytes },
 ];
+
+/** chartsOf returns the charts without those of parts that have no series. */
+export function chartsOf({ series }: Pick<MetricsView, "series">): ChartOf[] {
+  return charts.filter((c) => !c.part || series.some((s) => c.series.includes(s.name)));
+}
 
 /**
  * linesOf returns the lines of a chart; series without any value, and counts that are always 0, are omitted. tiers: names
@@ -65,10 +76,11 @@ function disjoint(series: MetricsView["series"]): MetricsView["series"] {
 }
 
 /** A worker's name says its tier in most fleets, so that a line has only the more specific name. */
-const labelOrder = ["tenant", "worker", "tier", "class", "kind", "result"];
+const labelOrder = ["tenant", "worker", "tier", "class", "hook", "kind", "result"];
 
+// The word refused means something else at a hook, which also has rejected.
 function nameOf(labels: Record<string, string>, suffix: string): string {
-  const shown = labelOrder.filter((l) => labels[l] && !(l === "tier" && labels.worker)).map((l) => labelText(l, labels[l]!));
+  const shown = labelOrder.filter((l) => labels[l] && !(l === "tier" && labels.worker)).map((l) => (labels.hook ? labels[l]! : labelText(l, labels[l]!)));
   return [...shown, suffix].filter(Boolean).join(" ") || "all";
 }
 

@@ -1,11 +1,12 @@
 import { Link } from "@tanstack/react-router";
-import type { OverviewTier, OverviewView } from "../../api/schema";
-import { bytes, count, plural, rate, seconds } from "../../lib/format";
+import type { AnswersState, HookState, LmcacheState, OverviewTier, OverviewView } from "../../api/schema";
+import { bytes, count, percent, plural, rate, seconds } from "../../lib/format";
 import { Badge, Sparkline } from "../../ui/parts";
-import { valuesOf, type Recent } from "./recent";
+import { hitsOf, valuesOf, type Recent } from "./recent";
 
 /** Gateway shows the state and the load of the gateway in one line. */
 export function Gateway({ overview: o, recent }: { overview: OverviewView; recent: Recent | undefined }) {
+  const lmcache = o.tiers.filter((t) => t.lmcache);
   const errors = o.attention.filter((a) => a.severity === "error").length;
   return (
     <dl className="strip">
@@ -41,6 +42,21 @@ export function Gateway({ overview: o, recent }: { overview: OverviewView; recen
         <Store name="database" state={o.sql.state} />
         <Store name="Redis" state={o.redis.state} />
       </Fact>
+      {o.hooks.length > 0 && (
+        <Fact name="Hooks">
+          {o.hooks.map((h) => (
+            <Hook key={h.name} hook={h} />
+          ))}
+        </Fact>
+      )}
+      {lmcache.length > 0 && (
+        <Fact name="LMCache">
+          {lmcache.map((t) => (
+            <LMCache key={t.name} tier={t.name} of={t.lmcache!} />
+          ))}
+        </Fact>
+      )}
+      {o.response_cache && <Answers of={o.response_cache} recent={recent} />}
     </dl>
   );
 }
@@ -60,6 +76,44 @@ function Store({ name, state }: { name: string; state: string }) {
     <Badge tone={tone}>
       {name} {state}
     </Badge>
+  );
+}
+
+/** Hook shows the breaker of a hook. If it is open, requests are rejected, or pass unchecked. */
+function Hook({ hook: h }: { hook: HookState }) {
+  const failing = h.on_error === "block" && !h.shadow ? "err" : "warn";
+  return (
+    <Badge tone={h.breaker === "closed" ? "ok" : failing} title={h.cause}>
+      {h.name}
+      {h.shadow && " (shadow)"} {h.breaker === "closed" ? "ok" : h.breaker.replace("_", " ")}
+    </Badge>
+  );
+}
+
+/** LMCache shows the state of a tier's controller, and its look-ups with a match, or the number of keys without look-ups. */
+function LMCache({ tier, of: s }: { tier: string; of: LmcacheState }) {
+  const lookups = s.matched + s.missed;
+  return (
+    <>
+      <Badge tone={s.state === "up" ? "ok" : s.state === "starting" ? "off" : "warn"} title={s.error}>
+        {tier} {s.state.replace("_", " ")}
+      </Badge>
+      <small className="muted">{lookups > 0 ? `${percent(s.matched / lookups)} of ${plural(lookups, "look-up")} match` : s.keys > 0 && plural(s.keys, "key")}</small>
+    </>
+  );
+}
+
+function Answers({ of: a, recent }: { of: AnswersState; recent: Recent | undefined }) {
+  const hits = hitsOf(recent);
+  return (
+    <Fact name="Response cache">
+      <span className="value">{percent(hits.share)} hits</span>
+      <Sparkline values={hits.rate} label="Kept answers that were sent per second in the last five minutes" />
+      <small className="muted">
+        {a.store === "redis" && "in Redis; semantic: "}
+        {plural(a.entries, "answer")}, {bytes(a.bytes)} of {bytes(a.max_bytes)}
+      </small>
+    </Fact>
   );
 }
 

@@ -6,8 +6,8 @@ import { Empty, Panel } from "../../ui/Panel";
 import { Attention } from "./Attention";
 import { Checklist } from "./Checklist";
 import { Gateway } from "./Gateway";
+import { recentQuery } from "./queries";
 import { RecentCharts } from "./RecentCharts";
-import { recentQuery } from "./recent";
 import { Tiers } from "./Tiers";
 import "./overview.css";
 

@@ -1,15 +1,6 @@
-import { queryOptions } from "@tanstack/react-query";
-import { api, result } from "../../api/client";
 import type { MetricsView } from "../../api/schema";
 
 export type Recent = MetricsView;
-
-/** A sparkline needs no value of each second, so it is fetched every five seconds. */
-export const recentQuery = queryOptions({
-  queryKey: ["metrics", "overview"],
-  queryFn: () => result(api.GET("/admin/metrics", { params: { query: { range: "5m", name: ["requests", "cpu", "ttft_p95"] } } })),
-  refetchInterval: 5000,
-});
 
 /** valuesOf returns the sum of the series with a name and labels; null where none has a value. */
 export function valuesOf(recent: Recent | undefined, name: string, labels: Record<string, string> = {}): (number | null)[] {
@@ -24,4 +15,13 @@ export function valuesOf(recent: Recent | undefined, name: string, labels: Recor
       return sum === null ? other : other === null ? sum : sum + other;
     }, v),
   );
+}
+
+/** hitsOf returns the kept answers that were sent, and their share of the look-ups; null without a look-up. */
+export function hitsOf(recent: Recent | undefined): { rate: (number | null)[]; share: number | null } {
+  const [exact, semantic, missed] = ["exact_hit", "semantic_hit", "miss"].map((result) => valuesOf(recent, "response_cache", { result }));
+  const rate = exact!.map((v, i) => (v === null ? null : v + (semantic![i] ?? 0)));
+  const sum = (values: (number | null)[]) => values.reduce<number>((a, b) => a + (b ?? 0), 0);
+  const lookups = sum(rate) + sum(missed!);
+  return { rate, share: lookups > 0 ? sum(rate) / lookups : null };
 }
