@@ -1,4 +1,9 @@
 import { expect, test } from "vitest";
+import form from "../../../../openai/answers/form.go?raw";
+import content from "../../../../openai/answers/content.go?raw";
+import cache from "../../../../telemetry/response_cache.go?raw";
+import cached from "../../../../server/proxy/response_cache.go?raw";
+import hooks from "../../../../hooks/reply.go?raw";
 import attempts from "../../../../decisions/decision.go?raw";
 import errors from "../../../../openai/error.go?raw";
 import shed from "../../../../queue/ticket.go?raw";
@@ -14,6 +19,9 @@ import { codedText, reasonText, rejectionText, ruleText, type ReasonKind } from 
 /** constants returns the values of the constants with a prefix of their names. */
 const constants = (source: string, prefix: string) =>
   [...source.matchAll(new RegExp(`^\\s+${prefix}[A-Z]\\w* .*?= "(\\w+)"`, "gm"))].map((m) => m[1]!);
+
+/** words returns the texts of a list in a source. */
+const words = (source: string, list: RegExp) => [...list.exec(source)![1]!.matchAll(/"(\w+)"/g)].map((m) => m[1]!);
 
 test("every code of the gateway has words", () => {
   const all: [ReasonKind, string[]][] = [
@@ -32,9 +40,24 @@ test("every code of the gateway has words", () => {
 });
 
 test("every result of a hand-over has words", () => {
-  const ends = [.../handoverResults = .*\{(.*)\}/.exec(results)![1]!.matchAll(/"(\w+)"/g)].map((m) => m[1]!);
+  const ends = words(results, /handoverResults = .*\{(.*)\}/);
   expect(ends.length).toBe(6);
   expect(ends.filter((c) => reasonText("prompt", c) === c)).toEqual([]);
+});
+
+test("every result of a hook and of the response cache has words", () => {
+  const reasons = (source: string) => [...source.matchAll(/^\s+\w+ +(?:answers\.)?Reason += "(\w+)"/gm)].map((m) => m[1]!);
+  const answers = [...cached.matchAll(/^\s+answer\w+ += "(\w+)"/gm)].map((m) => m[1]!);
+  const all: [ReasonKind, string[], number][] = [
+    ["hook", words(hooks, /results = .*\{([^}]*)\}/), 9],
+    ["cache", words(cache, /cacheResults = .*\{(.*)\}/), 4],
+    ["bypass", [...reasons(form), ...reasons(cached)], 10],
+    ["kept", [...reasons(content), ...answers, "size", "choices", "logprobs"], 10],
+  ];
+  for (const [kind, codes, number] of all) {
+    expect(codes.length, kind).toBe(number);
+    expect(codes.filter((c) => reasonText(kind, c) === c), kind).toEqual([]);
+  }
 });
 
 test("every note about a reported usage has words", () => {

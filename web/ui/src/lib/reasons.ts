@@ -161,6 +161,51 @@ const texts = {
     rejected_by_hook: "a hook rejected the request",
     hook_unavailable: "a hook failed to check the request",
   },
+  /** What the response cache did. */
+  cache: {
+    exact_hit: "the kept answer of an equal request was sent",
+    semantic_hit: "the kept answer of a request that means the same was sent",
+    miss: "no kept answer fits",
+    bypass: "the cache was not asked",
+  },
+  /** Why the response cache was not asked. */
+  bypass: {
+    tenant: "the tenant has no response_cache",
+    temperature: "the temperature is above 0 or absent",
+    tools: "the request has tools",
+    media: "the request has images, audio, video or files",
+    choices: "several answers are requested",
+    logprobs: "log probabilities are requested",
+    stored: "the response is stored, or the request continues a stored one",
+    handover: "a field of the request names engines",
+    size: "the body is too long",
+    no_cache: "Cache-Control requires a new answer",
+  },
+  /** What became of the answer after a miss. */
+  kept: {
+    kept: "for the next such request",
+    no_store: "Cache-Control forbids to keep it",
+    fallback: "another tier or model answered",
+    dropped: "the tenant's answers were removed meanwhile, or the cache has no room for it",
+    failed: "the request failed, or the client left",
+    finish: "the model did not end it itself",
+    content: "it has more than text and reasoning",
+    size: "it is too long",
+    choices: "it has several choices",
+    logprobs: "it has log probabilities",
+  },
+  /** Result of the call of a hook. */
+  hook: {
+    allowed: "the request continues as it was",
+    rejected: "the service rejected the request",
+    transformed: "the service changed the request",
+    timeout: "no answer in time",
+    error: "no connection, or no valid answer",
+    refused: "the service made a change that the hook may not make",
+    busy: "not called, because 64 calls were in flight",
+    open: "not called, because its breaker was open",
+    cancelled: "the client disconnected",
+  },
   /** What is odd about the usage that the engine reported. */
   usage: {
     "output above max_tokens": "the engine reported more output than the request allowed, and this is booked",

@@ -15,6 +15,7 @@ import { HandoverView, RetriedPrefills } from "../rules/HandoverView";
 import { limitUsesOf } from "./limitUses";
 import { decisionQuery, tenantQuery } from "./queries";
 import { prefixOf, tokensOf, toneOf, triedBefore, triesOf } from "./rows";
+import { cacheText, hookText, isKept } from "./stages";
 import { Waterfall } from "./Waterfall";
 
 /** DecisionDrawer shows the whole record of a request. */
@@ -93,7 +94,7 @@ function sentenceOf(d: DecisionView): string {
   const caller = `${d.tenant ? `Tenant ${d.tenant}` : "No tenant"}${d.class ? `, class ${d.class}` : ""}`;
   const rule = d.rule ? `${d.rule} (${ruleText(d.rule)})` : UNKNOWN;
   const tier = d.tier ? `${d.requested_model || "no model"} → ${d.tier} by the rule ${rule}` : d.requested_model;
-  const worker = d.worker ? `${d.worker} by ${d.policy || "no policy"}${d.reason ? ` (${codedText("worker", d.reason)})` : ""}` : "no worker";
+  const worker = d.worker ? `${d.worker} by ${d.policy || "no policy"}${d.reason ? ` (${codedText("worker", d.reason)})` : ""}` : isKept(d) ? "answered from the response cache" : "no worker";
   return `${[caller, tier, worker].filter(Boolean).join("; ")}.`;
 }
 
@@ -182,6 +183,8 @@ function factsOf(d: DecisionView): Fact[] {
     ["Tokens", `${tokensOf(d)}${d.max_tokens ? `, max_tokens ${count(d.max_tokens)}` : ""}`],
     ["Usage report", d.usage_note && codedText("usage", d.usage_note)],
     ["Cached prefix", prefixOf(d)],
+    ...(d.hooks ?? []).map((h): Fact => [`Hook ${h.name}`, hookText(h)]),
+    ["Response cache", d.cache && cacheText(d.cache)],
     ["Classifier", classifierOf(d)],
     ["Session", f.session && <code>{f.session}</code>],
     ["Blocks of the prompt", f.blocks && count(f.blocks)],

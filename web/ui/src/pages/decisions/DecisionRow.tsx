@@ -6,6 +6,7 @@ import { isPlain } from "../../ui/DataTable";
 import { Badge } from "../../ui/parts";
 import type { FilterName } from "./filter";
 import { endOf, prefixOf, reasonOf, timeOf, tokensOf, toneOf, triesOf } from "./rows";
+import { cacheText, isKept } from "./stages";
 
 interface DecisionRowProps {
   row: DecisionView;
@@ -65,6 +66,7 @@ export const DecisionRow = memo(function DecisionRow({ row: d, index, onOpen }: 
 });
 
 function chainText(d: DecisionView): string {
+  if (d.cache && isKept(d)) return cacheText(d.cache);
   return triesOf(d)
     .map((t) => `${t.worker} ${t.good ? "✓" : `✗ ${codedText("attempt", t.text)}`}`)
     .join(" → ");
@@ -72,6 +74,7 @@ function chainText(d: DecisionView): string {
 
 function Chain({ row: d }: { row: DecisionView }) {
   const tries = triesOf(d);
+  if (isKept(d)) return <span className="chip info">kept answer</span>;
   if (tries.length === 0) return <span className="muted">none</span>;
   return tries.map((t, i) => (
     <span key={i}>

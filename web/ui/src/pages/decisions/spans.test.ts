@@ -33,3 +33,17 @@ test("a prompt that another worker computes is a phase of its own", () => {
   const attempts = [{ worker: "d1", at_ms: 1, duration_ms: 35, first_at_ms: 40, end_at_ms: 100, handover: { result: "remote", prefills, decode_at_ms: 31 } }];
   expect(text({ attempts })).toEqual(["Gateway 0–1", "p1: prefill 2–5", "p2: prefill 5–30", "d1: until the first token 31–40", "d1: answer 40–100"]);
 });
+
+test("hooks and the look-up of a kept answer are phases of their own", () => {
+  const hooks = [
+    { name: "redact", at_ms: 0.1, duration_ms: 3 },
+    { name: "guard", at_ms: 3.1, duration_ms: 200, error: "no answer within 200ms" },
+  ];
+  const cache = { result: "miss", at_ms: 204, embedding_ms: 20, lookup_us: 1000 };
+  expect(spansOf(d({ overhead_ms: 204, hooks, cache })).map((s) => [s.name, s.kind, s.from, s.to])).toEqual([
+    ["Gateway", "gateway", 0, 204],
+    ["Hook redact", "wait", 0.1, 3.1],
+    ["Hook guard", "failed", 3.1, 203.1],
+    ["Response cache", "wait", 204, 225],
+  ]);
+});

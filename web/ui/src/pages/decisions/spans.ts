@@ -15,6 +15,9 @@ export function spansOf(d: DecisionView): Span[] {
     if (to > from) all.push({ name, kind, from, to });
   };
   add("Gateway", "gateway", 0, d.overhead_ms);
+  for (const h of d.hooks ?? []) add(`Hook ${h.name}`, h.error ? "failed" : "wait", h.at_ms, h.at_ms + h.duration_ms);
+  const c = d.cache;
+  if (c) add("Response cache", "wait", c.at_ms ?? 0, (c.at_ms ?? 0) + (c.embedding_ms ?? 0) + (c.lookup_us ?? 0) / 1000);
   for (const a of d.attempts ?? []) {
     add(`Queue for ${a.worker}`, "queue", a.at_ms - (a.queue_ms ?? 0), a.at_ms);
     for (const p of a.handover?.prefills ?? []) {

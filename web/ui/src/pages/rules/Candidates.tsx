@@ -1,7 +1,7 @@
 import type { Candidate, Excluded } from "../../api/schema";
 import { clock, count } from "../../lib/format";
 import { codedText, reasonText } from "../../lib/reasons";
-import { marginOf, ordered, termNames } from "./candidates";
+import { lmcacheText, marginOf, ordered, termNames } from "./candidates";
 import { scoreMeaning, type ScoreMeaning } from "./scores";
 
 interface CandidatesProps {
@@ -101,6 +101,7 @@ function Row({ of: c, names, chosen }: { of: Candidate; names: string[]; chosen:
       <td className="num">
         {count(c.overlap_tokens)}
         {c.kv_events && <small className="muted"> events</small>}
+        <small className="muted">{lmcacheText(c)}</small>
       </td>
       <td className="num">
         {count(c.inflight)}

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Candidate } from "../../api/schema";
-import { marginOf, ordered, termNames } from "./candidates";
+import { lmcacheText, marginOf, ordered, termNames } from "./candidates";
 
 const c = (worker: string, score: number, more: object = {}) => ({ worker, score, ...more }) as Candidate;
 
@@ -19,4 +19,9 @@ test("the margin names the next candidate", () => {
 
 test("terms of all candidates are columns", () => {
   expect(termNames([c("a", 1, { terms: { load: 1 } }), c("b", 1, { terms: { load: 2, overlap: 3 } })])).toEqual(["load", "overlap"]);
+});
+
+test("a candidate has the tokens or keys that LMCache's controller names", () => {
+  const text = (more: object) => lmcacheText(c("a", 1, more));
+  expect([text({ lmcache_tokens: 1024 }), text({ lmcache_keys: 12_300 }), text({})]).toEqual(["; LMCache 1,024", "; LMCache 12.3K keys", ""]);
 });

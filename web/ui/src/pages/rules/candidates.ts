@@ -1,4 +1,5 @@
 import type { Candidate } from "../../api/schema";
+import { count } from "../../lib/format";
 
 /** ordered returns the selected worker first, then the others by score; those that were excluded stand last. */
 export function ordered(all: Candidate[], selected: string | undefined): Candidate[] {
@@ -20,4 +21,10 @@ export function marginOf(all: Candidate[], selected: string | undefined): string
   const margin = Math.abs(next.score - chosen.score);
   if (margin === 0) return `${next.worker} has the same score; the tie was broken at random or by order.`;
   return `Next: ${next.worker}, ${margin < 0.0005 ? "less than 0.0005" : margin.toPrecision(2)} away.`;
+}
+
+/** lmcacheText returns what LMCache's controller says about a candidate, after its cached tokens. */
+export function lmcacheText({ lmcache_tokens: tokens, lmcache_keys: keys }: Candidate): string {
+  if (tokens) return `; LMCache ${count(tokens)}`;
+  return keys ? `; LMCache ${count(keys)} keys` : "";
 }
