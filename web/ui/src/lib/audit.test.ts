@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { overrideText, targetText } from "./audit";
+import { overrideText, purgeText, targetText } from "./audit";
 
 test("an override is named by what it changes", () => {
   const text = (before?: object, after?: object) => overrideText({ action: "worker.override", before, after });
@@ -13,4 +13,9 @@ test("an override is named by what it changes", () => {
 test("a hash is shortened, and a name is not", () => {
   expect(targetText({ target: "0123456789abcdef".repeat(4) })).toBe("01234567");
   expect(targetText({ target: "small-0" })).toBe("small-0");
+});
+
+test("a purge says how many answers it has removed", () => {
+  expect(purgeText({ action: "answers.purge", after: { removed: 1 } })).toBe("1 answer in memory removed");
+  expect(purgeText({ action: "tenant.create", after: {} })).toBeUndefined();
 });

@@ -1,4 +1,5 @@
 import type { AuditView } from "../api/schema";
+import { plural } from "./format";
 
 /** targetText returns the target of an entry; a hash is shortened. */
 export function targetText(e: Pick<AuditView, "target">): string {
@@ -13,4 +14,10 @@ export function overrideText(e: Pick<AuditView, "action" | "before" | "after">):
   const [before, after] = [e.before as Override, e.after as Override];
   if (Boolean(before?.drain) !== Boolean(after?.drain)) return after?.drain ? "drain" : "end of the drain";
   return after?.weight === undefined ? "weight of the file" : `weight ${after.weight}`;
+}
+
+/** purgeText returns how many kept answers of a tenant an entry has removed; undefined for other entries. */
+export function purgeText(e: Pick<AuditView, "action" | "after">): string | undefined {
+  if (e.action !== "answers.purge") return undefined;
+  return `${plural((e.after as { removed?: number } | undefined)?.removed ?? 0, "answer")} in memory removed`;
 }

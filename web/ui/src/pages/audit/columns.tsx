@@ -1,5 +1,5 @@
 import type { AuditView } from "../../api/schema";
-import { overrideText, targetText } from "../../lib/audit";
+import { overrideText, purgeText, targetText } from "../../lib/audit";
 import { differences } from "../../lib/diff";
 import { clock, resultText } from "../../lib/format";
 import type { Column } from "../../ui/DataTable";
@@ -30,8 +30,8 @@ export const columns: Column<AuditView>[] = [
 ];
 
 function Change({ entry }: { entry: AuditView }) {
-  const override = overrideText(entry);
-  if (override) return <>{override}</>;
+  const text = overrideText(entry) ?? purgeText(entry);
+  if (text) return <>{text}</>;
   if (entry.before === undefined && entry.after !== undefined) return <>created</>;
   if (entry.before !== undefined && entry.after === undefined) return <>removed</>;
   const all = differences(entry.before, entry.after).filter((d) => d.path !== "version" && !d.path.endsWith("_at"));

@@ -150,9 +150,10 @@ function ClassSelect({ value, onChange }: { value: Form["priority"]; onChange: (
   );
 }
 
-const switches: { name: "disabled" | "isolate_cache" | "degrade" | "fail_closed"; label: string }[] = [
+const switches: { name: "disabled" | "isolate_cache" | "response_cache" | "degrade" | "fail_closed"; label: string }[] = [
   { name: "disabled", label: "Disabled: every request of this tenant is rejected" },
   { name: "isolate_cache", label: "Isolated cache: cached prefixes are not shared with other tenants" },
+  { name: "response_cache", label: "Response cache: answers are kept, in tiers and pools with a response cache" },
   { name: "degrade", label: "Degrade: over a money budget, requests move to a cheaper tier" },
   { name: "fail_closed", label: "Fail closed: without Redis, requests are rejected" },
 ];

@@ -8,6 +8,7 @@ import { Confirm } from "../../ui/Dialog";
 import { Problem } from "../../ui/Panel";
 import { ChangeButton, Curl } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
+import { PurgeAnswers } from "./PurgeAnswers";
 import { refresh } from "./queries";
 import { errorsOf, formOf, patchOf } from "./settings";
 import { SettingsForm } from "./SettingsForm";
@@ -36,6 +37,7 @@ export function TenantSettings({ tenant, onClose }: { tenant: TenantView; onClos
       {save.error && <Problem error={save.error} />}
       <footer>
         <Delete tenant={tenant} onDeleted={onClose} />
+        <PurgeAnswers tenant={tenant.name} />
         <span className="grow" />
         <button type="button" disabled={!changed} onClick={discard}>
           Discard

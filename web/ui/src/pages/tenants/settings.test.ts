@@ -23,8 +23,10 @@ test("a form that was not edited changes nothing", () => {
     default_priority: "batch",
     weight: 3,
     disabled: true,
+    response_cache: true,
   } as unknown as TenantView;
   expect(patchOf(formOf(tenant), formOf(tenant))).toEqual({});
+  expect([tenant, {} as TenantView].map((t) => bodyOf(formOf(t)).response_cache)).toEqual([true, false]);
   expect(newSettings(emptyForm)).toEqual({});
 });
 

@@ -31,6 +31,7 @@ export interface Form {
   weight: string;
   disabled: boolean;
   isolate_cache: boolean;
+  response_cache: boolean;
   degrade: boolean;
   fail_closed: boolean;
 }
@@ -44,6 +45,7 @@ export const emptyForm: Form = {
   weight: "1",
   disabled: false,
   isolate_cache: false,
+  response_cache: false,
   degrade: false,
   fail_closed: false,
 };
@@ -64,6 +66,7 @@ export function formOf(t: TenantView): Form {
     weight: String(t.weight ?? 1),
     disabled: t.disabled ?? false,
     isolate_cache: t.isolate_cache ?? false,
+    response_cache: t.response_cache ?? false,
     degrade: t.degrade ?? false,
     fail_closed: t.fail_closed ?? false,
   };
@@ -122,6 +125,7 @@ export function bodyOf(form: Form): TenantSettings {
     weight: Number(form.weight),
     disabled: form.disabled,
     isolate_cache: form.isolate_cache,
+    response_cache: form.response_cache,
     degrade: form.degrade,
     fail_closed: form.fail_closed,
   };
