@@ -194,6 +194,7 @@ export interface Sending {
   model?: string;
   key?: string;
   maxTokens?: number;
+  temperature?: number;
   stream?: boolean;
   /** The number of requests in flight at once; default 8. */
   atOnce?: number;
@@ -228,6 +229,7 @@ async function sendOne(prompt: string, options: Sending): Promise<Answer> {
     body: JSON.stringify({
       model: options.model ?? "auto",
       max_tokens: options.maxTokens ?? 5,
+      temperature: options.temperature,
       stream: options.stream ?? false,
       messages: [{ role: "user", content: prompt }],
     }),
