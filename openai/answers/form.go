@@ -100,8 +100,9 @@ func (c *FormReader) Read(r *openai.Request, stores, anyTemperature bool) (f For
 
 // top is what the top level of a body says.
 type top struct {
-	form    *Form
-	dialect openai.Dialect
+	form           *Form
+	dialect        openai.Dialect
+	hasTemperature bool
 }
 
 // counts reads the next member's value for what it says, and reports whether it counts for the answer. The reader is
@@ -119,9 +120,9 @@ func (t *top) counts(r *openai.Reader, name []byte) bool {
 		t.form.User = r.Skip()
 		return false
 	case "temperature":
-		if n, err := strconv.ParseFloat(string(r.Skip()), 64); err == nil && n == 0 {
-			t.form.Sampled = false
-		}
+		n, err := strconv.ParseFloat(string(r.Skip()), 64)
+		t.form.Sampled = err != nil || n != 0 || t.hasTemperature // parsers differ in which one of two they use
+		t.hasTemperature = true
 	case "tools", "tool_choice", "functions", "function_call", "mcp_servers", "web_search_options":
 		t.bypass(r, Tools)
 	case "audio":

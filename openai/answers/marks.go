@@ -1,6 +1,9 @@
 package answers
 
 import (
+	"cmp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,27 +37,107 @@ func closing(open rune) rune {
 	return 0
 }
 
-// Marks returns what two texts must have in common to be compared by their meaning: their numbers and quotations, in
-// order. ok is false for a text that is too short or too long.
+// mark is a part of a text that no similarity outweighs.
+type mark struct {
+	at   int // in the text
+	kind byte
+	text string
+}
+
+// Kinds of marks.
+const (
+	exactMark  = '='
+	quotedMark = '"'
+)
+
+// Marks returns what two texts must have in common to be compared by their meaning, in order: their quotations, their
+// words with digits or symbols, and their number words. ok is false for a text that is too short or too long.
 func Marks(text string) (marks string, ok bool) {
 	if n := utf8.RuneCountInString(text); n < leastNear || n > mostNear {
 		return "", false
 	}
-	var b strings.Builder
-	before := ' '
-	inNumber, quotedTo := false, 0
+	all := append(exactWords(text), quotations(text)...)
+	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
+	var b []byte
+	for _, m := range all {
+		b = append(append(strconv.AppendInt(b, int64(len(m.text)), 10), m.kind), m.text...)
+	}
+	return string(b), true
+}
+
+// ending is the punctuation that may end a word without being a part of it. A "!" after a number may be a factorial.
+const ending = ".,;:?"
+
+// harmless is the punctuation that changes little in a word of letters.
+const harmless = ending + "!¡¿…-‐‑–—'’‘\"“”„«»"
+
+// exactWords returns the words with digits or symbols, such as -5, 1,5, 5%, 17+4, <, (x and C#, and the number words.
+func exactWords(text string) (all []mark) {
+	start := 0
+	for at, r := range text + " " {
+		if !separates(r) {
+			continue
+		}
+		word := strings.TrimRight(text[start:at], ending)
+		switch lower := strings.ToLower(word); {
+		case isExact(word):
+			all = append(all, mark{start, exactMark, word})
+		case lower != "":
+			for part := range strings.FieldsFuncSeq(lower, func(r rune) bool { return !unicode.IsLetter(r) }) {
+				if numberWords[part] || numberWords[strings.TrimSuffix(part, "s")] {
+					all = append(all, mark{start, exactMark, part})
+				}
+			}
+		}
+		start = at + utf8.RuneLen(r)
+	}
+	return all
+}
+
+// separates reports whether a character ends a word: a space, or a letter or punctuation of a script without upper and
+// lower case. Some of them have no spaces.
+func separates(r rune) bool {
+	return unicode.IsSpace(r) || unicode.Is(unicode.Lo, r) || strings.ContainsRune("。，；：？、！", r)
+}
+
+// isExact reports whether a word has a digit, a symbol, or a dash at its begin or end, or is a Roman numeral.
+func isExact(word string) bool {
+	if word == "" {
+		return false
+	}
+	first, _ := utf8.DecodeRuneInString(word)
+	last, _ := utf8.DecodeLastRuneInString(word)
+	return unicode.Is(unicode.Pd, first) || unicode.Is(unicode.Pd, last) || isRoman(word) ||
+		strings.ContainsFunc(word, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsMark(r) && !strings.ContainsRune(harmless, r)
+		})
+}
+
+// isRoman reports whether a word is a Roman numeral of several letters. One letter is more often a pronoun or a name.
+func isRoman(word string) bool { return len(word) > 1 && strings.Trim(word, "IVXLCDM") == "" }
+
+// numberWords are English words for numbers and calculations, without the "s" of a plural.
+var numberWords = func() map[string]bool {
+	all := map[string]bool{}
+	for word := range strings.FieldsSeq(`zero one two three four five six seven eight nine ten eleven twelve thirteen
+		fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred
+		thousand million billion trillion dozen half halve quarter first second third fourth fifth sixth seventh eighth ninth
+		tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth
+		thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth hundredth thousandth millionth billionth once
+		twice thrice single double triple plus minus times divided multiplied squared cubed percent`) {
+		all[word] = true
+	}
+	return all
+}()
+
+// quotations returns the quotations of a text without their quotation marks.
+func quotations(text string) (all []mark) {
+	before, quotedTo := ' ', 0
 	unclosed := "" // characters that begin no quotation in the rest
 	for at, r := range text {
-		digit := unicode.IsNumber(r)
-		if digit && !inNumber {
-			b.WriteByte(0)
-		}
-		if inNumber = digit; digit {
-			b.WriteRune(r)
-		}
 		if at >= quotedTo && closing(r) != 0 && !strings.ContainsRune(unclosed, r) && !isApostrophe(r, before) {
 			if inside, quoted := quotation(text[at:], r); quoted {
-				b.WriteString("\x00\"" + inside)
+				all = append(all, mark{at, quotedMark, inside})
 				quotedTo = at + utf8.RuneLen(r) + len(inside) + utf8.RuneLen(closing(r))
 			} else {
 				unclosed += string(r)
@@ -62,7 +145,7 @@ func Marks(text string) (marks string, ok bool) {
 		}
 		before = r
 	}
-	return b.String(), true
+	return all
 }
 
 // isWord reports whether a character belongs to a word.

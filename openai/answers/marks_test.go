@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMarksKeepNumbersAndQuotations: texts with other numbers or quotations have other marks, and paraphrases have the
-// same ones.
+// TestMarksKeepNumbersAndQuotations: texts with other numbers, symbols or quotations have other marks, and paraphrases
+// have the same ones.
 func TestMarksKeepNumbersAndQuotations(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
@@ -29,6 +29,38 @@ func TestMarksKeepNumbersAndQuotations(t *testing.T) {
 		{"Explain 'it's fine' to a beginner", "Explain 'it's bad' to a beginner", false},
 		{"Wie hoch ist der Berg im Jahr ५?", "Wie hoch ist der Berg im Jahr ६?", false},
 		{"How large is ½ of the whole cake?", "How large is ¼ of the whole cake?", false},
+		{"How cold is it at -5 degrees?", "How cold is it at 5 degrees?", false},
+		{"How cold is it at −5 degrees?", "How cold is it at 5 degrees?", false},
+		{"What is the exact value of 17 + 4", "What is the exact value of 17 - 4", false},
+		{"What is the exact value of 17 plus 4", "What is the exact value of 17 minus 4", false},
+		{"What is the value of 2 * (3 + 4)?", "What is the value of (2 * 3) + 4?", false},
+		{"What is the value of 2 * ( 3 + 4 )?", "What is the value of ( 2 * 3 ) + 4?", false},
+		{"What is the value of a * (b + c)?", "What is the value of (a * b) + c?", false},
+		{"What is the value of 5! exactly?", "What is the value of 5 exactly?", false},
+		{"Is it true that 17 < 4 holds?", "Is it true that 17 > 4 holds?", false},
+		{"Is it true that a <= b holds?", "Is it true that a >= b holds?", false},
+		{"Is it true that a ≤ b holds?", "Is it true that a ≥ b holds?", false},
+		{"Find the price of 1.5 apples", "Find the price of 1,5 apples", false},
+		{"How much is 5% of the price?", "How much is 5 of the price?", false},
+		{"How much is 5 % of the price?", "How much is 5 of the price?", false},
+		{"How much is $5 in this shop?", "How much is €5 in this shop?", false},
+		{"How much is 5 km in this unit?", "How much is 5km in this unit?", false},
+		{"What was on the day 1/2 2020", "What was on the day 1-2 2020", false},
+		{"How warm is it at 30 °C there?", "How warm is it at 30 °F there?", false},
+		{"Name three rivers of the country", "Name four rivers of the country", false},
+		{"Name twenty-one rivers of Europe", "Name twenty-two rivers of Europe", false},
+		{"Name the first king of the land", "Name the tenth king of the land", false},
+		{"Name a third of all the rivers", "Name a half of all the rivers", false},
+		{"When did World War II begin there?", "When did World War I begin there?", false},
+		{"What does x+y;z mean in the code?", "What does x-y;z mean in the code?", false},
+		{"How do I learn C++ in a short time?", "How do I learn C# in a short time?", false},
+		{"Run the program with -v as a flag", "Run the program with v as a flag", false},
+		{"Name Three rivers of the country.", "Please name three rivers of the country!", true},
+		{"What happened in 1914, in Europe?", "In 1914; what happened in Europe", true},
+		{"Explain a well-known theorem to us.", "Please explain a well-known theorem!", true},
+		{"Why, then, is the sky blue?", "Why is the sky blue, then...", true},
+		{"我有3个苹果，请问它们一共多少钱？谢谢", "请问一下，3个苹果一共要花多少钱呢？", true},
+		{"我有3个苹果，请问它们一共多少钱？谢谢", "请问一下，4个苹果一共要花多少钱呢？", false},
 	} {
 		a, ok := Marks(c.a)
 		b, also := Marks(c.b)

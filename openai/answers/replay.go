@@ -1,6 +1,8 @@
 package answers
 
 import (
+	"bytes"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -220,8 +222,8 @@ func (p *Replay) appendResponse(b []byte, status string) []byte {
 	b = append(append(append(b, `{"id":"resp_`...), p.ID...), `","object":"response","created_at":`...)
 	b = append(append(append(b, at...), `,"status":"`...), status...)
 	b = p.appendText(append(b, `","model":`...), c.Model)
-	b = append(append(b, `,"metadata":`...), orElse(p.Metadata, "{}")...)
-	b = append(append(b, `,"user":`...), orElse(p.User, "null")...)
+	b = appendCompact(append(b, `,"metadata":`...), p.Metadata, "{}")
+	b = appendCompact(append(b, `,"user":`...), p.User, "null")
 	b = append(b, c.Top...)
 	if status != "completed" {
 		return append(b, `,"output":[],"usage":null}`...)
@@ -234,11 +236,14 @@ func (p *Replay) appendResponse(b []byte, status string) []byte {
 	return append(append(b, c.Usage...), '}')
 }
 
-func orElse(v []byte, absent string) []byte {
-	if v == nil {
-		return []byte(absent)
+// appendCompact appends a value of the request without its line breaks, which would end the line of an event. It appends
+// absent without a value.
+func appendCompact(b, v []byte, absent string) []byte {
+	var line bytes.Buffer
+	if json.Compact(&line, v) != nil { // no value
+		return append(b, absent...)
 	}
-	return v
+	return append(b, line.Bytes()...)
 }
 
 // appendReasoningItem appends the item with the reasoning, empty unless it is whole.
