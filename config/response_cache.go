@@ -44,7 +44,7 @@ type SemanticCache struct {
 	TTL        time.Duration `yaml:"ttl" absent:"'300s'" doc:"Time for which an answer is kept."`
 	Threshold  *float64      `yaml:"threshold" min:"0.9" max:"1" absent:"'0.97'" doc:"Least similarity (cosine) of two texts that mean the same. Find it for your model and texts with 'shadow'."`
 	Timeout    time.Duration `yaml:"timeout" absent:"'100ms'" doc:"Limit for embedding a text. Without an embedding in time, the request goes to a worker."`
-	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal."`
+	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal. Equal requests are still answered by 'exact'."`
 }
 
 // leastSecret is the least length of the secret that encrypts answers: 128 bits in hexadecimal digits.
@@ -113,7 +113,10 @@ func (d *decoder) checkCaches(f *File) {
 		d.report("response_cache.store", "there is no Redis", "set store.redis, or write store: memory")
 	}
 	switch secret := f.ResponseCache.Encrypt; {
+	case !d.written("response_cache.encrypt"):
 	case secret == "":
+		d.report("response_cache.encrypt", "is empty, so answers in Redis would be plain text",
+			"generate a secret with `openssl rand -hex 32`, or remove the key")
 	case f.ResponseCache.Store != CacheInRedis:
 		d.report("response_cache.encrypt", "has no effect: answers are in memory", "write store: redis, or remove the key")
 	case len(secret) < leastSecret:
@@ -129,7 +132,7 @@ func (d *decoder) checkCaches(f *File) {
 	permitted := func(k tenants.KeyConfig) bool { return k.ResponseCache }
 	switch {
 	case !on:
-	case f.Auth.Required && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, permitted):
+	case (f.Auth.Required || len(f.Auth.Keys) > 0) && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, permitted):
 		d.warn("auth.keys", "no tenant may get answers from the response cache of a tier or pool",
 			"write response_cache: true at the keys of tenants whose answers may be kept")
 	default:

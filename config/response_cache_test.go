@@ -62,9 +62,18 @@ func TestResponseCachesAreChecked(t *testing.T) {
 		"a short secret": {cachedFile(keyless+"\nresponse_cache: { store: redis, encrypt: abc }", "{ exact: {} }"), []string{
 			"response_cache.store: there is no Redis (set store.redis, or write store: memory)",
 			"response_cache.encrypt: has 3 characters; the least is 32 (generate one with `openssl rand -hex 32`)"}},
+		"an empty secret": {cachedFile("auth: { required: false }\nresponse_cache: { store: redis, encrypt: \"\" }",
+			"{ exact: {} }"), []string{
+			"response_cache.store: there is no Redis (set store.redis, or write store: memory)",
+			"response_cache.encrypt: is empty, so answers in Redis would be plain text (generate a secret with " +
+				"`openssl rand -hex 32`, or remove the key)"}},
 		"a secret for memory": {cachedFile(keyless+"\nresponse_cache: { encrypt: abc }", "{ exact: {} }"), []string{
 			"response_cache.encrypt: has no effect: answers are in memory (write store: redis, or remove the key)"}},
 		"no tenant": {cachedFile("auth: { keys: [ { name: a, sha256: "+digestOf("a")+" } ] }", "{ exact: {} }"), []string{
+			"warning: auth.keys: no tenant may get answers from the response cache of a tier or pool (write response_cache: true " +
+				"at the keys of tenants whose answers may be kept)"}},
+		"no tenant beside requests without a key": {cachedFile("auth: { required: false, keys: [ { name: a, sha256: "+digestOf("a")+
+			" } ] }", "{ exact: {} }"), []string{
 			"warning: auth.keys: no tenant may get answers from the response cache of a tier or pool (write response_cache: true " +
 				"at the keys of tenants whose answers may be kept)"}},
 		"a tenant": {cachedFile("auth: { keys: [ { name: a, sha256: "+digestOf("a")+", response_cache: true } ] }",
@@ -111,6 +120,18 @@ func TestResponseCachesAreChecked(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestASecretOfAnEmptyVariableIsAnError: it would leave the answers in Redis as plain text.
+func TestASecretOfAnEmptyVariableIsAnError(t *testing.T) {
+	src := cachedFile("auth: { required: false }\nresponse_cache: { store: redis, encrypt: \"${SECRET}\" }", "{ exact: {} }")
+	for secret, want := range map[string]int{"": 2, strings.Repeat("s", 32): 1} { // there is no Redis
+		got := problemsOf(t, src, map[string]string{"SECRET": secret})
+		if empty := strings.Contains(strings.Join(got, "\n"), "response_cache.encrypt: is empty"); len(got) != want ||
+			empty != (secret == "") {
+			t.Errorf("%q: %q", secret, got)
+		}
 	}
 }
 
