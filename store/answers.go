@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -19,7 +20,8 @@ const answerTimeout = 20 * time.Millisecond
 const maxAnswerWrites = 4096
 
 // Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
-// entries expire. An owner's generation is part of each value: a purge raises it, so that no older answer is found.
+// entries expire. An owner's generation is part of each value. It is random, so that none comes twice: after a purge, or
+// the loss of the generation, no older answer is found.
 // While Redis is down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
 type Answers struct {
 	redis  *Redis
@@ -57,10 +59,13 @@ func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []by
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		found, err = a.redis.client.MGet(ctx, first, second).Result()
+		if err == nil && len(found) == 2 && found[0] == nil {
+			generation, err = a.begin(ctx, first)
+		}
 		return err
 	})
-	if err != nil {
-		return nil, "", err
+	if err != nil || generation != "" {
+		return nil, generation, err
 	}
 	if len(found) != 2 {
 		return nil, "", errors.New("finding an answer: Redis returned another number of values")
@@ -72,6 +77,20 @@ func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []by
 		return nil, generation, nil
 	}
 	return []byte(rest), generation, nil
+}
+
+// begin returns a new generation at a key that has none, or that of another request or purge that was faster.
+func (a *Answers) begin(ctx context.Context, key string) (generation string, err error) {
+	var now *redis.StringCmd
+	_, err = a.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SetNX(ctx, key, rand.Text(), 0)
+		now = p.Get(ctx, key)
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return now.Val(), nil
 }
 
 // Put keeps an answer of an owner for a time, in the background. generation is that of the look-up.
@@ -104,6 +123,6 @@ func (a *Answers) write(ctx context.Context, batch []answerWrite) (lost int, err
 func (a *Answers) Purge(ctx context.Context, owner string) error {
 	key, _ := answerKeys(owner, nil)
 	return a.redis.do(ctx, "removing the answers of an owner", func(ctx context.Context) error {
-		return a.redis.client.Incr(ctx, key).Err()
+		return a.redis.client.Set(ctx, key, rand.Text(), 0).Err()
 	})
 }
