@@ -13,7 +13,7 @@ import (
 // Owner is a tenant, or a group of tenants that share their answers.
 type Owner struct {
 	Name string // of the tenant, or by GroupName
-	// Since is when the tenant was created, or a hash of the group's tenants: another one may have its name later.
+	// Since is that of the tenant's tenants.Caller, or a hash of the group's tenants: another one may have its name later.
 	Since int64
 }
 
@@ -54,7 +54,7 @@ type Memory struct {
 	items  map[Key]*item
 	groups map[Key]*group      // items with vectors
 	owners map[string]*holding // by name
-	// purged has the number of purges by the name of the owner. Directory and configuration bound the owners.
+	// purged has the number of purges by the name of the owner. An admin sends each of them.
 	purged  map[string]uint64
 	evicted int64
 }
@@ -187,6 +187,17 @@ func (m *Memory) Purge(owner string) (removed int) {
 		m.remove(own.own.Back().Value.(*item))
 	}
 	return removed
+}
+
+// Forget removes the answers of owners that known does not report.
+func (m *Memory) Forget(known func(owner string) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for owner, own := range m.owners {
+		for !known(owner) && own.own.Len() > 0 {
+			m.remove(own.own.Back().Value.(*item))
+		}
+	}
 }
 
 // Stats are the contents of a Memory.

@@ -57,6 +57,21 @@ func TestAnswersExpireAndArePurged(t *testing.T) {
 	}
 }
 
+// TestUnknownTenantsAreForgotten: the answers of tenants that no longer exist are removed, and no others.
+func TestUnknownTenantsAreForgotten(t *testing.T) {
+	var m Memory
+	m.SetMax(1 << 20)
+	for _, tenant := range []string{"a", "b", "c"} {
+		for i := range 3 {
+			m.Put(key(tenant, byte(i)), entry(1), time.Minute, 0)
+		}
+	}
+	m.Forget(func(tenant string) bool { return tenant == "b" })
+	if _, ok := m.Get(key("b", 2), at(1)); !ok || m.Stats().Entries != 3 {
+		t.Errorf("%+v is left", m.Stats())
+	}
+}
+
 // TestMemoryIsBounded: the memory stays within its bound, and a tenant that fills it does not push out the answers of
 // the others.
 func TestMemoryIsBounded(t *testing.T) {

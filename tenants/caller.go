@@ -14,9 +14,11 @@ type Caller struct {
 	IsolateCache bool
 	Degrade      bool
 	FailClosed   bool
-	// ResponseCache permits answers from the caches of tiers and pools. Since is when the tenant was created, in ns.
+	// ResponseCache permits answers from the caches of tiers and pools.
 	ResponseCache bool
-	Since         int64
+	// Since distinguishes tenants that have one name in succession: when the tenant was created, in ns, or the digests of
+	// its keys in config.yaml.
+	Since int64
 
 	disabled bool
 	expires  time.Time // zero: never

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -138,10 +139,15 @@ type entry struct {
 func NewDirectory(ts []Tenant, ks []Key) *Directory {
 	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)),
 		names: make(map[string]bool, len(ts)), keys: make(map[string]bool, len(ks))}
-	byName := make(map[string]*Tenant, len(ts))
+	byName, origins := make(map[string]*Tenant, len(ts)), map[string]int64{}
 	for i := range ts {
 		byName[ts[i].Name] = &ts[i]
 		d.names[ts[i].Name] = true
+	}
+	for i := range ks {
+		if k := &ks[i]; k.FromConfig {
+			origins[k.Tenant] ^= int64(binary.BigEndian.Uint64(k.Digest[:])) // in any order
+		}
 	}
 	for i := range ks {
 		k := &ks[i]
@@ -151,6 +157,9 @@ func NewDirectory(ts []Tenant, ks []Key) *Directory {
 		}
 		c := NewCaller(*t, *k)
 		c.expires = k.ExpiresAt
+		if t.FromConfig {
+			c.Since = origins[t.Name]
+		}
 		d.keys[k.ID] = true
 		d.entries[k.Digest] = entry{k.Digest, c}
 	}

@@ -41,6 +41,28 @@ func mustDirectory(t *testing.T, keys ...KeyConfig) *Directory {
 // noon is the time of these tests. Keys of config.yaml never expire.
 func noon() time.Time { return time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC) }
 
+// TestTenantsOfOneNameInSuccessionDiffer: a tenant of config.yaml is its name and the keys there, in any order.
+func TestTenantsOfOneNameInSuccessionDiffer(t *testing.T) {
+	since := func(with string, keys ...string) int64 {
+		t.Helper()
+		var configs []KeyConfig
+		for _, key := range keys {
+			configs = append(configs, KeyConfig{Name: "one", SHA256: digestOf(key)})
+		}
+		c, err := mustDirectory(t, append(configs, KeyConfig{Name: "two", SHA256: digestOf("another")})...).
+			Authenticate(with, noon())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Since
+	}
+	first := since("a-key", "a-key", "b-key")
+	if first == 0 || first != since("b-key", "b-key", "a-key") || first == since("a-key", "a-key") ||
+		first == since("a-key", "a-key", "c-key") || first == since("another", "a-key", "b-key") {
+		t.Error("the keys do not decide")
+	}
+}
+
 // AU-01, AU-02: unknown and malformed keys and wrong checksums get the same error, and
 // malformed ones are not looked up.
 func TestOnlyTheExactKeyAuthenticates(t *testing.T) {

@@ -54,7 +54,7 @@ type Options struct {
 	Withdraw func()
 	// Offline opens neither database nor Redis.
 	Offline bool
-	// Applied receives each applied configuration.
+	// Applied receives the configuration after it, or the directory, was put in force.
 	Applied func(*config.File)
 	// Via is the entry of this gateway in the Via header of requests to workers.
 	Via     string

@@ -102,6 +102,7 @@ func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
 	}
 	ctl.amend(func(snap *Snapshot) { snap.Identity = p })
 	ctl.Stores.Limiter.Forget(p.Directory.Knows)
+	ctl.applied(ctl.Snapshot().File)
 	ctl.Bootstrap.announceWithoutAdmin(p)
 	return ctl.applyOverrides()
 }
