@@ -272,7 +272,9 @@ func pairOf(random *rand.Rand, near bool) pair {
 	}
 	switch random.IntN(4) {
 	case 0:
-		return pair{base, strings.Replace(base, fmt.Sprint(number), fmt.Sprint(number+1), 1), "number"}
+		was := fmt.Sprint(number)
+		now := []string{fmt.Sprint(number + 1), "-" + was, was + "%", was + ".5", "twelve"}[number%5]
+		return pair{base, strings.Replace(base, was, now, 1), "number"}
 	case 1:
 		return pair{quoted, strings.Replace(quoted, thing, pick("tower", "garden", "square"), 1), "quote"}
 	case 2:

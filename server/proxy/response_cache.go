@@ -3,6 +3,8 @@ package proxy
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -56,7 +58,7 @@ type cached struct {
 	pool       *control.Pool
 	generation uint64
 	recorder   *answers.Recorder // nil if the answer must not be kept
-	noStore    bool
+	directives cacheControl
 	hit        *responsecache.Entry // the answer; nil without a hit
 	near       *near                // state of the semantic look-up; nil without one
 	embedding  time.Duration        // how long the embedding for it took
@@ -108,6 +110,8 @@ func (n *explainer) noteCache() {
 	if x.s.control.Stores.Answers != nil && why == "" {
 		entry, ok = x.getAnswer(x.in.Start)
 	}
+	exact := x.resolution.Pool.ResponseCache.Exact
+	ok = ok && exact != nil && x.cached.usable(&entry, exact.TTL, x.in.Start)
 	switch {
 	case why != "":
 		record.Result, record.Reason = telemetry.CacheBypass.String(), string(why)
@@ -141,8 +145,7 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 		return form, form.Bypass
 	}
 	c.key = responsecache.Key{Partition: x.partition(), Body: form.Exact}
-	var noCache bool
-	if noCache, c.noStore = cacheControl(x.in.HTTP.Header); noCache {
+	if c.directives = readCacheControl(x.in.HTTP.Header); c.directives.maxAge == 0 {
 		x.recordAnswer() // it replaces the kept one
 		c.generation = x.s.cache.Generation(c.key.Owner.Name)
 		if x.s.control.Stores.Answers != nil {
@@ -178,25 +181,49 @@ func (x *exchange) cacheExtras() string {
 	return strings.Join(lines, "\n")
 }
 
-// cacheControl reads the request's Cache-Control: whether no kept answer may be used, and whether the answer must not
-// be kept.
-func cacheControl(h http.Header) (noCache, noStore bool) {
+// cacheControl is the Cache-Control of a request.
+type cacheControl struct {
+	maxAge  time.Duration // greatest age of a kept answer; 0: none may be used
+	noStore bool          // the answer must not be kept
+}
+
+// anyAge is the maxAge of a request without one.
+const anyAge = time.Duration(math.MaxInt64)
+
+// readCacheControl reads the Cache-Control of a request. An age that is no number permits no kept answer.
+func readCacheControl(h http.Header) cacheControl {
+	c := cacheControl{maxAge: anyAge}
 	for _, line := range h["Cache-Control"] {
 		for word := range strings.SplitSeq(line, ",") {
-			switch strings.ToLower(strings.TrimSpace(word)) {
-			case "no-cache", "max-age=0":
-				noCache = true
+			name, value, _ := strings.Cut(word, "=")
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "no-cache":
+				c.maxAge = 0
 			case "no-store":
-				noStore = true
+				c.noStore = true
+			case "max-age":
+				n, err := strconv.ParseUint(strings.Trim(value, " \t\""), 10, 64)
+				if err != nil && !errors.Is(err, strconv.ErrRange) {
+					n = 0
+				}
+				if n <= uint64(anyAge/time.Second) {
+					c.maxAge = min(c.maxAge, time.Duration(n)*time.Second)
+				}
 			}
 		}
 	}
-	return noCache, noStore
+	return c
+}
+
+// usable reports whether a kept answer is young enough: for the request, and for the present ttl.
+func (c *cached) usable(entry *responsecache.Entry, ttl time.Duration, now time.Time) bool {
+	age := now.Sub(entry.At)
+	return age < ttl && age <= c.directives.maxAge
 }
 
 // recordAnswer begins to record the answer, to keep it.
 func (x *exchange) recordAnswer() {
-	if !x.cached.noStore {
+	if !x.cached.directives.noStore {
 		x.cached.recorder = answers.NewRecorder(x.in.Dialect)
 	}
 }
@@ -232,10 +259,11 @@ func (x *exchange) lookUpExact() bool {
 	start := time.Now()
 	entry, ok := x.getAnswer(start)
 	x.lookedUp(start)
-	if ok {
-		x.setHit(&entry, start)
+	if !ok || !x.cached.usable(&entry, x.cached.pool.ResponseCache.Exact.TTL, start) {
+		return false
 	}
-	return ok
+	x.setHit(&entry, start)
+	return true
 }
 
 // lookedUp records the time of a look-up.
@@ -301,7 +329,7 @@ func (x *exchange) newAnswerID() string {
 // keepAnswer keeps the complete answer that the client has received, after a miss.
 func (x *exchange) keepAnswer() {
 	c := x.cached
-	if c.recorder == nil && !c.noStore || c.hit != nil {
+	if c.recorder == nil && !c.directives.noStore || c.hit != nil {
 		return
 	}
 	result := x.keep()
@@ -314,7 +342,7 @@ func (x *exchange) keepAnswer() {
 func (x *exchange) keep() string {
 	c, n := x.cached, len(x.dispatch.attempts)
 	switch {
-	case c.noStore:
+	case c.directives.noStore:
 		return answerNoStore
 	case x.ending.result != decisions.OK || n == 0 || x.dispatch.attempts[n-1].status != http.StatusOK:
 		return answerFailed

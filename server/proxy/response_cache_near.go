@@ -48,6 +48,8 @@ func (x *exchange) useNearest(n *near) bool {
 	}
 	c.record.Similarity = similarity
 	switch {
+	case !c.usable(&entry, config.TTL, start):
+		return false
 	case config.Shadow:
 		n.shadowed = &entry
 		return false
