@@ -14,23 +14,24 @@ import (
 
 // purged is the result of a purge.
 type purged struct {
-	Removed int    `json:"removed" doc:"Number of answers that were removed from the memory of this gateway. Answers to requests in flight are not kept either."`
+	Removed int    `json:"removed" doc:"Number of answers that were removed from the memory of this gateway. It does not count those in Redis, which no request finds any more. Answers to requests in flight are not kept either."`
+	Unknown bool   `json:"unknown,omitempty" doc:"There is no tenant of this name now."`
 	Shared  string `json:"shared,omitempty" doc:"Group of response_cache.shared whose answers were removed too."`
 }
 
-// purgeAnswers removes the kept answers of a tenant and of its group. The tenant may also be that of requests without a key.
+// purgeAnswers removes the kept answers of a tenant and of its group. The tenant may also be that of requests without a key,
+// or one that no longer exists, with answers in Redis.
 func (a *tenantAPI) purgeAnswers(ctx context.Context, in *struct {
 	TenantPath
 	Body *noBody
 }) (*reply[purged], error) {
-	if in.Name != tenants.Anonymous().Tenant {
-		if _, err := a.tenant(ctx, in.Name); err != nil {
-			return nil, err
-		}
+	anonymous := in.Name == tenants.Anonymous().Tenant
+	if !anonymous && !tenants.Slug(in.Name) {
+		return nil, invalid("path.name", "is no name of a tenant: use 1 to 63 of a-z, 0-9 and -", in.Name)
 	}
 	actor := actorOf(ctx)
 	removed, err := a.options.PurgeAnswers(ctx, in.Name)
-	p := purged{Removed: removed}
+	p := purged{Removed: removed, Unknown: !anonymous && !a.control.Snapshot().Identity.Directory.Knows(in.Name, "")}
 	if g := a.control.Snapshot().AnswerGroup(in.Name); g != nil {
 		p.Shared = g.Name
 	}

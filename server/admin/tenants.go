@@ -190,6 +190,9 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if err == nil {
 		err = checkName("body.key_name", c.KeyName)
 	}
+	if err == nil && !tenants.Slug(c.Name) {
+		err = invalid("body.name", "is the name of requests without a key: choose another name", c.Name)
+	}
 	if err != nil {
 		return nil, err
 	}
