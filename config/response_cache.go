@@ -168,8 +168,8 @@ func (d *decoder) checkSharing(f *File, path, tenant string) {
 	key := itemPath("auth.keys", i)
 	switch {
 	case i < 0 && f.Store.SQL == "":
-		d.warn(path, d.shown(path, tenant)+" has no key, so it shares nothing", "write the name of a tenant of auth.keys, or "+
-			"set store.sql")
+		d.warn(path, d.shown(path, tenant)+" has no key, so it shares nothing",
+			"write the name of a tenant of auth.keys, or set store.sql")
 	case i < 0:
 	case !f.Auth.Keys[i].ResponseCache:
 		d.warn(path, d.shown(path, tenant)+" may not get kept answers, so it shares nothing",

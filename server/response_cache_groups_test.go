@@ -71,7 +71,8 @@ func TestGroupsShareAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := map[string]string{"d": ", isolate_cache: true"}
 		yaml := groupsYAML(settings, "[ { name: a, tenants: [b, c, d, forbidden] } ]", "")
-		yaml = strings.Replace(yaml, "tiers:\n", "    - { name: forbidden, sha256: "+digestHex("key-forbidden")+" }\ntiers:\n", 1)
+		forbidden := "    - { name: forbidden, sha256: " + digestHex("key-forbidden") + " }\n"
+		yaml = strings.Replace(yaml, "tiers:\n", forbidden+"tiers:\n", 1)
 		e := &numberingEngine{}
 		r := newGroupsRig(t, yaml, e)
 		r.askInTurn([3]string{"b", "small", "miss a"}, [3]string{"c", "small", "exact_hit a"},
@@ -96,7 +97,8 @@ func TestSharedAnswersKeepPermissions(t *testing.T) {
 		settings := map[string]string{"b": ", tiers: [small]", "c": `, models: ["fake-7b"]`, "d": ", limits: { day_money: 1 }"}
 		r := newGroupsRig(t, groupsYAML(settings, "[ { name: x, tenants: [a, b, c, d] } ]",
 			"models: { alias: large }"), &numberingEngine{})
-		r.askInTurn([3]string{"a", "large", "miss x"}, [3]string{"a", "alias", "exact_hit x"}, [3]string{"a", "fake-7b", "miss x"})
+		r.askInTurn([3]string{"a", "large", "miss x"}, [3]string{"a", "alias", "exact_hit x"},
+			[3]string{"a", "fake-7b", "miss x"})
 		for _, model := range []string{"large", "alias", "fake-70b"} {
 			r.askInTurn([3]string{"b", model, "404"}, [3]string{"c", model, "404"}, [3]string{"d", model, "exact_hit x"})
 		}

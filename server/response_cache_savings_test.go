@@ -19,8 +19,9 @@ func TestSavingsAreInTheUsage(t *testing.T) {
 		share float64
 	}{{"", 0}, {", cached_price: 0.3", 0.3}, {", cached_price: 1", 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			yaml := strings.Replace(adminYAML(memoryDB), "    serves:", "    price: { input: 1000, cached_input: 1, output: 1000 }\n"+
-				"    response_cache: { exact: {}"+c.more+" }\n    serves:", 1)
+			yaml := strings.Replace(adminYAML(memoryDB), "    serves:",
+				"    price: { input: 1000, cached_input: 1, output: 1000 }\n"+
+					"    response_cache: { exact: {}"+c.more+" }\n    serves:", 1)
 			yaml = strings.Replace(yaml, digestHex("filed")+" }", digestHex("filed")+", response_cache: true }", 1)
 			r := adminRigOf(newRig(t, yaml, &numberingEngine{}))
 			body, key := cacheBodies["/v1/chat/completions"], []string{"Authorization", "Bearer filed"}

@@ -121,8 +121,8 @@ func TestAdjacentReleasesShareADatabase(t *testing.T) {
 					t.Errorf("its tenants are %+v", c.Tenants)
 				}
 				at := time.Unix(20778*86400, 0)
-				write(t, s, store.Row{ID: "new", At: at, Tenant: "old", Key: "k", Tier: "small", Model: "m", Outcome: "ok", Prompt: 10,
-					Output: 5, Money: 1, FromCache: true, Saved: 6})
+				write(t, s, store.Row{ID: "new", At: at, Tenant: "old", Key: "k", Tier: "small", Model: "m", Outcome: "ok",
+					Prompt: 10, Output: 5, Money: 1, FromCache: true, Saved: 6})
 				if _, err := raw(t, address).ExecContext(t.Context(), usageBefore); err != nil {
 					t.Fatal(err)
 				}

@@ -80,8 +80,8 @@ func newResponseCache(d *definer) *ResponseCache {
 	}
 	c.embeddings = resolved(d.counters("tierway_response_cache_embeddings_total", "Texts that were embedded for semantic "+
 		"look-ups, by result: ok, failed (also too late).", "result"), embeddingResults)
-	saved := d.counters("tierway_response_cache_saved_tokens_total", "Tokens of kept answers that were sent, and of their "+
-		"prompts, by kind: prompt, output. No engine has read or generated them.", "kind")
+	saved := d.counters("tierway_response_cache_saved_tokens_total", "Tokens of kept answers that were sent, and of "+
+		"their prompts, by kind: prompt, output. No engine has read or generated them.", "kind")
 	c.savedPrompt, c.savedOutput = saved.WithLabelValues("prompt"), saved.WithLabelValues("output")
 	for i, result := range cacheResults {
 		c.requests[i] = requests.WithLabelValues(result)

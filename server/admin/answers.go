@@ -19,8 +19,8 @@ type purged struct {
 	Shared  string `json:"shared,omitempty" doc:"Group of response_cache.shared whose answers were removed too."`
 }
 
-// purgeAnswers removes the kept answers of a tenant and of its group. The tenant may also be that of requests without a key,
-// or one that no longer exists, with answers in Redis.
+// purgeAnswers removes the kept answers of a tenant and of its group. The tenant may also be that of requests without a
+// key, or one that no longer exists, with answers in Redis.
 func (a *tenantAPI) purgeAnswers(ctx context.Context, in *struct {
 	TenantPath
 	Body *noBody
@@ -40,7 +40,8 @@ func (a *tenantAPI) purgeAnswers(ctx context.Context, in *struct {
 		return nil, huma.Error503ServiceUnavailable("Redis is unavailable, so its answers of the tenant stay until they " +
 			"expire. Try again.")
 	}
-	a.log.Info("the kept answers of a tenant were removed", "tenant", in.Name, "shared", p.Shared, "answers", p.Removed, "actor", actor.Name)
+	a.log.Info("the kept answers of a tenant were removed", "tenant", in.Name, "shared", p.Shared, "answers", p.Removed,
+		"actor", actor.Name)
 	if sql := a.control.Stores.SQL; sql != nil {
 		after, _ := json.Marshal(p) // it cannot fail
 		if err := sql.AppendAudit(ctx, actor, "answers.purge", in.Name, "", string(after), "ok"); err != nil {
