@@ -8,23 +8,29 @@ import json
 import re
 import sys
 
-PATTERNS = [
-    (re.compile(r"[\w.+-]+@[\w-]+(\.[\w-]+)+"), "[email]"),
-    (re.compile(r"\b(?:\d[ -]?){13,19}\b"), "[card]"),
-]
-TEXTS = {"content", "text", "input", "prompt", "instructions", "system", "query", "documents", "arguments", "output"}
+# The time is in proportion to the text: a search begins only where a word begins.
+EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+CARD = re.compile(r"\b\d{4}[ .-]?(?:\d{4}[ .-]?\d{4}[ .-]?\d{1,7}|\d{6}[ .-]?\d{5})(?!\d)")
+ID = re.compile(r"(?:.*_)?(?:id|key|url)")  # members whose values have long numbers
+COLON = re.compile(r"\s*:")
+DECODER = json.JSONDecoder(strict=False)
 
 
-def redact(value, is_text=False):
-    """Returns the value with every text of a prompt redacted. Names, roles and parameters stay as they are."""
-    if isinstance(value, str) and is_text:
-        for pattern, word in PATTERNS:
-            value = pattern.sub(word, value)
-    elif isinstance(value, list):
-        value = [redact(v, is_text) for v in value]
-    elif isinstance(value, dict):
-        value = {k: redact(v, k in TEXTS) for k, v in value.items()}
-    return value
+def redact(body):
+    """Returns a JSON text with all values that are strings redacted, except models. All else stays as it is written."""
+    parts, copied, name, at = [], 0, "", body.find('"')
+    while at >= 0:
+        text, end = DECODER.raw_decode(body, at)
+        if COLON.match(body, end):
+            name = text
+        elif name != "model":
+            changed = EMAIL.sub("[email]", text)
+            changed = changed if ID.fullmatch(name) else CARD.sub("[card]", changed)
+            if changed != text:
+                parts += body[copied:at], json.dumps(changed)
+                copied = end
+        at = body.find('"', end)
+    return "".join(parts) + body[copied:]
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -32,16 +38,14 @@ class Hook(http.server.BaseHTTPRequestHandler):
     wbufsize = -1  # sends an answer as one packet
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         changed = redact(body)
-        answer = {"action": "allow"} if changed == body else {"action": "transform", "body": changed}
-        text = json.dumps(answer).encode()
+        text = ('{"action":"transform","body":' + changed + "}" if changed != body else '{"action":"allow"}').encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
-        self.wfile.flush()
 
     def log_message(self, *_):  # a prompt must not reach a log
         pass
@@ -49,6 +53,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     host, _, port = (sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9090").rpartition(":")
+    http.server.ThreadingHTTPServer.request_queue_size = 64  # the gateway's largest number of calls at a time
     server = http.server.ThreadingHTTPServer((host, int(port)), Hook)
     print(f"listening on {server.server_address[0]}:{server.server_address[1]}", flush=True)
     server.serve_forever()
