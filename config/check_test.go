@@ -120,7 +120,7 @@ pools:
 			`9:25: warning: tiers[1].workers[0].url: "http://h:1/v1" is also the server of tiers[0].workers[0].url: limits such as max_inflight apply to each entry separately (divide the server's capacity among its entries)`,
 			`10:25: tiers[1].workers[1].url: "h:4" has no scheme; write http://host:port, https://host or unix:///path`,
 			`11:25: tiers[1].workers[2].url: want a string, got "" (address of the server: http://host:port, https://host/base or unix:///path)`,
-			`12:25: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is never a worker`,
+			`12:25: tiers[1].workers[3].url: "http://169.254.169.254" is a cloud's metadata address, which is neither a worker nor a hook`,
 			`13:64: tiers[1].workers[4].events: unknown key (known: name, url, ranks, weight, max_inflight, max_tokens_inflight, priority, models, region, api_key_env, api_key_file, headers, tls, health, kv_events, cache_tokens, role, bootstrap_port, kv_address)`,
 			`14:25: tiers[1].workers[5].url: "unix:///run//a.sock" is already the URL of tiers[1].workers[4].url (remove one of them: a server appears once per tier or pool)`,
 		}},

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -239,7 +240,24 @@ func (x *exchange) reject(a processingAnswer) {
 		text = e.Message
 	}
 	x.drop()
-	x.reply = Reply{Result: Rejected, Reason: reasonOf(text), Ignored: x.reply.Ignored}
+	x.reply = Reply{Result: Rejected, Reason: reasonOf(text), Ignored: x.reply.Ignored,
+		Limited: a.status == http.StatusTooManyRequests}
+	if x.reply.Limited {
+		x.reply.RetryAfter = retryAfter(a.set)
+	}
+}
+
+// longestRetryAfter bounds the wait that a service can ask of a client.
+const longestRetryAfter = 24 * time.Hour
+
+// retryAfter returns the wait in the headers of an immediate response; 0 if there is none in whole seconds.
+func retryAfter(headers []Header) time.Duration {
+	for _, h := range headers {
+		if seconds, err := strconv.ParseUint(h.Value, 10, 32); err == nil && strings.EqualFold(h.Name, "Retry-After") {
+			return min(time.Duration(seconds)*time.Second, longestRetryAfter)
+		}
+	}
+	return 0
 }
 
 // apply applies the answer to the headers or to the body. It returns false if the exchange ends with it.

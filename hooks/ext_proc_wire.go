@@ -29,7 +29,7 @@ const (
 	// BodyMutation
 	fieldMutationBody, fieldClearBody, fieldStreamedBody = 1, 2, 3
 	// ImmediateResponse, HttpStatus
-	fieldImmediateStatus, fieldImmediateBody, fieldStatusCode = 1, 3, 1
+	fieldImmediateStatus, fieldImmediateHeaders, fieldImmediateBody, fieldStatusCode = 1, 2, 3, 1
 	// google.protobuf.Struct and Value, and entries of maps
 	fieldStructFields, fieldStringValue, fieldEntryKey, fieldEntryValue = 1, 3, 1, 2
 )
@@ -117,9 +117,9 @@ const (
 // processingAnswer is a ProcessingResponse.
 type processingAnswer struct {
 	kind     answerKind
-	moreTime bool // it asks for more time
-	replace  bool // CONTINUE_AND_REPLACE
-	set      []Header
+	moreTime bool     // it asks for more time
+	replace  bool     // CONTINUE_AND_REPLACE
+	set      []Header // of the request, or of an immediate response
 	removed  []string
 	hasBody  bool   // it changes the body
 	body     []byte // the new one, or that of an immediate response
@@ -220,6 +220,8 @@ func (a *processingAnswer) readImmediate(raw []byte) error {
 				}
 				return nil
 			})
+		case fieldImmediateHeaders:
+			return a.readHeaders(v)
 		case fieldImmediateBody:
 			a.body = v
 		}

@@ -112,7 +112,8 @@ func TestHooksVerifyTheCertificateOfTheirService(t *testing.T) {
 func TestMetadataServicesAreNeverCalled(t *testing.T) {
 	for _, c := range [][2]string{{TypeHTTP, "http://169.254.169.254/"}, {TypeExtProc, "169.254.169.254:80"},
 		{TypeExtProc, "grpcs://[fd00:ec2::254]:443"}} {
-		if _, _, err := CheckURL(c[0], c[1]); err == nil || !strings.Contains(err.Error(), "metadata") {
+		_, _, err := CheckURL(c[0], c[1])
+		if err == nil || !strings.Contains(err.Error(), "metadata address, which is neither a worker nor a hook") {
 			t.Errorf("%s: %v", c[1], err)
 		}
 	}
@@ -171,7 +172,7 @@ func TestMessagesAreThoseOfEnvoy(t *testing.T) {
 		{&extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ImmediateResponse{
 			ImmediateResponse: &extproc.ImmediateResponse{Status: &typev3.HttpStatus{Code: 451}, Body: []byte("why"),
 				Headers: common.GetHeaderMutation(), Details: "d"}}}, processingAnswer{kind: immediateAnswer, status: 451,
-			body: []byte("why")}},
+			set: want.set, removed: want.removed, body: []byte("why")}},
 	} {
 		text, err := proto.Marshal(c.sent)
 		if err != nil {

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"strings"
 
 	"tierway/http1"
 	"tierway/openai"
@@ -55,49 +57,73 @@ func (c *httpCaller) call(ctx context.Context, r *Request) Reply {
 	return c.parse(text, r.Memory)
 }
 
-// answer is the answer of a service. Members of the fork's answers are action, reason and body; the others state what
-// no hook may change.
-type answer struct {
-	Action string          `json:"action"`
-	Reason any             `json:"reason"`
-	Body   json.RawMessage `json:"body"`
-	Tenant json.RawMessage `json:"tenant"`
-	Key    json.RawMessage `json:"key"`
-	Path   json.RawMessage `json:"path"`
-}
-
 // parse returns the reply in the text of an answer. The changed body is a copy with its own memory.
 func (c *httpCaller) parse(text []byte, memory openai.Memory) (reply Reply) {
-	var a answer
-	if json.Unmarshal(text, &a) != nil {
-		return failed(causeJSON)
+	a, cause := readAnswer(text)
+	if cause != "" {
+		return failed(cause)
 	}
-	for _, m := range []struct {
-		name  string
-		value json.RawMessage
-	}{{"tenant", a.Tenant}, {"key", a.Key}, {"path", a.Path}} {
-		if m.value != nil {
-			return Reply{Result: Refused, Cause: "the answer has the member " + m.name + ", which no hook may change"}
+	for _, name := range [...]string{"tenant", "key", "path"} {
+		if a[name] != nil {
+			return Reply{Result: Refused, Cause: "the answer has the member " + name + ", which no hook may change"}
 		}
 	}
-	switch a.Action {
+	changes := a["body"] != nil && string(a["body"]) != "null"
+	switch a.text("action") {
 	case "allow":
+		if changes { // the service relies on a change that would have no effect
+			return failed("the answer has the action allow with a body; write transform to change the request")
+		}
 		return Reply{Result: Allowed}
 	case "reject":
-		reason, _ := a.Reason.(string)
-		return Reply{Result: Rejected, Reason: reasonOf(reason)}
+		return Reply{Result: Rejected, Reason: reasonOf(a.text("reason"))}
 	case "transform":
-		if a.Body == nil || string(a.Body) == "null" {
+		if !changes {
 			return failed("the answer has the action transform without a body")
 		}
-		if memory.Reserve(int64(len(a.Body))) != nil {
+		if memory.Reserve(int64(len(a["body"]))) != nil {
 			return failedMemory()
 		}
-		return Reply{Result: Transformed, Body: a.Body}
+		return Reply{Result: Transformed, Body: bytes.Clone(a["body"])}
 	case "":
 		return failed(causeJSON)
 	}
 	return failed("the action of the answer is not allow, reject or transform")
+}
+
+// answer is the members of an answer as JSON, by their names. action, reason and body are those of the fork's answers;
+// tenant, key and path state what no hook may change.
+type answer map[string][]byte
+
+// readAnswer reads an answer without copying it, or returns what is wrong with it. A name in another case counts as
+// the name, and a second value is an error: the service means one of the two.
+func readAnswer(text []byte) (a answer, cause string) {
+	r := (&openai.Request{Body: text}).Reader()
+	if !json.Valid(text) || r.Next() != '{' {
+		return nil, causeJSON
+	}
+	a = answer{}
+	for r.Enter('{'); r.More('}'); {
+		name := strings.ToLower(string(r.Name()))
+		value := r.Skip()
+		switch name {
+		case "action", "reason", "body", "tenant", "key", "path":
+			if a[name] != nil {
+				return nil, "the answer has the member " + name + " twice"
+			}
+			a[name] = value
+		}
+		if value == nil {
+			return nil, "the answer is nested too deeply"
+		}
+	}
+	return a, ""
+}
+
+// text returns the text of a member; empty if it is none.
+func (a answer) text(name string) (text string) {
+	_ = json.Unmarshal(a[name], &text) // another kind of value is no text
+	return text
 }
 
 func (c *httpCaller) close() { c.peer.Close() }

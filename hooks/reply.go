@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"tierway/openai"
@@ -61,6 +62,9 @@ type Reply struct {
 	Headers []Header // changes of headers of ChangeableHeaders
 	Ignored int      // changes of other headers
 	Cause   string   // of a failure; repeats no text of the request
+
+	Limited    bool          // the service rejects the request for a rate limit
+	RetryAfter time.Duration // of a limited request; 0: the service does not say
 
 	excluded bool // the service is not at fault for the failure
 }

@@ -35,7 +35,7 @@ var table = []Row{
 		"Operator: add the page's origin to `cors.origins`, or set `auth.required: true`."},
 	{CodeRejectedByHook, 403, "permission_denied", "permission_error", RetryDefault,
 		"A hook of the gateway, such as a guardrail, rejects the request. The message has its reason. With `on_reject: " +
-			"block400` the status is 400.",
+			"block400` the status is 400, and for a rate limit of the hook it is 429.",
 		"Change the request. Operator: the decision record names the hook."},
 	{CodeModelNotFound, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The model does not exist or this key may not use it.",

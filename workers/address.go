@@ -129,7 +129,7 @@ func parseHost(raw, scheme string) (address, error) {
 func cleanHost(raw, host string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if isMetadata(ip) {
-			return "", fmt.Errorf("url: %q is a cloud's metadata address, which is never a worker", raw)
+			return "", fmt.Errorf("url: %q is a cloud's metadata address, which is neither a worker nor a hook", raw)
 		}
 		return ip.String(), nil
 	}
@@ -237,7 +237,7 @@ func isMetadata(ip netip.Addr) bool {
 func refuseMetadata(_, resolved string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(resolved)
 	if err == nil && isMetadata(to.Addr()) {
-		return fmt.Errorf("%s is a cloud's metadata address, which is never a worker", to.Addr())
+		return fmt.Errorf("%s is a cloud's metadata address, which is neither a worker nor a hook", to.Addr())
 	}
 	return nil
 }
