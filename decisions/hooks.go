@@ -38,9 +38,22 @@ func HooksDetail(list []Hook) string {
 }
 
 // EndedAtHooks reports whether a hook ended the request.
-func (d *Decision) EndedAtHooks() bool {
-	return len(d.Hooks) > 0 && (d.Code == string(openai.CodeRejectedByHook) ||
-		d.Code == string(openai.CodeHookUnavailable))
+func (d *Decision) EndedAtHooks() bool { return HookEnd(d.Code, d.Hooks) != "" }
+
+// HookEnd returns which of the called hooks ended a request with that code, and how; "" if none did. It has no reason
+// of a rejection.
+func HookEnd(code string, list []Hook) string {
+	if len(list) == 0 {
+		return ""
+	}
+	last := &list[len(list)-1]
+	switch openai.Code(code) {
+	case openai.CodeRejectedByHook:
+		return "the hook " + last.Name + " rejects it"
+	case openai.CodeHookUnavailable:
+		return "the hook " + last.Name + " fails (" + last.Result + "): " + last.Error
+	}
+	return ""
 }
 
 // appendHooks appends the calls of hooks and their duration. The result of a shadow follows its name.

@@ -130,7 +130,7 @@ func setEndWithoutAttempt(e *decisions.Explanation, d *decisions.Decision) (why 
 		}
 	default:
 		e.Outcome, e.Status, e.Code = decisions.WouldReject, d.Status, d.Code
-		why = cmp.Or(d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
+		why = cmp.Or(decisions.HookEnd(d.Code, d.Hooks), d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
 	}
 	return why
 }

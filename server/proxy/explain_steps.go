@@ -36,6 +36,12 @@ func (n *explainer) steps(e *decisions.Explanation) []decisions.Step {
 	for i := range all {
 		if all[i].OK = all[i].Stage != n.stage; !all[i].OK {
 			all[i].Detail = cmp.Or(n.refusal.Message, causeOf(n.refusal))
+			switch hook := decisions.HookEnd(e.Code, e.Hooks); {
+			case n.refusal.Code == openai.CodeRejectedByHook:
+				all[i].Detail = hook + ": " + all[i].Detail
+			case hook != "": // the message is the same for each hook and cause
+				all[i].Detail = hook
+			}
 			return all[:i+1]
 		}
 	}
