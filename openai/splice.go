@@ -236,6 +236,15 @@ func (r *Request) modelChange(name string) (c change, ok bool) {
 	return r.setMember(at, "model", appendJSONText(nil, name)), true
 }
 
+// NamedBody returns a copy of the body that has the request's model, or nil if the body has it already.
+func (r *Request) NamedBody() []byte {
+	c, ok := r.modelChange("")
+	if !ok {
+		return nil
+	}
+	return slices.Concat(r.Body[:c.from], c.with, r.Body[c.to:])
+}
+
 // usageChange returns the change that sets stream_options.include_usage.
 func (r *Request) usageChange() change {
 	at := &r.place

@@ -206,7 +206,7 @@ func TestH4AnswersOfAServiceTakeEffect(t *testing.T) {
 		{"other headers", always(toHeaders(changesHeaders("x-other", "a", "x-more", "b"))), nil, 200, "guard", "Hi"},
 		{"immediate response", nil, always(immediate(typev3.StatusCode_Forbidden, `{"error":{"message":"no patients"}}`)), 403,
 			"guard:rejected", ""},
-		{"immediate response at the headers", always(immediate(typev3.StatusCode_TooManyRequests, "no patients")), nil, 403,
+		{"immediate response at the headers", always(immediate(typev3.StatusCode_Unauthorized, "no patients")), nil, 403,
 			"guard:rejected", ""},
 		{"immediate 500", nil, always(immediate(typev3.StatusCode_InternalServerError, "down")), 503, "guard:error", ""},
 		{"tenant by header", always(toHeaders(changesHeaders("x-tenant", "other"))), nil, 503, "guard:refused", ""},

@@ -157,6 +157,35 @@ func TestFormsAndPassedPathsSkipTheHooks(t *testing.T) {
 	})
 }
 
+// A form of an endpoint whose API has none is refused, so that it passes no hook unseen. The others take forms.
+func TestFormsAreRefusedWhereTheAPIHasNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hook := newHookService(t, says(sayReject))
+		hooked, engine := newHookRig(t, plain, hook.line("guard", ""))
+		open := newRig(t, plain, fakeEngine())
+		const form = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsmall\r\n" +
+			"--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nHi\r\n--b--\r\n"
+		for path, want := range map[string]int{
+			"/v1/images/generations": 415, "/v1/audio/speech": 415, "/openai/deployments/small/images/generations": 415,
+			"/v1/chat/completions": 415, "/v1/images/edits": 200, "/v1/audio/translations": 200,
+		} {
+			for name, r := range map[string]*rig{"with hooks": hooked, "without hooks": open} {
+				before := len(engine.Requests())
+				got := r.post(path, form, "Content-Type", "multipart/form-data; boundary=b")
+				if got.status != want && (want != 200 || got.status == 415) {
+					t.Errorf("%s, %s: %d %s", name, path, got.status, got.body)
+				}
+				if want != 200 && (!strings.Contains(got.body, "send application/json") || len(engine.Requests()) != before) {
+					t.Errorf("%s, %s: %s", name, path, got.body)
+				}
+			}
+		}
+		if n := len(hook.calls()); n != 0 {
+			t.Errorf("%d calls", n)
+		}
+	})
+}
+
 // A reload keeps an unchanged hook with its breaker. Requests in flight keep the hooks of their configuration, and the
 // connections of removed hooks close.
 func TestAReloadReplacesTheHooks(t *testing.T) {

@@ -33,7 +33,28 @@ func hookedRequests() map[string]string {
 		"/v1/images/generations":     `{"model":"small","prompt":"Hi"}`,
 		"/openai/deployments/small/chat/completions?api-version=1": `{"messages":[{"role":"user","content":"Hi"}]}`,
 		"/batch/v1/chat/completions":                               `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`,
+		"/v1/chat%2fcompletions":                                   `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`,
+		"/v1/v1/messages":                                          `{"model":"small","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}`,
+		"/chat/completions":                                        `{"model":"small","messages":[{"role":"user","content":"Hi"}]}`,
 	}
+}
+
+// hookedForm returns the path and the body that a hook receives for one of hookedRequests: every spelling of a path is
+// one path, and the body has the model.
+func hookedForm(path, body string) (canonical, named string) {
+	canonical, _, _ = strings.Cut(path, "?")
+	if !strings.Contains(body, `"model"`) {
+		body = strings.Replace(body, "{", `{"model":"small",`, 1)
+	}
+	switch {
+	case strings.Contains(path, "completions") && path != "/v1/completions":
+		return "/v1/chat/completions", body
+	case path == "/v1/v1/messages":
+		return "/v1/messages", body
+	case path == "/v2/rerank":
+		return "/v1/rerank", body
+	}
+	return canonical, body
 }
 
 // H1: a hook sees every request with a JSON body, and can reject it in the shape of its dialect.
@@ -47,14 +68,14 @@ func TestH1EveryDialectPassesTheHooks(t *testing.T) {
 			got := r.post(path, body, "X-Request-ID", "5b0e7d0e-6a0f-4c8e-9f25-aaaaaaaaaaaa", "Authorization",
 				"Bearer client-key")
 			calls, sent := hook.calls(), len(engine.Requests())
-			if len(calls) != before+1 || calls[before] != body || got.header.Get("X-Tierway-Hooks") != "guard" {
+			wantPath, wantBody := hookedForm(path, body)
+			if len(calls) != before+1 || calls[before] != wantBody || got.header.Get("X-Tierway-Hooks") != "guard" {
 				t.Errorf("%s: %d calls, header %q, %d", path, len(calls)-before, got.header.Get("X-Tierway-Hooks"), got.status)
 				continue
 			}
 			h := hook.headers[before]
-			urlPath, _, _ := strings.Cut(path, "?")
 			if h.Get("X-Request-Id") != "5b0e7d0e-6a0f-4c8e-9f25-aaaaaaaaaaaa" || h.Get("X-Tenant") != "anonymous" ||
-				h.Get("X-Tierway-Path") != urlPath || h.Get("Authorization") != "" {
+				h.Get("X-Tierway-Path") != wantPath || h.Get("Authorization") != "" {
 				t.Errorf("%s: the hook receives the headers %v", path, h)
 			}
 			if sent == 0 {
@@ -73,7 +94,7 @@ func TestH1EveryDialectPassesTheHooks(t *testing.T) {
 			if n := len(engine.Requests()); n != sent {
 				t.Errorf("%s: the engine received a rejected request", path)
 			}
-			changed := strings.Replace(strings.Replace(body, `"Hi"`, `"Changed"`, 1), "[1]", "[77]", 1)
+			changed := strings.Replace(strings.Replace(wantBody, `"Hi"`, `"Changed"`, 1), "[1]", "[77]", 1)
 			hook.answer = says(transformTo(changed))
 			got = r.post(path, body)
 			all := engine.Requests()
@@ -172,18 +193,25 @@ func TestH2AFailingHookBlocksOrPasses(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}, "timeout", 200 * time.Millisecond},
-		"500":            {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "error", 0},
-		"404":            {http.NotFound, "error", 0},
-		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "error", 0},
-		"no content":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "error", 0},
-		"bad JSON":       {says(`{"action":"allow"`), "error", 0},
-		"two values":     {says(sayAllow + sayAllow), "error", 0},
-		"an array":       {says(`["allow"]`), "error", 0},
-		"unknown action": {says(`{"action":"permit"}`), "error", 0},
-		"no action":      {says(`{}`), "error", 0},
-		"no body":        {says(`{"action":"transform"}`), "error", 0},
-		"a null body":    {says(transformTo("null")), "error", 0},
-		"empty":          {says(""), "error", 0},
+		"500":                  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "error", 0},
+		"404":                  {http.NotFound, "error", 0},
+		"redirect":             {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, "error", 0},
+		"no content":           {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "error", 0},
+		"bad JSON":             {says(`{"action":"allow"`), "error", 0},
+		"two values":           {says(sayAllow + sayAllow), "error", 0},
+		"an array":             {says(`["allow"]`), "error", 0},
+		"unknown action":       {says(`{"action":"permit"}`), "error", 0},
+		"no action":            {says(`{}`), "error", 0},
+		"an action twice":      {says(`{"action":"reject","action":"allow"}`), "error", 0},
+		"an action, two cases": {says(`{"action":"allow","Action":"reject"}`), "error", 0},
+		"a body twice": {says(`{"action":"transform","body":{"model":"small"},"b\u006fdy":` + chatBody("small", "text", "") + `}`),
+			"error", 0},
+		"allow with a body": {says(`{"action":"allow","body":` + chatBody("small", "[name]", "") + `}`), "error", 0},
+		"nested deeply": {says(`{"x":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `,"action":"allow"}`), "error",
+			0},
+		"no body":     {says(`{"action":"transform"}`), "error", 0},
+		"a null body": {says(transformTo("null")), "error", 0},
+		"empty":       {says(""), "error", 0},
 		"long": {func(w http.ResponseWriter, _ *http.Request) {
 			for piece := strings.Repeat("a", 1<<20); ; { // 1 GB
 				if _, err := w.Write([]byte(piece)); err != nil {

@@ -204,7 +204,7 @@ func (k *Catalog) whyNot(l *targetList, i int, free bool, q *Query) string {
 // pass notes that the request passes over a target, and returns the move.
 func (k *Catalog) pass(v *Resolution, i int, why string) Move {
 	name := k.targets[v.list.entries[i].target].Name
-	v.addNote(name + " " + why)
+	v.AddNote(name + " " + why)
 	by := ruleFallback
 	if i == 0 {
 		by = v.Rule
@@ -221,7 +221,7 @@ func (k *Catalog) takeEntry(v *Resolution, i int) {
 		return
 	}
 	if !strings.HasPrefix(v.Rule, ruleFallback) {
-		v.addNote(overridden(v.Rule, k.targets[v.list.entries[0].target].Name))
+		v.AddNote(overridden(v.Rule, k.targets[v.list.entries[0].target].Name))
 	}
 	v.Rule, v.Model = ruleFallback+":"+t.Name, e.model
 }

@@ -19,6 +19,7 @@ var ErrTooLong = errors.New("prompt too long")
 const (
 	NoteUnknownHeader = "unknown X-Model-Tier ignored"
 	NoteOutsideTiers  = "X-Model-Tier ignored: the model is outside the tiers"
+	NoteHookModel     = "X-Model-Tier ignored: a hook changed the model"
 )
 
 // Query is the input of Resolve.
@@ -82,8 +83,8 @@ type ClassifierReport struct {
 	Signals []Signal `json:"signals"`
 }
 
-// addNote appends to the note.
-func (v *Resolution) addNote(text string) {
+// AddNote appends to the note.
+func (v *Resolution) AddNote(text string) {
 	if v.Note != "" {
 		v.Note += "; "
 	}
@@ -180,7 +181,7 @@ func (k *Catalog) noteMove(q *Query, v *Resolution, at int, rule string) {
 	if q.Moves != nil {
 		*q.Moves = append(*q.Moves, Move{Tier: k.targets[at].Name, Rule: v.Rule, By: rule})
 	}
-	v.addNote(overridden(v.Rule, k.targets[at].Name))
+	v.AddNote(overridden(v.Rule, k.targets[at].Name))
 	v.Rule = rule
 }
 
@@ -226,7 +227,7 @@ func (k *Catalog) classify(v *Resolution, q *Query) int {
 	class := k.classifier.decide(q.Input, q.Evidence, q.Report)
 	v.Rule = class.Rule
 	if class.Note != "" {
-		v.addNote(class.Note)
+		v.AddNote(class.Note)
 	}
 	at := k.tiers[class.Tier]
 	if !k.usesChats(q) {
@@ -258,12 +259,12 @@ func (k *Catalog) headerTier(q *Query) int {
 // applyHeader applies X-Model-Tier to a resolution for the target at, and returns the new target.
 func (k *Catalog) applyHeader(v *Resolution, at int, q *Query) int {
 	if !k.targets[at].Tier {
-		v.addNote(NoteOutsideTiers)
+		v.AddNote(NoteOutsideTiers)
 		return at
 	}
 	asked := k.headerTier(q)
 	if asked < 0 {
-		v.addNote(NoteUnknownHeader)
+		v.AddNote(NoteUnknownHeader)
 		return at
 	}
 	// The target of the model's name is always allowed, so that the clamp succeeds.

@@ -26,6 +26,8 @@ type Inbound struct {
 	Deployment  string // the model that the path names; "" if the body names it
 	prefixed    bool
 	prefixClass tenants.Class
+	takesForms  bool // the route accepts multipart/form-data
+	tierDropped bool // DropTierHeader has removed X-Model-Tier
 
 	RequestID string
 	Start     time.Time
@@ -87,6 +89,16 @@ func (in *Inbound) class(c *tenants.Caller, serviceTier string) (class tenants.C
 		asked = class.String()
 	}
 	return had, asked
+}
+
+// DropTierHeader removes X-Model-Tier from the request, whose model decides then: a hook has changed it.
+func (in *Inbound) DropTierHeader() {
+	if in.HTTP.Header.Get("X-Model-Tier") == "" {
+		return
+	}
+	in.HTTP.Header = in.HTTP.Header.Clone()
+	in.HTTP.Header.Del("X-Model-Tier")
+	in.tierDropped = true
 }
 
 // singleHeaders are the headers that the gateway evaluates and that may occur only once. A proxy, the

@@ -50,7 +50,7 @@ func (it *Intake) fill(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
 func parseBody(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	contentType := in.HTTP.Header.Get("Content-Type")
 	switch kind := openai.MediaType(contentType); {
-	case kind == "multipart/form-data" && (in.Dialect == openai.Audio || in.Dialect == openai.Images):
+	case kind == "multipart/form-data" && in.takesForms:
 		r, err := openai.ParseMultipart(contentType, body)
 		if err == nil {
 			err = r.ReplaceModel(in.Deployment)

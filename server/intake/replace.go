@@ -13,7 +13,8 @@ func (p *Parsed) FromForm(in *Inbound) bool {
 
 // Replace replaces the body of a request by one that a hook returned, and parses it with all limits of a client's. It
 // also reads the request's headers again. A nil body keeps the present one. The tenant, the key and the path do not
-// depend on the body; a model is checked by Resolve, which must follow. After an error, p is unchanged.
+// depend on the body; a model is checked by Resolve, which must follow. After an error, p is unchanged. NameModel
+// precedes the first call.
 //
 // The length of the body must be reserved in in.Memory. Replace releases everything else of it.
 func (it *Intake) Replace(in *Inbound, c *Caller, p *Parsed, body []byte) error {
@@ -24,17 +25,42 @@ func (it *Intake) Replace(in *Inbound, c *Caller, p *Parsed, body []byte) error 
 	if most := int64(in.Snap.File.MaxBodyBytes); int64(len(body)) > most {
 		return fmt.Errorf("the changed body has %d bytes, more than max_body_bytes (%d)", len(body), most)
 	}
-	req, err := openai.ParseFor(in.Dialect, body, in.Deployment)
+	req, err := openai.Parse(in.Dialect, body)
 	switch {
 	case err != nil:
 		return err
 	case req.Stream != p.Req.Stream:
 		return errStreamChanged
 	}
+	it.adopt(in, c, p, req)
+	return nil
+}
+
+// adopt makes req the content of the request. It releases all memory but that of its body.
+func (it *Intake) adopt(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
 	it.DropPrompt(p)
 	*p = Parsed{in: in}
 	it.fill(in, c, p, req)
-	in.Memory.Return(in.Memory.Reserved - int64(len(body)))
+	in.Memory.Return(in.Memory.Reserved - int64(len(req.Body)))
+}
+
+// NameModel writes the model that the path names into the body, which then decides. Call it before Replace, so that
+// hooks receive the model and can change it.
+func (it *Intake) NameModel(in *Inbound, c *Caller, p *Parsed) error {
+	if in.Deployment == "" {
+		return nil
+	}
+	if body := p.Req.NamedBody(); body != nil {
+		if in.Memory.Reserve(int64(len(body))) != nil {
+			return it.noBodyMemory()
+		}
+		req, err := openai.Parse(in.Dialect, body)
+		if err != nil {
+			return err
+		}
+		it.adopt(in, c, p, req)
+	}
+	in.Deployment = ""
 	return nil
 }
 

@@ -129,6 +129,9 @@ func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 		v, err = r.resolveUnnamed(v)
 	}
 	res.Resolution, res.Pool = v, r.in.Snap.ByName[v.Target]
+	if r.in.tierDropped && r.in.HTTP.Header.Get("X-Model-Tier") == "" {
+		res.AddNote(tiers.NoteHookModel)
+	}
 	switch {
 	case errors.Is(err, tiers.ErrUnknownModel):
 		return *res, modelNotFound(req.Model)

@@ -20,6 +20,7 @@ type Route struct {
 	Worker  string // path at the worker; "" for a route about a stored response
 	Kind    Kind
 	counts  bool // the route answers with the length of a prompt
+	forms   bool // the route also accepts forms with files
 }
 
 // Kind selects how the requests of a route are served.
@@ -46,6 +47,11 @@ const (
 func Routes() []Route {
 	post := func(path string, d openai.Dialect) Route {
 		return Route{Method: http.MethodPost, Path: path, Dialect: d, Worker: "/v1" + path}
+	}
+	form := func(path string, d openai.Dialect) Route {
+		rt := post(path, d)
+		rt.forms = true
+		return rt
 	}
 	about := func(method, path string) Route {
 		return Route{Method: method, Path: path, Dialect: openai.Responses, Kind: Stored}
@@ -76,12 +82,12 @@ func Routes() []Route {
 		{Method: http.MethodPost, Path: "/tokenize", Dialect: openai.Tokenize, Worker: "/tokenize", counts: true},
 		{Method: http.MethodPost, Path: "/detokenize", Dialect: openai.Tokenize, Worker: "/detokenize", counts: true},
 		post("/moderations", openai.Moderations),
-		post("/audio/transcriptions", openai.Audio),
-		post("/audio/translations", openai.Audio),
+		form("/audio/transcriptions", openai.Audio),
+		form("/audio/translations", openai.Audio),
 		post("/audio/speech", openai.Audio),
 		post("/images/generations", openai.Images),
-		post("/images/edits", openai.Images),
-		post("/images/variations", openai.Images),
+		form("/images/edits", openai.Images),
+		form("/images/variations", openai.Images),
 		{Method: http.MethodGet, Path: "/models", Kind: Models},
 		{Method: http.MethodGet, Path: "/models/*id", Kind: Models},
 	}
@@ -133,7 +139,8 @@ func DeploymentInbound(r *http.Request) (in Inbound, ok bool) {
 // Inbound returns a request that matches the route under the prefix p. id is the :id of the path.
 func (rt *Route) Inbound(r *http.Request, p Prefix, id string) Inbound {
 	in := Inbound{HTTP: r, Pattern: rt.Path, Kind: rt.Kind, counts: rt.counts, Dialect: rt.Dialect, Shape: rt.Dialect,
-		WorkerPath: rt.Worker, PathID: strings.TrimPrefix(id, "/"), prefixed: p.set, prefixClass: p.class}
+		WorkerPath: rt.Worker, PathID: strings.TrimPrefix(id, "/"), prefixed: p.set, prefixClass: p.class,
+		takesForms: rt.forms}
 	if rt.Kind == Models && fromAnthropicSDK(r) {
 		in.Shape = openai.Messages
 	}

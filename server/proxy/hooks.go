@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/telemetry"
+	"tierway/tenants"
 )
 
 // hookCalls are the calls of hooks for one request.
@@ -30,6 +32,9 @@ type hookCalls struct {
 func (x *exchange) runHooks(chain *hooks.Chain) error {
 	if x.parsed.FromForm(&x.in) {
 		return nil
+	}
+	if err := x.s.intake.NameModel(&x.in, &x.caller, &x.parsed); err != nil {
+		return err
 	}
 	x.hooks = &hookCalls{}
 	began := time.Now()
@@ -61,7 +66,7 @@ func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
 	reply := h.Call(x.in.HTTP.Context(), &hooks.Request{
 		ID:     x.in.RequestID,
 		Tenant: x.caller.Tenant,
-		Path:   x.in.HTTP.URL.EscapedPath(),
+		Path:   x.in.WorkerPath, // not the client's spelling, which services would have to know
 		Model:  x.parsed.Req.Model,
 		Header: x.in.HTTP.Header,
 		Trace:  traced,
@@ -110,7 +115,7 @@ func (x *exchange) applyReply(h *hooks.Hook, reply *hooks.Reply) error {
 		return errClientGone
 	case h.Shadow:
 	case reply.Result == hooks.Rejected && h.OnReject != hooks.Pass:
-		return rejectedByHook(h, reply.Reason)
+		return x.rejectedByHook(h, reply)
 	case reply.Result.Failure() && h.OnError != hooks.Pass:
 		return x.hookUnavailable(h, reply.Cause)
 	}
@@ -122,7 +127,10 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 	if !h.Transform {
 		return hooks.CauseTransform
 	}
-	was := x.in.HTTP.Header
+	if cause := x.unknownHeader(reply.Headers); cause != "" {
+		return cause
+	}
+	was, model := x.in.HTTP.Header, x.parsed.Req.Model
 	if len(reply.Headers) > 0 {
 		x.in.HTTP.Header = was.Clone()
 		for _, changed := range reply.Headers {
@@ -133,13 +141,34 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 			}
 		}
 	}
-	model := x.parsed.Req.Model
 	if err := x.s.intake.Replace(&x.in, &x.caller, &x.parsed, reply.Body); err != nil {
 		x.in.HTTP.Header = was
 		return "the gateway refuses the changed request: " + err.Error()
 	}
 	if x.parsed.Req.Model != model {
 		x.hooks.renamed = h
+		if !slices.ContainsFunc(reply.Headers, setsTier) {
+			x.in.DropTierHeader()
+		}
+	}
+	return ""
+}
+
+// setsTier reports whether a change selects a tier.
+func setsTier(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }
+
+// unknownHeader returns why a change of a header has no effect, or "". The value is a text of the service.
+func (x *exchange) unknownHeader(changes []hooks.Header) (cause string) {
+	for _, h := range changes {
+		_, isClass := tenants.ParseClass(h.Value)
+		switch {
+		case h.Value == "":
+		case h.Name == "X-Model-Tier" && x.in.Snap.TierNamed(h.Value) == nil:
+			return "it sets the header X-Model-Tier to a value that is no tier; write the name of a tier"
+		case h.Name == "X-Request-Priority" && !isClass:
+			return "it sets the header X-Request-Priority to a value that is no class; write " +
+				strings.Join(tenants.Classes(), ", ")
+		}
 	}
 	return ""
 }
@@ -156,21 +185,31 @@ func (x *exchange) blameHook(rejection error) {
 }
 
 // rejectedByHook returns the answer to a request that a hook rejects.
-func rejectedByHook(h *hooks.Hook, reason string) error {
-	e := &openai.Error{Code: openai.CodeRejectedByHook, Status: http.StatusForbidden, Message: reason}
-	if h.OnReject == hooks.Block400 {
+func (x *exchange) rejectedByHook(h *hooks.Hook, reply *hooks.Reply) error {
+	e := &openai.Error{Code: openai.CodeRejectedByHook, Status: http.StatusForbidden, Message: reply.Reason}
+	switch {
+	case reply.Limited:
+		e.Status, e.RetryAfter = http.StatusTooManyRequests, reply.RetryAfter
+		if e.RetryAfter == 0 {
+			e.RetryAfter = x.retryWait()
+		}
+	case h.OnReject == hooks.Block400:
 		e.Status = http.StatusBadRequest
 	}
-	if reason == "" {
+	if e.Message == "" {
 		e.Message = "The request was rejected by a rule of the operator."
 	}
 	return e
 }
 
+// retryWait returns a wait of one to three seconds: clients that are rejected together must not retry together.
+func (x *exchange) retryWait() time.Duration {
+	return time.Second + time.Duration(x.s.rand()%uint64(2*time.Second))
+}
+
 // hookUnavailable returns the answer to a request that a hook could not check.
 func (x *exchange) hookUnavailable(h *hooks.Hook, cause string) error {
-	// Clients that are rejected together must not retry together.
-	wait := time.Second + time.Duration(x.s.rand()%uint64(2*time.Second))
+	wait := x.retryWait()
 	if until := h.State().Until; !until.IsZero() {
 		wait += max(0, time.Until(until))
 	}
