@@ -22,13 +22,16 @@ TOOL = {"type": "function", "function": {"name": "get_weather", "description": "
 
 
 class Attempts(list):
-    """The status of every answer that a client got, retries included."""
+    """The status of every answer that a client got, retries included, and the headers of the last one."""
+
+    headers = None
 
     def note(self, response):
         self.append(response.status_code)
+        self.headers = response.headers
 
     async def note_async(self, response):
-        self.append(response.status_code)
+        self.note(response)
 
 
 def client(**options):
