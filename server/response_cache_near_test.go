@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,6 +37,7 @@ pools:
 // wordEngine embeds a text as its words: each adds a fixed direction. Function words add little.
 type wordEngine struct {
 	n      atomic.Int64
+	open   atomic.Int64 // requests without an answer
 	hangs  atomic.Bool
 	status atomic.Int64 // 0 is 200
 	dims   atomic.Int64 // 0 is 384
@@ -43,6 +45,8 @@ type wordEngine struct {
 
 func (e *wordEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.n.Add(1)
+	e.open.Add(1)
+	defer e.open.Add(-1)
 	body, _ := io.ReadAll(r.Body)
 	if e.hangs.Load() {
 		<-r.Context().Done()
@@ -250,6 +254,70 @@ func TestC6FailingEmbeddingsAreMisses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// question returns the chat of a client and request of a closed loop, without numbers.
+func question(client, request int) string {
+	return chatWith("s", fmt.Sprintf("What is the tallest mountain of country %c%c?", 'a'+client%26, 'a'+request%26))
+}
+
+// TestC6HangingEmbeddingsUnderLoad: while the embeddings hang, each request of a closed loop misses within 110 ms, none
+// fails, and no embedding is left. Answers are found again afterwards.
+func TestC6HangingEmbeddingsUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, e, words := newSemanticRig(t, "{ semantic: { embeddings: embed-1 } }")
+		words.hangs.Store(true)
+		took := closedLoop(t, 30, 8, func(client, request int) httpAnswer {
+			return r.post("/v1/chat/completions", question(client, request))
+		})
+		if took > 110*time.Millisecond || e.count() != 30*8 {
+			t.Errorf("a request takes %v; %d at the engine", took, e.count())
+		}
+		synctest.Wait()
+		if n, waiting := r.Inflight(), words.open.Load(); n != 0 || waiting != 0 {
+			t.Errorf("%d requests and %d embeddings in flight", n, waiting)
+		}
+		words.hangs.Store(false)
+		time.Sleep(time.Minute)
+		for _, want := range []string{cacheMiss, semanticHit} {
+			if _, result := r.cached("/v1/chat/completions", question(0, 0)); result != want {
+				t.Errorf("%s afterwards, want %s", result, want)
+			}
+		}
+	})
+}
+
+// TestC6FullQueueOfEmbeddingsIsAMiss: while the queue of the embeddings' pool is full, a request misses at once.
+func TestC6FullQueueOfEmbeddingsIsAMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, words := &numberingEngine{}, &wordEngine{}
+		text := fmt.Sprintf(semanticRig, "{ semantic: { embeddings: embed-1 } }", startServer(t, words)+", max_inflight: 1")
+		text = strings.Replace(text, "    serves:", "    queue: { max_depth: 2 }\n    serves:", 1)
+		r := newRig(t, text, e)
+		words.hangs.Store(true)
+		const path = "/v1/chat/completions"
+		var waiting sync.WaitGroup
+		for i := range 3 { // one at the engine, two in the queue
+			waiting.Go(func() {
+				if got := r.post(path, question(0, i)); got.status != http.StatusOK {
+					t.Errorf("%d %s", got.status, got.body)
+				}
+			})
+		}
+		synctest.Wait()
+		took := closedLoop(t, 10, 5, func(client, request int) httpAnswer { return r.post(path, question(1+client, request)) })
+		if took != 0 || e.count() != 50 || words.n.Load() != 1 {
+			t.Errorf("a request takes %v; %d at the engine, %d embeddings", took, e.count(), words.n.Load())
+		}
+		for _, want := range []string{`tierway_response_cache_embeddings_total{result="failed"} 50`,
+			`tierway_response_cache_requests_total{result="miss"} 50`,
+			`tierway_queue_shed_total{class="interactive",reason="depth",tier="embedder"} 50`} {
+			if !strings.Contains(r.scrape(), want+"\n") {
+				t.Errorf("no %s", want)
+			}
+		}
+		waiting.Wait()
+	})
 }
 
 // pair is two texts. Kind is empty if they mean the same, else what differs.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,8 +18,14 @@ import (
 // newSharedRig serves a cache whose answers are in Redis.
 func newSharedRig(t *testing.T, url, more string, e http.Handler) *rig {
 	t.Helper()
+	return newSharedRigOf(t, cachingRig, url, more, e)
+}
+
+// newSharedRigOf is newSharedRig with other tiers.
+func newSharedRigOf(t *testing.T, tiers, url, more string, e http.Handler) *rig {
+	t.Helper()
 	text := fmt.Sprintf("store: { sql: \"\", redis: %q }\nresponse_cache: { store: redis%s }\n", url, more)
-	r := newRig(t, text+cachingRig, e)
+	r := newRig(t, text+tiers, e)
 	runStores(t, r)
 	return r
 }
@@ -104,6 +112,109 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 			t.Error(result)
 		}
 	})
+}
+
+// closedLoop runs clients that send requests one after the other. send gets the numbers of the client and the request,
+// and returns an answer, which must have status 200. It returns the longest time of a request.
+func closedLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer) (longest time.Duration) {
+	t.Helper()
+	var open sync.WaitGroup
+	times := make([]time.Duration, clients)
+	for i := range clients {
+		open.Go(func() {
+			for n := range requests {
+				start := time.Now()
+				if got := send(i, n); got.status != http.StatusOK || got.err != nil {
+					t.Errorf("request %d of client %d: %d %s", n, i, got.status, got.body)
+				}
+				times[i] = max(times[i], time.Since(start))
+			}
+		})
+	}
+	open.Wait()
+	return slices.Max(times)
+}
+
+// TestC7HangingRedisIsAMiss: while Redis accepts requests and answers none, under load, no request fails or takes more
+// than 20 ms longer, whether Redis hangs from the start or later. Answers are found again afterwards.
+func TestC7HangingRedisIsAMiss(t *testing.T) {
+	for name, fromStart := range map[string]bool{"from the start": true, "later": false} {
+		t.Run(name, func(t *testing.T) {
+			defer dropPooledTimers()
+			synctest.Test(t, func(t *testing.T) { checkHangingRedis(t, fromStart) })
+		})
+	}
+}
+
+// dropPooledTimers empties the pools of package sync. go-redis keeps timers there, which belong to a bubble.
+func dropPooledTimers() {
+	runtime.GC()
+	runtime.GC()
+}
+
+func checkHangingRedis(t *testing.T, fromStart bool) {
+	server := memredis.Start(t, networkOf(t).Network)
+	if fromStart {
+		server.Hang()
+	}
+	e := &numberingEngine{}
+	r := newSharedRig(t, server.URL, "", e)
+	const path = "/v1/chat/completions"
+	body := cacheBodies[path] + "}"
+	if !fromStart {
+		for _, want := range []string{cacheMiss, exactHit} {
+			if _, result := r.cached(path, body); result != want {
+				t.Fatal(result)
+			}
+		}
+		server.Hang()
+	}
+	before := e.count()
+	const rounds, clients, each = 3, 60, 3 // more clients than connections to Redis
+	for round := range rounds {            // with pauses, in which Redis is probed
+		took := closedLoop(t, clients, each, func(int, int) httpAnswer { return r.post(path, body) })
+		if took > 20*time.Millisecond {
+			t.Errorf("round %d: a request takes %v", round, took)
+		}
+		time.Sleep(time.Second)
+	}
+	if n := e.count() - before; n != rounds*clients*each {
+		t.Errorf("%d requests at the engine: Redis answers", n)
+	}
+	if n := r.Inflight(); n != 0 {
+		t.Errorf("%d requests in flight", n)
+	}
+	server.Resume()
+	time.Sleep(5 * time.Second)
+	r.cached(path, body)
+	if _, result := r.cached(path, body); result != exactHit {
+		t.Error(result)
+	}
+}
+
+// TestC8OffSendsRedisNothing: requests of a tier without a cache send Redis no command, although other tiers may share
+// answers there.
+func TestC8OffSendsRedisNothing(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			server := memredis.Start(t, networkOf(t).Network)
+			tiers := cachingRig
+			if !on {
+				tiers = strings.Replace(tiers, "    response_cache: { exact: {} }\n", "", 1)
+			}
+			r := newSharedRigOf(t, tiers, server.URL, "", &numberingEngine{})
+			time.Sleep(time.Second)
+			synctest.Wait()
+			before := server.CommandCount()
+			for range 10 { // without virtual time, in which the gateway renews its lease
+				r.post("/v1/chat/completions", cacheBodies["/v1/chat/completions"]+"}")
+			}
+			synctest.Wait()
+			if n := server.CommandCount() - before; (n >= 10) != on || !on && n > 0 {
+				t.Errorf("%d commands for 10 requests, with a cache: %t", n, on)
+			}
+		})
+	}
 }
 
 // TestEncryptedAnswersNeedTheSecret: gateways with one secret share answers, and one with another secret misses.

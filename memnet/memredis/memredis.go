@@ -20,7 +20,8 @@ type Server struct {
 	address  string
 	mu       sync.Mutex
 	listener net.Listener // nil: killed
-	accepted []net.Conn
+	accepted []*conn
+	hung     bool
 }
 
 // Start returns an empty Redis that ends with the test.
@@ -45,6 +46,46 @@ func Start(t testing.TB, network *memnet.Network) *Server {
 // Network returns the network of the server.
 func (s *Server) Network() *memnet.Network { return s.network }
 
+// Hang keeps the server from answering until Resume or Kill. It accepts connections and executes what it receives, as
+// a stopped process does later.
+func (s *Server) Hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung = true
+}
+
+// Resume ends a hang: the answers are sent.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung = false
+	for _, c := range s.accepted {
+		_, _ = c.Conn.Write(c.held) // a client that has left reads nothing
+		c.held = nil
+	}
+}
+
+// conn is a connection whose answers are held while the server hangs.
+type conn struct {
+	net.Conn
+	server *Server
+	held   []byte // the server's mu guards it
+}
+
+// Write sends an answer, or holds it: if it waited, the server would keep a lock.
+func (c *conn) Write(p []byte) (int, error) {
+	c.server.mu.Lock()
+	hung := c.server.hung
+	if hung {
+		c.held = append(c.held, p...)
+	}
+	c.server.mu.Unlock()
+	if hung {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
 // Kill ends all connections and refuses new ones. The data stays.
 func (s *Server) Kill() {
 	s.mu.Lock()
@@ -56,7 +97,7 @@ func (s *Server) Kill() {
 	for _, c := range s.accepted {
 		_ = c.Close()
 	}
-	s.listener, s.accepted = nil, nil
+	s.listener, s.accepted, s.hung = nil, nil, false
 }
 
 // Restart accepts connections again after Kill.
@@ -74,10 +115,11 @@ func (s *Server) Restart(t testing.TB) {
 
 func (s *Server) serve(l net.Listener) {
 	for {
-		c, err := l.Accept()
+		accepted, err := l.Accept()
 		if err != nil {
 			return
 		}
+		c := &conn{Conn: accepted, server: s}
 		s.mu.Lock()
 		killed := s.listener != l
 		s.accepted = append(s.accepted, c)
