@@ -24,7 +24,7 @@ func (r *Request) cacheMarkChanges(e Edit) []change {
 // markLastBlock returns the changes that mark the last block of the content at a position; nil if it is
 // empty or cannot have a mark. Position 0 is no content.
 func (r *Request) markLastBlock(at int) []change {
-	content := newReader(r.Body)
+	content := NewReader(r.Body)
 	if content.Seek(at); at == 0 || content.Empty() {
 		return nil
 	}
@@ -71,7 +71,7 @@ func canMark(block *Reader) bool {
 
 // firstUserContent returns the position of the content of the first user message; 0 if there is none.
 func (r *Request) firstUserContent() int {
-	messages := newReader(r.Body)
+	messages := NewReader(r.Body)
 	messages.Seek(r.place.start(FieldMessages))
 	for messages.Enter('['); messages.More(']'); {
 		if messages.Next() != '{' {
@@ -95,7 +95,7 @@ func (r *Request) firstUserContent() int {
 
 // hasMember reports whether an object of the body has a member of that name, at any depth.
 func (r *Request) hasMember(name string) bool {
-	body := newReader(r.Body)
+	body := NewReader(r.Body)
 	return hasMember(&body, name)
 }
 

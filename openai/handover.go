@@ -47,7 +47,7 @@ func (r *Request) StageFields() (f StageFields) {
 	}
 	var echo, logprobs bool
 	output := outputFields{budget: -1}
-	c := newReader(r.Body)
+	c := NewReader(r.Body)
 	for c.Enter('{'); c.More('}'); {
 		switch name := string(c.Name()); name {
 		case "best_of":
@@ -119,7 +119,7 @@ func Mentions(text []byte, field string) bool { return bytes.Contains(text, []by
 
 // isNullMember reports whether a member of an object has the value null.
 func isNullMember(member []byte) bool {
-	c := newReader(member)
+	c := NewReader(member)
 	c.Key()
 	return c.Next() == 'n'
 }
@@ -237,7 +237,7 @@ func (e *Edit) sets(name string) bool {
 // member with the name of EngineFields is removed in any case.
 func (r *Request) memberChanges(cuts []change, e Edit) (_ []change, removed []engineMember) {
 	found := make([]bool, len(e.Set))
-	c := newReader(r.Body)
+	c := NewReader(r.Body)
 	for c.Enter('{'); c.More('}'); {
 		from := c.i
 		name := c.Name()
@@ -277,7 +277,7 @@ type Prefill struct {
 
 // ReadPrefill reads the parts of a prefill answer that the second stage needs.
 func ReadPrefill(body []byte) (p Prefill) {
-	c := newReader(body)
+	c := NewReader(body)
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "kv_transfer_params":
@@ -303,7 +303,7 @@ func ReadPrefill(body []byte) (p Prefill) {
 			}
 		}
 	}
-	if !c.atEnd() {
+	if !c.AtEnd() {
 		return Prefill{}
 	}
 	return p
@@ -316,7 +316,7 @@ func isComplete(object []byte) bool {
 		return false
 	}
 	var engine, host, port, blocks bool
-	c := newReader(object)
+	c := NewReader(object)
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "remote_engine_id":

@@ -60,11 +60,11 @@ func (a *AnswerCleaner) Event(d Dialect, ev Event) Event {
 // searched for members.
 func (a *AnswerCleaner) clean(d Dialect, data, dst []byte) (_ []byte, changed bool) {
 	a.cuts = a.cuts[:0]
-	c := newReader(data)
+	c := NewReader(data)
 	if c.Next() == '{' {
 		a.cleanObject(&c, d, 0)
 	}
-	if changed = len(a.cuts) > 0 && c.atEnd(); changed {
+	if changed = len(a.cuts) > 0 && c.AtEnd(); changed {
 		slices.SortStableFunc(a.cuts, func(x, y change) int { return x.from - y.from })
 		done := 0
 		for _, cut := range a.cuts {

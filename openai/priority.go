@@ -80,7 +80,7 @@ func (r *Request) priorityChange(e Edit) (c change, ok bool) {
 		if !r.PriorityGiven && r.Body[from] != 'n' {
 			return c, false
 		}
-		value := newReader(r.Body[from:])
+		value := NewReader(r.Body[from:])
 		at = span{from, from + len(value.Skip())}
 	} else if !dialects[r.Dialect].prioritized {
 		return c, false

@@ -7,7 +7,7 @@ func (r *Request) Prompts() int64 {
 	if r.Dialect != Completions || at == 0 {
 		return 1
 	}
-	c := newReader(r.Body[at:])
+	c := NewReader(r.Body[at:])
 	if c.Next() != '[' {
 		return 1
 	}

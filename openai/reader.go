@@ -51,8 +51,8 @@ type extent struct {
 	bytes int // in UTF-8
 }
 
-// newReader returns a reader that is not strict.
-func newReader(b []byte) Reader { return Reader{b: b, limit: readerDepth} }
+// NewReader returns a reader that is not strict.
+func NewReader(b []byte) Reader { return Reader{b: b, limit: readerDepth} }
 
 // stop stops the reader.
 func (r *Reader) stop() {
@@ -137,8 +137,8 @@ func (r *Reader) Empty() bool {
 	return false
 }
 
-// atEnd reports whether only white space is left and no error occurred.
-func (r *Reader) atEnd() bool { return r.Next() == 0 && r.i >= len(r.b) && !r.bad }
+// AtEnd reports whether only white space is left and no error occurred.
+func (r *Reader) AtEnd() bool { return r.Next() == 0 && r.i >= len(r.b) && !r.bad }
 
 // Enter enters the object or array that begins with opening. Call More next.
 func (r *Reader) Enter(opening byte) {

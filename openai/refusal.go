@@ -46,7 +46,7 @@ func RefusalOf(body []byte) (e EngineError, ok bool) {
 func plainText(body []byte) string {
 	body = bytes.TrimSpace(body)
 	if len(body) > 0 && body[0] == '[' { // of strings
-		c := newReader(body)
+		c := NewReader(body)
 		if c.Enter('['); !c.More(']') {
 			return ""
 		}
@@ -55,8 +55,8 @@ func plainText(body []byte) string {
 	if len(body) == 0 || len(body) > textMax || !utf8.Valid(body) {
 		return ""
 	}
-	if c := newReader(body); body[0] == '"' {
-		if text := textOf(c.Text()); c.atEnd() {
+	if c := NewReader(body); body[0] == '"' {
+		if text := textOf(c.Text()); c.AtEnd() {
 			return text
 		}
 	}

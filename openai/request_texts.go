@@ -15,7 +15,7 @@ func (r *Request) EachText(do func(text []byte)) (ids int64) {
 }
 
 // Reader returns a reader of the request body, for values at positions of At.
-func (r *Request) Reader() Reader { return newReader(r.Body) }
+func (r *Request) Reader() Reader { return NewReader(r.Body) }
 
 // At returns the position of a field's value in the body if the field is present, not null and
 // shapes the prompt in the request's dialect; else 0. A form has no fields.

@@ -201,7 +201,7 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 // thinkingChanges returns the changes that lower thinking.budget_tokens below the output limit, as Anthropic's API
 // requires. Clients send one less than their own limit.
 func (r *Request) thinkingChanges(limit int64) (cuts []change) {
-	body := newReader(r.Body)
+	body := NewReader(r.Body)
 	for body.Enter('{'); body.More('}'); {
 		if string(body.Name()) != "thinking" || body.Next() != '{' {
 			body.Skip()

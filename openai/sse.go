@@ -248,10 +248,10 @@ func (r *EventReader) hasWholeValue() bool {
 
 // isWholeValue reports whether a text is a JSON value or [DONE].
 func isWholeValue(text []byte) bool {
-	c := newReader(text)
+	c := NewReader(text)
 	begins := c.Next() != 0
 	c.Skip()
-	return begins && c.atEnd() || isDone(text)
+	return begins && c.AtEnd() || isDone(text)
 }
 
 // isDone reports whether data is [DONE], in any case and with or without its brackets and blanks.
@@ -441,7 +441,7 @@ func (ev *Event) isEmpty() bool {
 	if string(ev.Name) == "error" {
 		return false
 	}
-	c := newReader(ev.Data)
+	c := NewReader(ev.Data)
 	switch c.Next() {
 	case 0:
 		return len(bytes.TrimSpace(ev.Data)) == 0
@@ -455,7 +455,7 @@ func (ev *Event) isEmpty() bool {
 		}
 	}
 	c.Skip()
-	return c.atEnd()
+	return c.AtEnd()
 }
 
 // cutLine splits b after its first line break. carriage means that b contains a CR, so that

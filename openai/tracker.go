@@ -293,7 +293,7 @@ func (t *Tracker) observeMessage(p *eventPayload) Mark {
 
 // contentMark returns MarkContent if the object has a non-empty member other than the ignored ones.
 func contentMark(object []byte, ignored ...string) (m Mark) {
-	c := newReader(object)
+	c := NewReader(object)
 	for c.Enter('{'); c.More('}'); {
 		if !slices.Contains(ignored, string(c.Name())) && c.nonEmpty() {
 			m = MarkContent

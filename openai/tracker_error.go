@@ -34,7 +34,7 @@ func ErrorOf(data []byte) (e EngineError, ok bool) {
 
 // walkError reads a payload; ok is false if it is neither an object nor an array that begins with one.
 func walkError(data []byte) (w errorWalk, ok bool) {
-	c := newReader(data)
+	c := NewReader(data)
 	if c.Next() == '[' {
 		c.Enter('[')
 		if !c.More(']') {
@@ -46,7 +46,7 @@ func walkError(data []byte) (w errorWalk, ok bool) {
 	} else {
 		w.readObject(&c, 0)
 	}
-	return w, c.atEnd()
+	return w, c.AtEnd()
 }
 
 // errorWalk collects an error from its members and the members around it.
@@ -248,8 +248,8 @@ func (w *errorWalk) readDetail(c *Reader) {
 	}
 	w.found = true
 	if v[0] == '{' && !w.nested { // each level is read again, so there are two at most
-		in, c := errorWalk{nested: true}, newReader(v)
-		if in.readObject(&c, 0); c.atEnd() && in.merged().Message != "" {
+		in, c := errorWalk{nested: true}, NewReader(v)
+		if in.readObject(&c, 0); c.AtEnd() && in.merged().Message != "" {
 			w.inner = &in
 			return
 		}

@@ -41,7 +41,7 @@ func (t *Tracker) countResponseDelta(p *eventPayload) {
 
 // countMessageDelta counts a content_block_delta of the Messages dialect.
 func (t *Tracker) countMessageDelta(p *eventPayload) {
-	c := newReader(p.delta)
+	c := NewReader(p.delta)
 	for c.Enter('{'); c.More('}'); {
 		switch string(c.Name()) {
 		case "text", "thinking", "partial_json":
@@ -56,12 +56,12 @@ func (t *Tracker) countMessageDelta(p *eventPayload) {
 // callParts counts the text of tool calls: names and arguments of an array of calls, or of one
 // function_call.
 func callParts(v []byte) (n int) {
-	c := newReader(v)
+	c := NewReader(v)
 	if c.Next() != '[' {
 		return writtenParts(v)
 	}
 	for c.Enter('['); c.More(']'); {
-		call := newReader(c.Skip())
+		call := NewReader(c.Skip())
 		for call.Enter('{'); call.More('}'); {
 			if key := string(call.Name()); key == "function" || key == "custom" {
 				n += writtenParts(call.Skip())
@@ -73,7 +73,7 @@ func callParts(v []byte) (n int) {
 
 // writtenParts counts the name and the arguments, or the free input, of a call.
 func writtenParts(v []byte) (n int) {
-	c := newReader(v)
+	c := NewReader(v)
 	if c.Next() != '{' {
 		return 0
 	}

@@ -25,11 +25,11 @@ type eventPayload struct {
 // read parses the payload, which must be exactly one JSON object.
 func (p *eventPayload) read(data []byte) bool {
 	p.count = -1
-	c := newReader(data)
+	c := NewReader(data)
 	for c.Enter('{'); c.More('}'); {
 		p.readMember(&c, c.Name())
 	}
-	return c.atEnd()
+	return c.AtEnd()
 }
 
 // readMember reads one top-level member. Unknown members and unused nested values are skipped.
@@ -292,7 +292,7 @@ func endOfResponse(data []byte) string {
 // value that is not an object is appended unchanged.
 func fieldsWithout(dst, object []byte, name string, onlyEmpty bool) []byte {
 	start := len(dst)
-	c := newReader(object)
+	c := NewReader(object)
 	dst = append(dst, '{')
 	for c.Enter('{'); c.More('}'); {
 		from := c.i
@@ -305,7 +305,7 @@ func fieldsWithout(dst, object []byte, name string, onlyEmpty bool) []byte {
 		}
 		dst = append(dst, object[from:c.i]...)
 	}
-	if !c.atEnd() {
+	if !c.AtEnd() {
 		return append(dst[:start], object...)
 	}
 	return append(dst, '}')

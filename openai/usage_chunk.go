@@ -19,7 +19,7 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 		return out
 	}
 	var moved []byte
-	c := newReader(usage)
+	c := NewReader(usage)
 	for c.Enter('{'); c.More('}'); {
 		at := c.i
 		name := c.Name()
@@ -27,7 +27,7 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 			moved = append(append(moved, ','), usage[at:c.i]...)
 		}
 	}
-	if !c.atEnd() || len(moved) == 0 {
+	if !c.AtEnd() || len(moved) == 0 {
 		return out
 	}
 	return slices.Insert(out, from+len(event)-1, moved...)
@@ -35,7 +35,7 @@ func JoinUsageChunk(out []byte, from int, usage []byte) []byte {
 
 // hasField reports whether an object has a member of that name.
 func hasField(object, name []byte) bool {
-	c := newReader(object)
+	c := NewReader(object)
 	for c.Enter('{'); c.More('}'); {
 		if bytes.Equal(c.Name(), name) {
 			return true
