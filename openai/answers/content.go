@@ -51,6 +51,7 @@ type Recorder struct {
 	choice   members
 	top      members
 	blocks   []string // types of the blocks of a message
+	fields   []field  // of the objects of the current answer or event
 	why      Reason   // why the answer is not kept
 	complete bool     // its end was read
 }
@@ -114,9 +115,9 @@ func (r *Recorder) AddWhole(body []byte) {
 	}
 	switch r.dialect {
 	case openai.Messages:
-		r.addMessage(objectOf(body))
+		r.addMessage(r.objectOf(body))
 	case openai.Responses:
-		r.addResponse(objectOf(body))
+		r.addResponse(r.objectOf(body))
 	default:
 		r.addChunk(body)
 	}
@@ -131,46 +132,99 @@ func (r *Recorder) AddEvent(ev openai.Event) {
 		r.reject(Size)
 		return
 	}
+	r.fields = r.fields[:0]
 	switch r.dialect {
 	case openai.Messages:
-		r.addMessageEvent(objectOf(ev.Data))
+		r.addMessageEvent(r.objectOf(ev.Data))
 	case openai.Responses:
-		if o := objectOf(ev.Data); o.isText("type", "response.completed") || o.isText("type", "response.done") {
-			r.AddWhole(o["response"])
+		if o := r.objectOf(ev.Data); o.isText("type", "response.completed") || o.isText("type", "response.done") {
+			r.AddWhole(o.value("response"))
 		}
 	default:
 		r.addChunk(ev.Data)
 	}
 }
 
-// objectOf returns the members of an object; nil if the value is none.
-func objectOf(data []byte) (o members) {
-	if json.Unmarshal(data, &o) != nil {
+// field is a member of an object.
+type field struct{ name, value []byte }
+
+// object has the members of an object, which share memory with the answer or event. It is valid until the next event.
+type object []field
+
+// maxFields is the largest number of members of an object. Those of engines have up to 40.
+const maxFields = 256
+
+// objectOf returns the members of an object; nil if the value is none. The last value of a name counts. Invalid JSON,
+// which clients read in different ways, is not kept.
+func (r *Recorder) objectOf(data []byte) object {
+	c := openai.NewReader(data)
+	if c.Next() != '{' {
 		return nil
 	}
-	return o
+	from := len(r.fields)
+	for c.Enter('{'); c.More('}'); {
+		name := c.Key()
+		if openai.Escaped(name) {
+			name = unescaped(nil, name)
+		}
+		v := c.Skip()
+		if i := slices.IndexFunc(r.fields[from:], func(f field) bool { return bytes.Equal(f.name, name) }); i >= 0 {
+			r.fields[from+i].value = v
+		} else if r.fields = append(r.fields, field{name, v}); len(r.fields)-from > maxFields {
+			r.reject(MoreContent)
+			return nil
+		}
+	}
+	if !c.AtEnd() {
+		r.reject(MoreContent)
+		return nil
+	}
+	return slices.Clip(object(r.fields[from:]))
 }
 
 // listOf returns the elements of an array of objects; nil if the value is none.
-func listOf(data []byte) (list []members) {
-	if json.Unmarshal(data, &list) != nil {
+func (r *Recorder) listOf(data []byte) (list []object) {
+	c := openai.NewReader(data)
+	if c.Next() != '[' {
 		return nil
+	}
+	for c.Enter('['); c.More(']'); {
+		list = append(list, r.objectOf(c.Skip()))
 	}
 	return list
 }
 
-// textOf returns the value of a string; "" for another value.
-func textOf(v json.RawMessage) (text string) {
-	if json.Unmarshal(v, &text) != nil {
-		return ""
+// value returns the value of a member; nil if it is absent.
+func (o object) value(name string) []byte {
+	for _, f := range o {
+		if string(f.name) == name {
+			return f.value
+		}
 	}
-	return text
+	return nil
 }
 
-func (o members) isText(name, text string) bool { return textOf(o[name]) == text }
+// isText reports whether a member is a string.
+func (o object) isText(name, text string) bool { return textOf(o.value(name)) == text }
 
-// set keeps a copy of a member.
-func (o members) set(name string, v json.RawMessage) { o[name] = bytes.Clone(v) }
+// textOf returns the value of a string; "" for another value.
+func textOf(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	return strings.ToValidUTF8(string(unescaped(nil, v[1:len(v)-1])), "\uFFFD")
+}
+
+// keep keeps a copy of a member as it is. It must be valid JSON, because it is sent again without being read.
+func (r *Recorder) keep(of members, f field) {
+	switch {
+	case bytes.Equal(of[string(f.name)], f.value): // from an earlier chunk
+	case json.Valid(f.value):
+		of[string(f.name)] = bytes.Clone(f.value)
+	default:
+		r.reject(MoreContent)
+	}
+}
 
 // join returns the members by their names, each after a comma.
 func (o members) join() string {
@@ -178,88 +232,93 @@ func (o members) join() string {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		b = append(openai.AppendText(append(b, ','), name), ':')
 		var line bytes.Buffer
-		if json.Compact(&line, o[name]) != nil { // an event has one line
-			continue
-		}
+		_ = json.Compact(&line, o[name]) // an event has one line; the value is valid
 		b = append(b, line.Bytes()...)
 	}
 	return string(b)
 }
 
 // keepUsage keeps the counts of a usage, which a later one may complete.
-func (r *Recorder) keepUsage(v json.RawMessage) {
-	for name, count := range objectOf(v) {
-		r.usage.set(name, count)
+func (r *Recorder) keepUsage(v []byte) {
+	for _, count := range r.objectOf(v) {
+		r.keep(r.usage, count)
+	}
+}
+
+// keepModel keeps the name of the model, which each chunk has.
+func (r *Recorder) keepModel(v []byte) {
+	if m := r.content.Model; len(v) != len(m)+2 || string(v[1:len(v)-1]) != m {
+		r.content.Model = textOf(v)
 	}
 }
 
 // addChunk adds a whole answer or a chunk of chat or completions.
 func (r *Recorder) addChunk(data []byte) {
-	for name, v := range objectOf(data) {
-		switch name {
+	for _, f := range r.objectOf(data) {
+		switch string(f.name) {
 		case "id", "object", "created", "timings", "prompt_token_ids", "prompt_logprobs", "kv_transfer_params":
 		case "model":
-			r.content.Model = textOf(v)
+			r.keepModel(f.value)
 		case "usage":
-			r.keepUsage(v)
+			r.keepUsage(f.value)
 		case "choices":
-			for _, choice := range listOf(v) {
+			for _, choice := range r.listOf(f.value) {
 				r.addChoice(choice)
 			}
 		default:
-			if openai.HasContent(v) {
-				r.top.set(name, v)
+			if openai.HasContent(f.value) {
+				r.keep(r.top, f)
 			}
 		}
 	}
 }
 
 // addChoice adds a choice of chat or completions.
-func (r *Recorder) addChoice(choice members) {
-	for name, v := range choice {
-		switch name {
+func (r *Recorder) addChoice(choice object) {
+	for _, f := range choice {
+		switch string(f.name) {
 		case "index":
-			if string(v) != "0" {
+			if string(f.value) != "0" {
 				r.reject(Choices)
 			}
 		case "text":
-			r.text.WriteString(textOf(v))
+			r.text.WriteString(textOf(f.value))
 		case "finish_reason":
-			if why := textOf(v); why != "" {
+			if why := textOf(f.value); why != "" {
 				r.content.Finish, r.complete = why, true
 			}
 		case "message", "delta":
-			r.addChatMessage(objectOf(v))
+			r.addChatMessage(r.objectOf(f.value))
 		case "logprobs", "token_ids", "prompt_token_ids", "prompt_logprobs":
-			if openai.HasContent(v) {
+			if openai.HasContent(f.value) {
 				r.reject(Logprobs)
 			}
 		default:
-			if openai.HasContent(v) {
-				r.choice.set(name, v)
+			if openai.HasContent(f.value) {
+				r.keep(r.choice, f)
 			}
 		}
 	}
 }
 
 // addChatMessage adds a chat's message, or a delta of it.
-func (r *Recorder) addChatMessage(m members) {
+func (r *Recorder) addChatMessage(m object) {
 	thought := ""
-	for name, v := range m {
-		switch name {
+	for _, f := range m {
+		switch string(f.name) {
 		case "role":
 		case "content":
-			if text := textOf(v); text != "" {
+			if text := textOf(f.value); text != "" {
 				r.text.WriteString(text)
-			} else if openai.HasContent(v) {
+			} else if openai.HasContent(f.value) {
 				r.reject(MoreContent)
 			}
 		case "reasoning", "reasoning_content": // vLLM sends both with one text
-			if text := textOf(v); text != "" {
-				thought, r.named[name] = text, true
+			if text := textOf(f.value); text != "" {
+				thought, r.named[string(f.name)] = text, true
 			}
 		default:
-			if openai.HasContent(v) {
+			if openai.HasContent(f.value) {
 				r.reject(MoreContent)
 			}
 		}
@@ -268,9 +327,9 @@ func (r *Recorder) addChatMessage(m members) {
 }
 
 // addMessage adds a whole answer of Messages.
-func (r *Recorder) addMessage(m members) {
+func (r *Recorder) addMessage(m object) {
 	r.addHead(m)
-	for _, block := range listOf(m["content"]) {
+	for _, block := range r.listOf(m.value("content")) {
 		r.addBlock(block)
 	}
 	r.addStop(m)
@@ -278,23 +337,23 @@ func (r *Recorder) addMessage(m members) {
 }
 
 // addHead adds the members that a message begins with.
-func (r *Recorder) addHead(m members) {
-	r.content.Model = textOf(m["model"])
-	r.keepUsage(m["usage"])
+func (r *Recorder) addHead(m object) {
+	r.keepModel(m.value("model"))
+	r.keepUsage(m.value("usage"))
 }
 
 // addStop adds how a message ended.
-func (r *Recorder) addStop(m members) {
-	r.content.Finish = textOf(m["stop_reason"])
-	if v := m["stop_sequence"]; openai.HasContent(v) {
-		r.choice.set("stop_sequence", v)
+func (r *Recorder) addStop(m object) {
+	r.content.Finish = textOf(m.value("stop_reason"))
+	if v := m.value("stop_sequence"); openai.HasContent(v) {
+		r.keep(r.choice, field{[]byte("stop_sequence"), v})
 	}
 }
 
 // addBlock adds a block of a message, which is empty at its start in a stream. Kept are at most one block of reasoning
 // and then one of text.
-func (r *Recorder) addBlock(block members) {
-	kind := textOf(block["type"])
+func (r *Recorder) addBlock(block object) {
+	kind := textOf(block.value("type"))
 	r.blocks = append(r.blocks, kind)
 	if order := strings.Join(r.blocks, ","); order != "text" && order != "thinking" && order != "thinking,text" {
 		r.reject(MoreContent)
@@ -303,18 +362,18 @@ func (r *Recorder) addBlock(block members) {
 }
 
 // addParts adds the members of a block, or of a delta of it.
-func (r *Recorder) addParts(part members) {
-	for name, v := range part {
-		switch name {
+func (r *Recorder) addParts(part object) {
+	for _, f := range part {
+		switch string(f.name) {
 		case "type":
 		case "text":
-			r.text.WriteString(textOf(v))
+			r.text.WriteString(textOf(f.value))
 		case "thinking":
-			r.thought.WriteString(textOf(v))
+			r.thought.WriteString(textOf(f.value))
 		case "signature":
-			r.content.Signature += textOf(v)
+			r.content.Signature += textOf(f.value)
 		default:
-			if openai.HasContent(v) {
+			if openai.HasContent(f.value) {
 				r.reject(MoreContent)
 			}
 		}
@@ -322,59 +381,59 @@ func (r *Recorder) addParts(part members) {
 }
 
 // addMessageEvent adds an event of a stream of Messages.
-func (r *Recorder) addMessageEvent(ev members) {
-	switch textOf(ev["type"]) {
+func (r *Recorder) addMessageEvent(ev object) {
+	switch textOf(ev.value("type")) {
 	case "message_start":
-		r.addHead(objectOf(ev["message"]))
+		r.addHead(r.objectOf(ev.value("message")))
 	case "content_block_start":
-		r.addBlock(objectOf(ev["content_block"]))
+		r.addBlock(r.objectOf(ev.value("content_block")))
 	case "content_block_delta":
-		r.addParts(objectOf(ev["delta"]))
+		r.addParts(r.objectOf(ev.value("delta")))
 	case "message_delta":
-		r.addStop(objectOf(ev["delta"]))
-		r.keepUsage(ev["usage"])
+		r.addStop(r.objectOf(ev.value("delta")))
+		r.keepUsage(ev.value("usage"))
 		r.complete = true
 	}
 }
 
 // addResponse adds a Responses object.
-func (r *Recorder) addResponse(o members) {
+func (r *Recorder) addResponse(o object) {
 	r.complete = true
-	for name, v := range o {
-		switch name {
+	for _, f := range o {
+		switch string(f.name) {
 		case "id", "object", "created_at", "completed_at", "metadata", "user", "kv_transfer_params", "output_text":
 		case "status":
-			r.content.Finish = textOf(v)
+			r.content.Finish = textOf(f.value)
 		case "model":
-			r.content.Model = textOf(v)
+			r.keepModel(f.value)
 		case "usage":
-			r.keepUsage(v)
+			r.keepUsage(f.value)
 		case "output":
-			for _, item := range listOf(v) {
+			for _, item := range r.listOf(f.value) {
 				r.addItem(item)
 			}
 		default:
-			r.top.set(name, v)
+			r.keep(r.top, f)
 		}
 	}
 }
 
 // addItem adds an item of the output: reasoning, and then one message with one text.
-func (r *Recorder) addItem(item members) {
-	more := openai.HasContent(item["summary"]) || openai.HasContent(item["encrypted_content"])
-	switch kind := textOf(item["type"]); {
+func (r *Recorder) addItem(item object) {
+	more := openai.HasContent(item.value("summary")) || openai.HasContent(item.value("encrypted_content"))
+	switch kind := textOf(item.value("type")); {
 	case kind == "reasoning" && r.text.Len() == 0 && !more:
-		for _, part := range listOf(item["content"]) {
-			r.thought.WriteString(textOf(part["text"]))
+		for _, part := range r.listOf(item.value("content")) {
+			r.thought.WriteString(textOf(part.value("text")))
 		}
 	case kind == "message" && r.text.Len() == 0:
-		parts := listOf(item["content"])
-		if len(parts) != 1 || !parts[0].isText("type", "output_text") || openai.HasContent(parts[0]["annotations"]) ||
-			openai.HasContent(parts[0]["logprobs"]) {
+		parts := r.listOf(item.value("content"))
+		if len(parts) != 1 || !parts[0].isText("type", "output_text") || openai.HasContent(parts[0].value("annotations")) ||
+			openai.HasContent(parts[0].value("logprobs")) {
 			r.reject(MoreContent)
 			return
 		}
-		r.text.WriteString(textOf(parts[0]["text"]))
+		r.text.WriteString(textOf(parts[0].value("text")))
 	default:
 		r.reject(MoreContent)
 	}
