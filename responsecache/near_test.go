@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -200,40 +199,4 @@ func TestLookUpsRunWhileAnswersComeAndGo(t *testing.T) {
 	if m.Purge("b"); len(m.groups) > 0 || m.Stats().Bytes != 0 {
 		t.Errorf("%d groups and %+v are left", len(m.groups), m.Stats())
 	}
-}
-
-// BenchmarkNearest compares with the most answers that a group has, of 384 dimensions (C8), of which none is near. It
-// reports the CPU time of a look-up, for texts with nothing in common and for those whose mean similarity is that of
-// related texts. A busy machine does not lengthen it.
-func BenchmarkNearest(b *testing.B) {
-	for _, mean := range []float64{0, 0.5, 0.7, 0.8} {
-		b.Run(fmt.Sprint("mean ", mean), func(b *testing.B) {
-			var m Memory
-			m.SetMax(1 << 30)
-			of, random := key("a", 1), rand.New(rand.NewPCG(1, 2))
-			text := textsAround(random, 384, mean)
-			for i := range groupMax {
-				k := key("a", 0)
-				k.Pool = fmt.Sprint(i)
-				m.PutNear(k, of, text(), entry(1), time.Minute, 0)
-			}
-			v := text()
-			b.ReportAllocs()
-			before := cpuTime(b)
-			for b.Loop() {
-				m.Nearest(of, v, at(0))
-			}
-			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
-		})
-	}
-}
-
-// cpuTime returns the CPU time of the process.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

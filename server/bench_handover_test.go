@@ -16,26 +16,27 @@ import (
 func BenchmarkChatHandedOver(b *testing.B) {
 	const object = `"kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[[17,18]],` +
 		`"remote_engine_id":"e","remote_request_id":"r","remote_host":"10.0.0.1","remote_port":5600,"tp_size":1}`
-	plainCPU, plainTime := benchCost(b, "plain", func(b *testing.B) string {
-		return benchFront(b, fmt.Sprintf(plain, benchWorker(b, "w0", benchAnswer, "")))
+	plainCPU, plainTime := benchCost(b, "plain", func(b *testing.B) func() {
+		front := benchFront(b, fmt.Sprintf(plain, benchWorker(b, "w0", benchAnswer, "")))
+		return func() { benchRequests(b, 1000, front) }
 	})
-	cpu, took := benchCost(b, "nixl", func(b *testing.B) string {
+	cpu, took := benchCost(b, "nixl", func(b *testing.B) func() {
 		prefill := benchWorker(b, "p0", strings.TrimSuffix(benchAnswer, "}")+","+object+"}", "role: prefill")
 		decode := benchWorker(b, "d0", benchAnswer, "role: decode")
 		text := strings.Replace(plain, "    workers:", "    handover: nixl\n    uncached_threshold: 1\n    workers:", 1)
-		return benchFront(b, fmt.Sprintf(text, prefill+", "+decode))
+		front := benchFront(b, fmt.Sprintf(text, prefill+", "+decode))
+		return func() { benchRequests(b, 1000, front) }
 	})
 	if cpu > plainCPU*18/10 || took > plainTime+time.Millisecond {
 		b.Errorf("PD12: %v of CPU time and %v in two stages, %v and %v in one", cpu, took, plainCPU, plainTime)
 	}
 }
 
-// benchCost runs a benchmark of chats of 1 KB at the gateway that serve starts, and returns the process' CPU time and
-// the time of one request.
-func benchCost(b *testing.B, name string, serve func(*testing.B) string) (cpu, took time.Duration) {
+// benchCost runs the benchmark that prepare returns, and returns the process' CPU time and the time of one request.
+func benchCost(b *testing.B, name string, prepare func(*testing.B) func()) (cpu, took time.Duration) {
 	b.Run(name, func(b *testing.B) {
-		address, before := serve(b), processTime(b)
-		benchRequests(b, 1000, address)
+		send, before := prepare(b), processTime(b)
+		send()
 		cpu, took = (processTime(b)-before)/time.Duration(b.N), b.Elapsed()/time.Duration(b.N)
 		b.ReportMetric(float64(cpu.Microseconds()), "cpu-µs/op")
 	})

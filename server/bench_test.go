@@ -153,14 +153,3 @@ func benchFront(b *testing.B, text string) string {
 	b.Cleanup(func() { h.Close(); s.close() })
 	return front.Addr().String()
 }
-
-// BenchmarkChatKept sends a chat of 1 KB that the response cache answers, beside one with an unknown model, which gets
-// 404. C8: the kept answer costs at most 1.2 times as much CPU time.
-func BenchmarkChatKept(b *testing.B) {
-	text := strings.Replace(plain, "    workers:",
-		"    response_cache: { exact: { any_temperature: true } }\n    workers:", 1)
-	front := benchFront(b, fmt.Sprintf(text, benchWorker(b, "w0", benchAnswer, "")))
-	b.Run("hit", func(b *testing.B) { benchRequests(b, 1000, front) })
-	b.Run("404", func(b *testing.B) { benchStatus(b, benchBody("unknown", 1000), front, "HTTP/1.1 404") })
-	b.Run("off", func(b *testing.B) { benchChat(b, 1000, "") })
-}

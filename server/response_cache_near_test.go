@@ -305,7 +305,9 @@ func TestC6FullQueueOfEmbeddingsIsAMiss(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		took := closedLoop(t, 10, 5, func(client, request int) httpAnswer { return r.post(path, question(1+client, request)) })
+		took := closedLoop(t, 10, 5, func(client, request int) httpAnswer {
+			return r.post(path, question(1+client, request))
+		})
 		if took != 0 || e.count() != 50 || words.n.Load() != 1 {
 			t.Errorf("a request takes %v; %d at the engine, %d embeddings", took, e.count(), words.n.Load())
 		}
@@ -317,6 +319,20 @@ func TestC6FullQueueOfEmbeddingsIsAMiss(t *testing.T) {
 			}
 		}
 		waiting.Wait()
+	})
+}
+
+// TestC6AbsentEmbeddingsAreMisses: while nothing listens at the address of the embeddings, requests miss at once.
+func TestC6AbsentEmbeddingsAreMisses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &numberingEngine{}
+		r := newRig(t, fmt.Sprintf(semanticRig, "{ semantic: { embeddings: embed-1 } }", "http://127.0.0.1:1"), e)
+		took := closedLoop(t, 30, 8, func(client, request int) httpAnswer {
+			return r.post("/v1/chat/completions", question(client, request))
+		})
+		if took > 110*time.Millisecond || e.count() != 30*8 {
+			t.Errorf("a request takes %v; %d at the engine", took, e.count())
+		}
 	})
 }
 
