@@ -120,7 +120,8 @@ func keptChat(prompt string) openai.ChatCompletionNewParams {
 func readKeptChat(t *testing.T, c openai.Client, prompt string) keptRead {
 	got := must[*openai.ChatCompletion](t)(c.Chat.Completions.New(t.Context(), keptChat(prompt)))
 	choice := last(t, got.Choices, 1)
-	return keptRead{got.ID, choice.Message.Content, choice.FinishReason, got.Usage.PromptTokens, got.Usage.CompletionTokens}
+	return keptRead{got.ID, choice.Message.Content, choice.FinishReason, got.Usage.PromptTokens,
+		got.Usage.CompletionTokens}
 }
 
 func readKeptChatStream(t *testing.T, c openai.Client, prompt string) keptRead {
@@ -134,7 +135,8 @@ func readKeptChatStream(t *testing.T, c openai.Client, prompt string) keptRead {
 		}
 	}
 	choice := last(t, sum.Choices, 1)
-	return keptRead{sum.ID, choice.Message.Content, choice.FinishReason, sum.Usage.PromptTokens, sum.Usage.CompletionTokens}
+	return keptRead{sum.ID, choice.Message.Content, choice.FinishReason, sum.Usage.PromptTokens,
+		sum.Usage.CompletionTokens}
 }
 
 func keptCompletion(prompt string) openai.CompletionNewParams {
@@ -146,7 +148,8 @@ func keptCompletion(prompt string) openai.CompletionNewParams {
 func readKeptCompletion(t *testing.T, c openai.Client, prompt string) keptRead {
 	got := must[*openai.Completion](t)(c.Completions.New(t.Context(), keptCompletion(prompt)))
 	choice := last(t, got.Choices, 1)
-	return keptRead{got.ID, choice.Text, string(choice.FinishReason), got.Usage.PromptTokens, got.Usage.CompletionTokens}
+	return keptRead{got.ID, choice.Text, string(choice.FinishReason), got.Usage.PromptTokens,
+		got.Usage.CompletionTokens}
 }
 
 func readKeptCompletionStream(t *testing.T, c openai.Client, prompt string) keptRead {
