@@ -71,8 +71,9 @@ func fullDecision() *Decision {
 				Status: 200, Error: "e", ErrorType: "cut", AtMs: 1, EndAtMs: 2, Predicted: 3,
 				Usage: Usage{Prompt: 4, Cached: 5, Output: 6},
 				Span:  11, Choice: &routing.Choice{Policy: "random", Seen: 1, Candidates: []routing.Candidate{}}}}}}},
-		Cache: &Cache{Result: "miss", Reason: "tools", AtMs: 27, AgeMs: 24, LookUpUs: 25, Similarity: 0.5, EmbeddingMs: 26,
-			Shadow: "equal", Answer: "kept"},
+		Cache: &Cache{Result: "miss", Reason: "tools", Shared: "support", AtMs: 27, AgeMs: 24, LookUpUs: 25, Similarity: 0.5,
+			EmbeddingMs: 26,
+			Shadow:      "equal", Answer: "kept"},
 		Promoted: true, PromptTokens: 15, MaxTokens: 16, Usage: Usage{Prompt: 17, Cached: 18, Output: 19}, Estimated: true,
 		UsageNote: "o",
 		QueueMs:   20, TTFTMs: 21, DurationMs: 22, OverheadMs: 23,
@@ -102,7 +103,7 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"handover":{"result":"remote","prefills":[{"worker":"p","reason":"random","status":200,"error":"e","error_type":"cut","at_ms":1,"end_at_ms":2,` +
 	`"predicted_cached_tokens":3,"usage":{"prompt":4,"cached":5,"output":6},"span":"000000000000000b","choice":{"policy":"random","rand":"0000000000000000","prompt_tokens":0,"expected_output_tokens":0,"seen":1,"candidates":[]}}],"decode_at_ms":2.5}}],` +
 	`"refused_choice":` + choiceJSON + `,` +
-	`"promoted":true,"cache":{"result":"miss","reason":"tools","at_ms":27,"age_ms":24,"lookup_us":25,"similarity":0.5,"embedding_ms":26,"shadow":"equal","answer":"kept"},"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"usage_note":"o","queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
+	`"promoted":true,"cache":{"result":"miss","reason":"tools","shared":"support","at_ms":27,"age_ms":24,"lookup_us":25,"similarity":0.5,"embedding_ms":26,"shadow":"equal","answer":"kept"},"prompt_tokens_estimate":15,"max_tokens":16,"usage":{"prompt":17,"cached":18,"output":19},"estimated":true,"usage_note":"o","queue_ms":20,"ttft_ms":21,"duration_ms":22,"overhead_ms":23,` +
 	`"outcome":"ok","status":200,"code":"c","limit":"rpm","shed":"depth","cause":"x"}`
 
 // shortJSON has the fields that are never omitted.

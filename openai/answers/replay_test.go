@@ -48,8 +48,8 @@ func FuzzReplaysAreLinesOfJSON(f *testing.F) {
 		for _, d := range []openai.Dialect{openai.Chat, openai.Completions, openai.Messages, openai.Responses} {
 			p := replayOf(d)
 			r := NewRecorder(d)
-			r.top.set("more", json.RawMessage(more))
-			r.usage.set("more", json.RawMessage(more))
+			r.top["more"] = json.RawMessage(more)
+			r.usage["more"] = json.RawMessage(more)
 			r.text.WriteString("x" + text)
 			r.thought.WriteString(text)
 			r.complete, r.content.Finish, r.content.Names = true, p.Content.Finish, p.Content.Names
