@@ -132,7 +132,8 @@ func (d *decoder) checkCaches(f *File) {
 	permitted := func(k tenants.KeyConfig) bool { return k.ResponseCache }
 	switch {
 	case !on:
-	case (f.Auth.Required || len(f.Auth.Keys) > 0) && f.Store.SQL == "" && !slices.ContainsFunc(f.Auth.Keys, permitted):
+	case (f.Auth.Required || len(f.Auth.Keys) > 0) && f.Store.SQL == "" &&
+		!slices.ContainsFunc(f.Auth.Keys, permitted):
 		d.warn("auth.keys", "no tenant may get answers from the response cache of a tier or pool",
 			"write response_cache: true at the keys of tenants whose answers may be kept")
 	default:

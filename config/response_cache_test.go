@@ -125,7 +125,8 @@ func TestResponseCachesAreChecked(t *testing.T) {
 
 // TestASecretOfAnEmptyVariableIsAnError: it would leave the answers in Redis as plain text.
 func TestASecretOfAnEmptyVariableIsAnError(t *testing.T) {
-	src := cachedFile("auth: { required: false }\nresponse_cache: { store: redis, encrypt: \"${SECRET}\" }", "{ exact: {} }")
+	src := cachedFile("auth: { required: false }\nresponse_cache: { store: redis, encrypt: \"${SECRET}\" }",
+		"{ exact: {} }")
 	for secret, want := range map[string]int{"": 2, strings.Repeat("s", 32): 1} { // there is no Redis
 		got := problemsOf(t, src, map[string]string{"SECRET": secret})
 		if empty := strings.Contains(strings.Join(got, "\n"), "response_cache.encrypt: is empty"); len(got) != want ||

@@ -9,9 +9,10 @@ import (
 	"tierway/openai"
 )
 
-// replayed returns the whole answer and the data of the events of a replay.
+// replayed returns the whole answer of a replay, and the lines of its stream without those of names.
 func replayed(p *Replay) (whole []byte, events []string) {
-	for line := range strings.FieldsFuncSeq(string(p.AppendStream(nil)), func(r rune) bool { return r == '\n' || r == '\r' }) {
+	isBreak := func(r rune) bool { return r == '\n' || r == '\r' }
+	for line := range strings.FieldsFuncSeq(string(p.AppendStream(nil)), isBreak) {
 		if !strings.HasPrefix(line, "event: ") {
 			events = append(events, line)
 		}
