@@ -89,8 +89,9 @@ func (d *decoder) hintRanks(own, pool string, c kvcache.Config, w workers.Config
 	if d.written(own + ".ranks") {
 		path = own + ".ranks"
 	}
-	d.warn(path, fmt.Sprintf("%d ranks publish events, but an engine without ranks is one worker: it chooses the rank of a "+
-		"request, so only the mean of the ranks' caches counts", c.Ranks), fmt.Sprintf("set ranks: %d of each worker", c.Ranks))
+	d.warn(path, fmt.Sprintf("%d ranks publish events, but an engine without ranks is one worker: it chooses the rank of "+
+		"a request, so only the mean of the ranks' caches counts", c.Ranks),
+		fmt.Sprintf("set ranks: %d of each worker", c.Ranks))
 }
 
 // leastIndex is the memory limit below which a warning is worth it.

@@ -11,10 +11,10 @@ import (
 	"unsafe"
 )
 
-// BenchmarkNearest compares with the most answers that a group has, of 384 dimensions, of which none is near. It reports
-// the mean and the 99th percentile of a look-up's CPU time, for texts with nothing in common and for those whose mean
-// similarity is that of related texts. A busy machine hardly lengthens it. C8: the percentile is at most 2 ms. The
-// benchmark fails otherwise.
+// BenchmarkNearest compares with the most answers that a group has, of 384 dimensions, of which none is near. It
+// reports the mean and the 99th percentile of a look-up's CPU time, for texts with nothing in common and for those
+// whose mean similarity is that of related texts. A busy machine hardly lengthens it. C8: the percentile is at most 2
+// ms. The benchmark fails otherwise.
 func BenchmarkNearest(b *testing.B) {
 	for _, mean := range []float64{0, 0.5, 0.7, 0.8} {
 		b.Run(fmt.Sprint("mean ", mean), func(b *testing.B) {

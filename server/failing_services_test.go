@@ -111,8 +111,8 @@ func absentHook(entry string) *failingHook {
 }
 
 // TestFailingHooksUnderLoad: 80 clients send requests in a closed loop, while a hook is good, fails in each way, and is
-// good again. With on_error: pass no request fails or waits longer than the hook's timeout. With block, the only failure
-// is 503 hook_unavailable, and no unchecked request reaches an engine.
+// good again. With on_error: pass no request fails or waits longer than the hook's timeout. With block, the only
+// failure is 503 hook_unavailable, and no unchecked request reaches an engine.
 func TestFailingHooksUnderLoad(t *testing.T) {
 	const unavailable, clients, requests = "503 hook_unavailable", 80, 5
 	for name, newHook := range map[string]func() *failingHook{
@@ -213,8 +213,8 @@ func TestRedisFailingUnderLoadFailsNoRequest(t *testing.T) {
 	}
 }
 
-// TestEmbeddingsFailingUnderLoadFailNoRequest: no request of a closed loop fails or waits longer than the timeout of the
-// embedding, and similar requests are answered from the cache again afterwards.
+// TestEmbeddingsFailingUnderLoadFailNoRequest: no request of a closed loop fails or waits longer than the timeout of
+// the embedding, and similar requests are answered from the cache again afterwards.
 func TestEmbeddingsFailingUnderLoadFailNoRequest(t *testing.T) {
 	for name, set := range map[string]func(e *wordEngine, faulty bool){
 		"hangs": func(e *wordEngine, faulty bool) { e.hangs.Store(faulty) },
@@ -244,8 +244,8 @@ func TestEmbeddingsFailingUnderLoadFailNoRequest(t *testing.T) {
 	}
 }
 
-// TestControllerFailingUnderLoadFailsNoRequest: no request of a closed loop fails or waits more than 200 ms for LMCache's
-// controller, which is used again afterwards.
+// TestControllerFailingUnderLoadFailsNoRequest: no request of a closed loop fails or waits more than 200 ms for
+// LMCache's controller, which is used again afterwards.
 func TestControllerFailingUnderLoadFailsNoRequest(t *testing.T) {
 	for name, fault := range map[string]http.HandlerFunc{
 		"hangs": func(_ http.ResponseWriter, q *http.Request) { _, _ = io.ReadAll(q.Body); <-q.Context().Done() },

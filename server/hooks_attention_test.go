@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAttentionNamesWhyRepliesHaveNoEffect: the breaker of such a hook stays closed, and clients only see 503 or 404. The
-// item has the cause and the way out, and ends with the failures.
+// TestAttentionNamesWhyRepliesHaveNoEffect: the breaker of such a hook stays closed, and clients only see 503 or 404.
+// The item has the cause and the way out, and ends with the failures.
 func TestAttentionNamesWhyRepliesHaveNoEffect(t *testing.T) {
 	changed := says(transformTo(chatBody("small", "hidden-words", "")))
 	for name, c := range map[string]struct {
@@ -70,7 +70,8 @@ func (r *adminRig) hookItem(name string) string {
 	return ""
 }
 
-// TestAttentionNamesSlowHooks: calls that are not made, because 64 are in flight or the hooks before have used the time.
+// TestAttentionNamesSlowHooks: calls that are not made, because 64 are in flight or the hooks before have used the
+// time.
 func TestAttentionNamesSlowHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newHookService(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -110,8 +111,10 @@ func TestAReloadWithTheWayOutEndsTheItem(t *testing.T) {
 		if r.hookItem("guard") == "" {
 			t.Fatal("there is no item")
 		}
-		r.reload(strings.Replace(r.text, fmt.Sprintf("url: %q", hook.url), fmt.Sprintf("url: %q, transform: true", hook.url), 1))
-		if got := r.post("/v1/chat/completions", chatBody("small", "Hi", "")); got.status != 200 || r.hookItem("guard") != "" {
+		url := fmt.Sprintf("url: %q", hook.url)
+		r.reload(strings.Replace(r.text, url, url+", transform: true", 1))
+		got := r.post("/v1/chat/completions", chatBody("small", "Hi", ""))
+		if got.status != 200 || r.hookItem("guard") != "" {
 			t.Errorf("%d, %q", got.status, r.hookItem("guard"))
 		}
 	})

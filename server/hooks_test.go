@@ -277,8 +277,9 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 		if states := r.hookStates(); len(states) != 1 || states[0].Breaker != "open" || states[0].OpenUntil == nil {
 			t.Errorf("the hooks are %+v", states)
 		}
-		if got := attentionOn(adminRigOf(r).overview(), "hook guard"); !strings.HasPrefix(got, "Its breaker is open until 20") ||
-			!strings.Contains(got, "Last failure: no answer within 200ms. Requests are rejected with 503 hook_unavailable until") {
+		got := attentionOn(adminRigOf(r).overview(), "hook guard")
+		want := "Last failure: no answer within 200ms. Requests are rejected with 503 hook_unavailable until"
+		if !strings.HasPrefix(got, "Its breaker is open until 20") || !strings.Contains(got, want) {
 			t.Errorf("the item is %s", got)
 		}
 		hook.answer = says(sayAllow)

@@ -81,8 +81,8 @@ func TestGatewaysShareAnswersInRedis(t *testing.T) {
 	})
 }
 
-// TestC7WithoutRedisRequestsMiss: while Redis is down, under load, no request fails or takes more than 20 ms longer, and
-// answers are found again afterwards.
+// TestC7WithoutRedisRequestsMiss: while Redis is down, under load, no request fails or takes more than 20 ms longer,
+// and answers are found again afterwards.
 func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memredis.Start(t, networkOf(t).Network)
@@ -113,7 +113,8 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 
 // closedLoop runs clients that send requests one after the other. send gets the numbers of the client and the request,
 // and returns an answer, which must have status 200. closedLoop returns the longest time of a request.
-func closedLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer) (longest time.Duration) {
+func closedLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer,
+) (longest time.Duration) {
 	t.Helper()
 	var open sync.WaitGroup
 	times := make([]time.Duration, clients)

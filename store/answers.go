@@ -20,9 +20,9 @@ const answerTimeout = 20 * time.Millisecond
 const maxAnswerWrites = 4096
 
 // Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
-// entries expire. An owner's generation is part of each value. It is random, so that none comes twice: after a purge, or
-// the loss of the generation, no older answer is found.
-// While Redis is down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
+// entries expire. An owner's generation is part of each value. It is random, so that none comes twice: after a purge,
+// or the loss of the generation, no older answer is found. While Redis is down, nothing is found and nothing is
+// written. Run writes the answers. It is safe for concurrent use.
 type Answers struct {
 	redis  *Redis
 	writes *spool.Spool[answerWrite]

@@ -44,8 +44,8 @@ func hookState(h *hooks.Hook) HookState {
 	return st
 }
 
-// hookNotice is how long a failure that the breaker does not count is listed: also the rare requests that a hook changes
-// must stay visible.
+// hookNotice is how long a failure that the breaker does not count is listed: also the rare requests that a hook
+// changes must stay visible.
 const hookNotice = 5 * time.Minute
 
 // hookAttention returns the hooks whose breaker is not closed, or whose replies had no effect lately.
