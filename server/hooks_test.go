@@ -277,10 +277,10 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 		if states := r.hookStates(); len(states) != 1 || states[0].Breaker != "open" || states[0].OpenUntil == nil {
 			t.Errorf("the hooks are %+v", states)
 		}
-		got := attentionOn(adminRigOf(r).overview(), "hook guard")
+		item := attentionOn(adminRigOf(r).overview(), "hook guard")
 		want := "Last failure: no answer within 200ms. Requests are rejected with 503 hook_unavailable until"
-		if !strings.HasPrefix(got, "Its breaker is open until 20") || !strings.Contains(got, want) {
-			t.Errorf("the item is %s", got)
+		if !strings.HasPrefix(item, "Its breaker is open until 20") || !strings.Contains(item, want) {
+			t.Errorf("the item is %s", item)
 		}
 		hook.answer = says(sayAllow)
 		time.Sleep(6 * time.Second)
