@@ -48,11 +48,10 @@ func TestSmokeTheExampleHookRedactsPrompts(t *testing.T) {
 	p.WaitUntilReady()
 	const data = "write to jane.doe@example.com about 4111 1111 1111 1111"
 	for path, body := range map[string]string{
-		"/v1/chat/completions": `{"model":"sim","seed":1e400,"messages":[{"role":"user","content":[{"type":"text","text":"` +
-			data + `"}]}]}`,
-		"/v1/completions": `{"model":"sim","prompt":["` + data + `"]}`,
-		"/v1/messages":    `{"model":"sim","max_tokens":9,"system":"` + data + `","messages":[{"role":"user","content":"Hi"}]}`,
-		"/v1/responses":   `{"model":"sim","store":false,"input":"` + data + `"}`,
+		"/v1/chat/completions": `{"model":"sim","messages":[{"role":"user","content":[{"type":"text","text":"` + data + `"}]}]}`,
+		"/v1/completions":      `{"model":"sim","prompt":["` + data + `"]}`,
+		"/v1/messages":         `{"model":"sim","max_tokens":9,"system":"` + data + `","messages":[{"role":"user","content":"Hi"}]}`,
+		"/v1/responses":        `{"model":"sim","store":false,"input":"` + data + `"}`,
 	} {
 		got, _ := r.post(t.Context(), p.BaseURL, strings.TrimPrefix(path, "/v1"), rig.TenantKey, body)
 		if got.Status != http.StatusOK || got.Header.Get("X-Tierway-Hooks") != "redact:transformed" {
