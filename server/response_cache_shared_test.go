@@ -81,8 +81,8 @@ func TestGatewaysShareAnswersInRedis(t *testing.T) {
 	})
 }
 
-// TestC7WithoutRedisRequestsMiss: while Redis is down, under load, no request fails or takes more than 20 ms longer,
-// and answers are found again afterwards.
+// TestC7WithoutRedisRequestsMiss: while Redis is down, under load, no request fails or takes more than 20 ms longer.
+// Answers are found again afterwards.
 func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memredis.Start(t, networkOf(t).Network)

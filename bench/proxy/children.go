@@ -158,7 +158,12 @@ func (c *children) startNginx(ctx context.Context, program, worker string) (p pr
 
 // startTierway starts a gateway in front of the worker. Its configuration is tierwayConf
 // followed by more.
-func (c *children) startTierway(ctx context.Context, name, program, worker, key, more string) (g proxy, err error) {
+func (c *children) startTierway(ctx context.Context, name, program, worker, key, more string) (proxy, error) {
+	return c.startGateway(ctx, name, program, tierwayConf(name, worker, key, c.redis)+more)
+}
+
+// startGateway starts a gateway with a configuration.
+func (c *children) startGateway(ctx context.Context, name, program, text string) (g proxy, err error) {
 	if g.addr, err = freeAddr(); err != nil {
 		return g, err
 	}
@@ -166,7 +171,7 @@ func (c *children) startTierway(ctx context.Context, name, program, worker, key,
 		return g, err
 	}
 	conf := filepath.Join(c.dir, name+".yaml")
-	if err := os.WriteFile(conf, []byte(tierwayConf(name, worker, key, c.redis)+more), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return g, fmt.Errorf("writing the gateway's configuration: %w", err)
 	}
 	output, err := exec.CommandContext(ctx, program, "version").Output()

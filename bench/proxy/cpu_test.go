@@ -38,7 +38,7 @@ func TestEveryProxyIsMeasuredUnderEveryLoad(t *testing.T) {
 	go func() { done <- serveJobs(jobs, results) }()
 	b := &bench{load: &load{in: json.NewEncoder(send), out: json.NewDecoder(receive)}}
 	for _, name := range []string{"direct", "nginx", "tierway", "older", "oldest"} {
-		b.targets = append(b.targets, target{name, addr, os.Getpid()})
+		b.targets = append(b.targets, target{name: name, addr: addr, pid: os.Getpid()})
 	}
 	o := options{cpu: true, rounds: 1, connections: 2, seconds: 0.03, rate: 400, asJSON: true}
 	var out strings.Builder

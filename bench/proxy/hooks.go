@@ -51,7 +51,7 @@ func measureHooks(ctx context.Context, o options, out io.Writer) error {
 				return err
 			}
 			b.setup.Tierway = p.version
-			b.targets = append(b.targets, target{name, p.addr, p.pid})
+			b.targets = append(b.targets, target{name: name, addr: p.addr, pid: p.pid})
 		}
 		rep := hooksReport{setup: b.setup}
 		for _, s := range shapes()[:2] {

@@ -74,7 +74,7 @@ func (l *loader) run(j job) result {
 		own := &varied{request: request}
 		if s.vary > 0 {
 			own.request = bytes.Clone(request)
-			own.digits = own.request[len(request)-len(s.body)+s.vary:][:varyDigits]
+			own.letters = own.request[len(request)-len(s.body)+s.vary:][:varyLetters]
 			own.next = uint64(begin.UnixNano())*uint64(j.Connections) + uint64(i)
 			own.step = uint64(j.Connections)
 		}
@@ -102,16 +102,19 @@ type tally struct {
 	first  error
 }
 
-// varied is a request that differs each time, if it has digits.
+// varied is a request that differs each time, if it has letters to vary. They are the digits of a number, from a to j:
+// a semantic cache never compares texts with different numbers.
 type varied struct {
-	request, digits []byte
-	next, step      uint64
+	request, letters []byte
+	next, step       uint64
 }
 
 // bytes returns the next request.
 func (v *varied) bytes() []byte {
-	if len(v.digits) > 0 {
-		copy(v.digits, fmt.Sprintf("%0*d", varyDigits, v.next%1e16))
+	if len(v.letters) > 0 {
+		for i, c := range fmt.Appendf(nil, "%0*d", varyLetters, v.next%1e16) {
+			v.letters[i] = c - '0' + 'a'
+		}
 		v.next += v.step
 	}
 	return v.request

@@ -2,7 +2,7 @@
 // run, in turns, and requests without a proxy are the reference. Every response is read and
 // checked; an incomplete response fails the run.
 //
-// It has seven modes:
+// It has eight modes:
 //
 //   - default: requests per second and added latency beside nginx
 //   - -cpu: processor time per request; -old adds older builds to the comparison
@@ -10,6 +10,7 @@
 //   - -watched: throughput with all traces, records and logs, relative to none
 //   - -tabs: processor time per request with open pages of the admin UI, beside none
 //   - -hooks: processor time per request with a hook that allows, beside none
+//   - -cache: processor time per request with a response cache: misses, exact and semantic hits, beside none
 //   - -shared: processor time, commands and bytes of gateways that share through Redis, beside one without
 //
 // The worker, the load generator and each proxy are separate processes on loopback and compete
@@ -45,6 +46,7 @@ type options struct {
 	shared      bool
 	tabs        bool
 	hooks       bool
+	cache       bool
 	redis       string
 	streams     int
 	asJSON      bool
@@ -93,6 +95,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if o.hooks {
 		return measureHooks(ctx, o, out)
 	}
+	if o.cache {
+		return measureCache(ctx, o, out)
+	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
 	}
@@ -120,6 +125,7 @@ func parseOptions(args []string) (options, error) {
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
 	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
 	f.BoolVar(&o.hooks, "hooks", false, "measure what a hook costs at -rate instead")
+	f.BoolVar(&o.cache, "cache", false, "measure what a response cache costs and saves at -rate instead")
 	f.StringVar(&o.redis, "redis", "redis-server", "path or name of the redis-server program")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")

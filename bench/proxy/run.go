@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -15,7 +16,8 @@ import (
 // target is one process that the load process sends requests to.
 type target struct {
 	name, addr string
-	pid        int // 0 for the worker
+	pid        int    // 0 for the worker
+	shape      string // of its requests; empty: that of the job
 }
 
 // bench is a run with its child processes up.
@@ -85,7 +87,8 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 		if err != nil {
 			return err
 		}
-		b.targets = []target{{"direct", worker, 0}, {"nginx", before.addr, before.pid}, {"tierway", g.addr, g.pid}}
+		b.targets = []target{{name: "direct", addr: worker}, {name: "nginx", addr: before.addr, pid: before.pid},
+			{name: "tierway", addr: g.addr, pid: g.pid}}
 		b.setup.Nginx, b.setup.Tierway = before.version, g.version
 		for i, path := range o.old {
 			name := fmt.Sprint("old", i+1)
@@ -93,7 +96,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			if err != nil {
 				return err
 			}
-			b.targets = append(b.targets, target{path, old.addr, old.pid})
+			b.targets = append(b.targets, target{name: path, addr: old.addr, pid: old.pid})
 		}
 		return do(b)
 	})
@@ -134,7 +137,7 @@ func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error
 				return nil, fmt.Errorf("interrupted: %w", err)
 			}
 			now := j
-			now.Addr = b.targets[i].addr
+			now.Addr, now.Shape = b.targets[i].addr, cmp.Or(b.targets[i].shape, j.Shape)
 			if round < 0 {
 				now.Seconds = min(warmUp, j.Seconds)
 			}

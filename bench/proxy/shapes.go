@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,11 +27,11 @@ type shape struct {
 	floor float64 // minimum ratio of the gateway's requests per second to nginx's
 	pace  float64 // share of -rate that -cpu sends
 	check func(body []byte) error
-	vary  int // index of varyDigits digits in the body that differ in each request; 0: none
+	vary  int // index of varyLetters letters in the body that differ in each request; 0: none
 }
 
-// varyDigits is the number of digits that make a request unique.
-const varyDigits = 16
+// varyLetters is the number of letters that make a request unique.
+const varyLetters = 16
 
 // shapes returns the measured shapes. The floors are the budget's minimum requirements.
 func shapes() []shape {
@@ -48,7 +49,7 @@ func shapes() []shape {
 	}
 }
 
-// unique returns the shape of -shared: a request of 8 KB with a number in its middle.
+// unique returns the shape of -shared: a request of 8 KB with other letters in its middle each time.
 func unique() shape {
 	body := question(8*1024, "")
 	return shape{name: sharedShape, body: body, check: shapes()[0].check, vary: len(body) / 2}
@@ -56,7 +57,7 @@ func unique() shape {
 
 // shapeNamed returns the shape of a name.
 func shapeNamed(name string) (shape, error) {
-	for _, s := range append(shapes(), unique()) {
+	for _, s := range slices.Concat(shapes(), []shape{unique()}, cacheShapes()) {
 		if s.name == name {
 			return s, nil
 		}

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestVariedRequestsDifferInTheirDigitsOnly, so that each one is valid and has a new second half.
+// TestVariedRequestsDifferInTheirLettersOnly, so that each one is valid and has a new second half.
 func TestVariedRequestsDifferInTheirDigitsOnly(t *testing.T) {
 	s := unique()
 	request := httpRequest("h", "k", s.body)
-	v := &varied{request: request, digits: request[len(request)-len(s.body)+s.vary:][:varyDigits], next: 7, step: 3}
+	v := &varied{request: request, letters: request[len(request)-len(s.body)+s.vary:][:varyLetters], next: 7, step: 3}
 	first := bytes.Clone(v.bytes())
 	second := v.bytes()
 	differ := 0
@@ -19,10 +19,10 @@ func TestVariedRequestsDifferInTheirDigitsOnly(t *testing.T) {
 			differ++
 		}
 	}
-	if len(first) != len(second) || differ == 0 || differ > varyDigits {
+	if len(first) != len(second) || differ == 0 || differ > varyLetters {
 		t.Errorf("two requests differ in %d bytes", differ)
 	}
-	if !bytes.Contains(first, []byte("0000000000000007")) || !bytes.Contains(second, []byte("0000000000000010")) {
+	if !bytes.Contains(first, []byte("aaaaaaaaaaaaaaah")) || !bytes.Contains(second, []byte("aaaaaaaaaaaaaaba")) {
 		t.Error("the requests lack their numbers")
 	}
 }

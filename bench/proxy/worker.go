@@ -16,6 +16,7 @@ type fixedWorker struct {
 	whole  []byte   // head and body of an answer
 	opened []byte   // head of a stream
 	chunks [][]byte // events of the stream as HTTP chunks; the last chunk ends the body
+	vector []byte   // response to POST /v1/embeddings
 	models []byte   // response to GET /v1/models and /health
 	absent []byte   // 404 response
 }
@@ -27,6 +28,7 @@ func newFixedWorker() *fixedWorker {
 	w := &fixedWorker{
 		whole:  plain("200 OK", "application/json", string(answer())),
 		opened: []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"),
+		vector: plain("200 OK", "application/json", embedding()),
 		models: plain("200 OK", "application/json", `{"object":"list","data":[{"id":"`+served+`","object":"model"}]}`),
 		absent: plain("404 Not Found", "text/plain", "no such path\n"),
 	}
@@ -134,6 +136,10 @@ func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 		return err
 	case !strings.HasPrefix(line, "POST "):
 		_, err := c.Write(w.absent)
+		return err
+	}
+	if strings.HasPrefix(line, "POST /v1/embeddings ") {
+		_, err := c.Write(w.vector)
 		return err
 	}
 	marks := body[:min(len(body), 256)]
