@@ -19,5 +19,6 @@ export function overrideText(e: Pick<AuditView, "action" | "before" | "after">):
 /** purgeText returns how many kept answers of a tenant an entry has removed; undefined for other entries. */
 export function purgeText(e: Pick<AuditView, "action" | "after">): string | undefined {
   if (e.action !== "answers.purge") return undefined;
-  return `${plural((e.after as { removed?: number } | undefined)?.removed ?? 0, "answer")} in memory removed`;
+  const { removed = 0, shared } = (e.after ?? {}) as { removed?: number; shared?: string };
+  return `${plural(removed, "answer")} in memory removed${shared ? `, with those of the group ${shared}` : ""}`;
 }

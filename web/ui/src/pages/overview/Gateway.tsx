@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { AnswersState, HookState, LmcacheState, OverviewTier, OverviewView } from "../../api/schema";
+import type { AnswersState, AttentionItem, HookState, LmcacheState, OverviewTier, OverviewView } from "../../api/schema";
 import { bytes, count, percent, plural, rate, seconds } from "../../lib/format";
 import { Badge, Sparkline } from "../../ui/parts";
 import { hitsOf, valuesOf, type Recent } from "./recent";
@@ -45,7 +45,7 @@ export function Gateway({ overview: o, recent }: { overview: OverviewView; recen
       {o.hooks.length > 0 && (
         <Fact name="Hooks">
           {o.hooks.map((h) => (
-            <Hook key={h.name} hook={h} />
+            <Hook key={h.name} hook={h} item={o.attention.find((a) => a.subject === `hook ${h.name}`)} />
           ))}
         </Fact>
       )}
@@ -79,13 +79,12 @@ function Store({ name, state }: { name: string; state: string }) {
   );
 }
 
-/** Hook shows the breaker of a hook. If it is open, requests are rejected, or pass unchecked. */
-function Hook({ hook: h }: { hook: HookState }) {
-  const failing = h.on_error === "block" && !h.shadow ? "err" : "warn";
+/** Hook shows the breaker of a hook, and whether it is listed under attention. */
+function Hook({ hook: h, item }: { hook: HookState; item: AttentionItem | undefined }) {
   return (
-    <Badge tone={h.breaker === "closed" ? "ok" : failing} title={h.cause}>
+    <Badge tone={!item ? "ok" : item.severity === "error" ? "err" : "warn"} title={item?.message}>
       {h.name}
-      {h.shadow && " (shadow)"} {h.breaker === "closed" ? "ok" : h.breaker.replace("_", " ")}
+      {h.shadow && " (shadow)"} {h.breaker !== "closed" ? h.breaker.replace("_", " ") : item ? "fails" : "ok"}
     </Badge>
   );
 }

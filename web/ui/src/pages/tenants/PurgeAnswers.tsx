@@ -15,9 +15,9 @@ export function PurgeAnswers({ tenant }: { tenant: string }) {
   const [asking, setAsking] = useState(false);
   const purge = useMutation({
     mutationFn: () => result(api.POST("/admin/tenants/{name}/purge-answers", { params: { path: { name: tenant } } })),
-    onSuccess: ({ removed }) => {
+    onSuccess: ({ removed, shared }) => {
       setAsking(false);
-      toast(`The kept answers of ${tenant} were removed: ${plural(removed, "answer")} in memory${cache?.store === "redis" ? ", and those in Redis" : ""}.`);
+      toast(`The kept answers of ${tenant}${shared ? ` and its group ${shared}` : ""} were removed: ${plural(removed, "answer")} in memory${cache?.store === "redis" ? ", and those in Redis" : ""}.`);
     },
   });
   if (!cache) return null;
@@ -33,7 +33,10 @@ export function PurgeAnswers({ tenant }: { tenant: string }) {
           onConfirm={() => purge.mutate()}
           onClose={() => setAsking(false)}
         >
-          <p>Its next requests go to workers. Answers in the memory of other gateways stay.</p>
+          <p>
+            Its next requests go to workers. If it shares answers in a group, those of the group are removed too. Answers in
+            the memory of other gateways stay.
+          </p>
           {purge.error && <Problem error={purge.error} />}
           <Curl text={adminCurl(base, "POST", `admin/tenants/${tenant}/purge-answers`)} />
         </Confirm>
