@@ -327,6 +327,28 @@ func TestYAMLAliasesCannotExpandWithoutLimit(t *testing.T) {
 	}
 }
 
+func TestSnippetsShowNoSecretsOfOtherLines(t *testing.T) {
+	const rest = "auth: {required: false}\ntiers: [{name: s, model: m, workers: [{name: a, url: \"http://h:1\"}]}]\n"
+	for _, src := range []string{
+		"response_cache: { store: memory, encrypt: hunter2hunter2hunter2hunter2hunter2 }\n",
+		"response_cache: { encrypt: hunter2hunter2hunter2hunter2hunter2, stoer: redis }\n",
+		"response_cache:\n  encrypt: hunter2hunter2hunter2hunter2hunter2\n  stoer: redis\n",
+		"response_cache:\n  encrypted: hunter2hunter2hunter2hunter2hunter2\n",
+		"policy: { name: lmcache_aware, controller_api_key: hunter2 }\n",
+	} {
+		f, err := Parse("config.yaml", []byte(src+rest), nil)
+		var problems Problems
+		if !errors.As(err, &problems) {
+			problems = f.Warnings()
+		}
+		var out bytes.Buffer
+		if err := problems.Format(&out, []byte(src+rest)); err != nil || !strings.Contains(out.String(), "***") ||
+			strings.Contains(out.String(), "hunter2") {
+			t.Errorf("%s\n%s%v", src, out.String(), err)
+		}
+	}
+}
+
 func TestSnippetMarksTheColumnAndHidesSecrets(t *testing.T) {
 	src := `admin: {keys: [{name: é, sha256: ` + digestA + `}]}
 tiers:

@@ -97,7 +97,8 @@ func writeSnippet(out *bufio.Writer, p Problem, lines []string) {
 
 // maskedLines splits src into printable lines. It masks the values of problems with hide set,
 // and the lines after them up to the next key, because a value may continue over several lines.
-// It masks headers of workers up to the next key that is not indented further.
+// It masks headers of workers, and values of keys that are named like secrets, up to the next key that is not indented
+// further.
 func maskedLines(ps Problems, src []byte) []string {
 	if len(src) == 0 {
 		return nil
@@ -116,17 +117,17 @@ func maskedLines(ps Problems, src []byte) []string {
 		if masking && looksLikeKey(line) && own <= indent {
 			masking = false
 		}
-		headers := headersKey.FindStringIndex(line)
+		secret := upToShownSecret(line)
 		at, starts := hidden[i+1]
 		if masking {
 			line = "***"
-		} else if starts || headers != nil {
+		} else if starts || secret != "" {
 			runes := []rune(line)
 			if starts {
 				line, indent = string(runes[:min(max(at-1, 0), len(runes))])+"***", math.MaxInt
 			}
-			if headers != nil {
-				line = line[:min(headers[1], len(line))]
+			if secret != "" {
+				line = secret[:min(len(secret), len(line))]
 				line, indent = strings.TrimSuffix(line, "***")+" ***", own
 			}
 			masking = true
@@ -136,8 +137,20 @@ func maskedLines(ps Problems, src []byte) []string {
 	return lines
 }
 
-// headersKey matches the key of a worker's headers.
-var headersKey = regexp.MustCompile(`(?:^|[\s{,])["']?headers["']?\s*:`)
+// upToShownSecret returns a line up to the end of its first key that is named like a secret; "" without one. A value
+// that is one variable or a digest is no secret.
+func upToShownSecret(line string) string {
+	for _, m := range assignment.FindAllStringSubmatchIndex(line, -1) {
+		if namesSecret(line[m[2]:m[3]]) && !variableOrDigest.MatchString(line[m[1]:]) {
+			return line[:m[1]]
+		}
+	}
+	return ""
+}
+
+// variableOrDigest matches the rest of a line after a key whose value is a variable or a digest.
+var variableOrDigest = regexp.MustCompile(
+	`^\s*["']?(?:\$\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9a-fA-F]{64})["']?\s*(?:[,}\]#]|$)`)
 
 // storeURL matches the URL of a database or Redis and everything after it on the line. The
 // password may contain any delimiter, such as a quote or brace.

@@ -339,7 +339,7 @@ var secretForms = []struct {
 // secretNames are the names of keys with secrets, as alternatives of an expression. Any prefix belongs to a
 // name, such as db_ in db_password. The plain plural keys is the name of sections.
 const secretNames = `[\w-]*(?:sha256|api_?key|key|token|password|secret|authorization|bearer)|` +
-	`[\w-]*(?:token|password|secret|header)s|[\w-]+keys`
+	`[\w-]*(?:token|password|secret|header)s|[\w-]+keys|encrypt\w*`
 
 // longWithDigit matches a word of at least six characters with a digit.
 const longWithDigit = `\d\S{5,}|\S\d\S{4,}|\S{2}\d\S{3,}|\S{3}\d\S{2,}|\S{4}\d\S+|\S{5,}\d\S*`
