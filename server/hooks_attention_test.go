@@ -119,3 +119,26 @@ func TestAReloadWithTheWayOutEndsTheItem(t *testing.T) {
 		}
 	})
 }
+
+// TestAttentionNamesTheLastFailure: also if the breaker counts it and stays closed. After five minutes it is not listed.
+func TestAttentionNamesTheLastFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hook := newHookService(t, nil)
+		hooked, _ := newHookRig(t, withAdmins(plain), hook.line("guard", ""))
+		r := adminRigOf(hooked)
+		for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError} {
+			hook.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+			r.post("/v1/chat/completions", chatBody("small", "Hi", ""))
+			time.Sleep(time.Second)
+			hook.answer = says(sayAllow)
+			r.post("/v1/chat/completions", chatBody("small", "Hi", ""))
+			if item := r.hookItem("guard"); !strings.Contains(item, fmt.Sprintf("the status is %d", status)) {
+				t.Errorf("after %d, the item is %q", status, item)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if item := r.hookItem("guard"); item != "" {
+			t.Errorf("five minutes later, the item is %q", item)
+		}
+	})
+}

@@ -44,11 +44,10 @@ func hookState(h *hooks.Hook) HookState {
 	return st
 }
 
-// hookNotice is how long a failure that the breaker does not count is listed: also the rare requests that a hook
-// changes must stay visible.
+// hookNotice is how long a failure is listed while the breaker is closed: also rare failures must stay visible.
 const hookNotice = 5 * time.Minute
 
-// hookAttention returns the hooks whose breaker is not closed, or whose replies had no effect lately.
+// hookAttention returns the hooks whose breaker is not closed, or that have failed lately.
 func hookAttention(chain *hooks.Chain, now time.Time) (items []AttentionItem) {
 	for _, h := range chain.All() {
 		st := h.State()
@@ -60,7 +59,7 @@ func hookAttention(chain *hooks.Chain, now time.Time) (items []AttentionItem) {
 			severity, effect = severityError, "are rejected with 503 hook_unavailable"
 		}
 		var message string
-		switch f := st.Uncounted; {
+		switch f := lastFailure(&st); {
 		case st.Breaker != breaker.Closed.String():
 			message = "Its breaker is " + strings.ReplaceAll(st.Breaker, "_", " ") + timeSuffix(" until ", seconds(st.Until)) + "."
 			if st.Counted != nil {
@@ -73,16 +72,24 @@ func hookAttention(chain *hooks.Chain, now time.Time) (items []AttentionItem) {
 			if f.Result == hooks.Transformed {
 				severity, effect = severityError, "are rejected with 404 model_not_found"
 			}
-			message = fmt.Sprintf("%s, last at %s: %s. Such requests %s. %s", uncountedWords(f.Result), seconds(f.At), f.Cause,
-				effect, wayOut(f))
+			message = fmt.Sprintf("%s, last at %s: %s. Such requests %s. %s", failureWords(f.Result), seconds(f.At), f.Cause,
+				effect, wayOut(f, f == st.Counted))
 		}
 		items = append(items, AttentionItem{Severity: severity, Subject: "hook " + h.Name, Message: message, Link: "metrics"})
 	}
 	return items
 }
 
-// uncountedWords describes a failure that the breaker does not count.
-func uncountedWords(r hooks.Result) string {
+// lastFailure returns the last failure; nil without one.
+func lastFailure(st *hooks.State) *hooks.Failure {
+	if st.Uncounted == nil || st.Counted != nil && st.Counted.At.After(st.Uncounted.At) {
+		return st.Counted
+	}
+	return st.Uncounted
+}
+
+// failureWords describes a failure.
+func failureWords(r hooks.Result) string {
 	switch r {
 	case hooks.Refused:
 		return "The gateway refuses replies"
@@ -92,8 +99,14 @@ func uncountedWords(r hooks.Result) string {
 	return "Calls fail"
 }
 
-// wayOut returns what an operator can do about a failure that the breaker does not count.
-func wayOut(f *hooks.Failure) string {
+// wayOut returns what an operator can do about a failure. The breaker counts it, or does not.
+func wayOut(f *hooks.Failure, counted bool) string {
+	switch {
+	case counted && f.Result == hooks.TimedOut:
+		return "Make the service faster, or raise the timeout of the hook."
+	case counted:
+		return "Check the service. More failures open the breaker of the hook."
+	}
 	switch f.Result {
 	case hooks.Refused:
 		if f.Cause == hooks.CauseTransform {
