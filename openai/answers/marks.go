@@ -2,6 +2,7 @@ package answers
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,25 +17,10 @@ const (
 	mostNear  = 2000
 )
 
-// closing returns the character that ends a quotation, or 0.
-func closing(open rune) rune {
-	switch open {
-	case '"', '`', '\'':
-		return open
-	case '“':
-		return '”'
-	case '„':
-		return '“'
-	case '«':
-		return '»'
-	case '»':
-		return '«'
-	case '‘':
-		return '’'
-	case '「':
-		return '」'
-	}
-	return 0
+// closing has the characters that end a quotation, by the one that begins it.
+var closing = map[rune]string{
+	'"': `"`, '“': "”", '”': "”", '„': "“”", '«': "»", '»': "«", '\'': "'", '‘': "’", '’': "’", '‚': "‘’", '‹': "›",
+	'›': "‹", '「': "」", '『': "』", '《': "》", '〈': "〉", '`': "`",
 }
 
 // mark is a part of a text that no similarity outweighs.
@@ -84,7 +70,7 @@ func exactWords(text string) (all []mark) {
 			all = append(all, mark{start, exactMark, word})
 		case lower != "":
 			for part := range strings.FieldsFuncSeq(lower, func(r rune) bool { return !unicode.IsLetter(r) }) {
-				if numberWords[part] || numberWords[strings.TrimSuffix(part, "s")] {
+				if numberWords[part] || numberWords[strings.TrimSuffix(part, "s")] || isNumeral(part) {
 					all = append(all, mark{start, exactMark, part})
 				}
 			}
@@ -113,8 +99,18 @@ func isExact(word string) bool {
 		})
 }
 
-// isRoman reports whether a word is a Roman numeral of several letters. One letter is more often a pronoun or a name.
+// isRoman reports whether a word is a Roman numeral of several capitals. One letter is more often a pronoun or a name.
 func isRoman(word string) bool { return len(word) > 1 && strings.Trim(word, "IVXLCDM") == "" }
+
+// numeral is the form of Roman numerals in lower case. It excludes words such as did, mild and civic.
+var numeral = regexp.MustCompile(`^m{0,4}(cm|cd|d?c{0,4})(xc|xl|l?x{0,4})(ix|iv|v?i{0,4})$`)
+
+// isNumeral reports whether a word in lower case is a Roman numeral of several letters. The exceptions are frequent
+// words of some languages, and rare as numbers: 1009, 501 and 1001.
+func isNumeral(word string) bool {
+	return len(word) > 1 && strings.Trim(word, "ivxlcdm") == "" && word != "mix" && word != "di" && word != "mi" &&
+		numeral.MatchString(word)
+}
 
 // numberWords are English words for numbers and calculations, without the "s" of a plural.
 var numberWords = func() map[string]bool {
@@ -130,17 +126,26 @@ var numberWords = func() map[string]bool {
 	return all
 }()
 
-// quotations returns the quotations of a text without their quotation marks.
+// single has the quotation marks that may be apostrophes.
+const single = "'’‘‚"
+
+// quotations returns the quotations of a text without their quotation marks. If one that is no apostrophe has no end,
+// nobody knows which parts are quoted: the result is the text from the first quotation on.
 func quotations(text string) (all []mark) {
 	before, quotedTo := ' ', 0
-	unclosed := "" // characters that begin no quotation in the rest
+	unclosed := "" // single marks that begin no quotation in the rest
 	for at, r := range text {
-		if at >= quotedTo && closing(r) != 0 && !strings.ContainsRune(unclosed, r) && !isApostrophe(r, before) {
-			if inside, quoted := quotation(text[at:], r); quoted {
-				all = append(all, mark{at, quotedMark, inside})
-				quotedTo = at + utf8.RuneLen(r) + len(inside) + utf8.RuneLen(closing(r))
-			} else {
+		if at >= quotedTo && closing[r] != "" && !strings.ContainsRune(unclosed, r) && !isApostrophe(r, before) {
+			inside, size := quotation(text[at:])
+			if size == 0 && !strings.ContainsRune(single, r) {
+				first := append(all, mark{at: at})[0].at
+				return []mark{{first, quotedMark, text[first:]}}
+			}
+			if size == 0 {
 				unclosed += string(r)
+			} else {
+				all = append(all, mark{at, quotedMark, inside})
+				quotedTo = at + size
 			}
 		}
 		before = r
@@ -152,20 +157,31 @@ func quotations(text string) (all []mark) {
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // isApostrophe reports whether a quotation mark after a character is an apostrophe.
-func isApostrophe(r, before rune) bool { return r == '\'' && isWord(before) }
+func isApostrophe(r, before rune) bool { return (r == '\'' || r == '’') && isWord(before) }
 
-// quotation returns what is inside the quotation that a text begins with.
-func quotation(text string, open rune) (inside string, ok bool) {
-	rest, end := text[utf8.RuneLen(open):], closing(open)
-	for at, r := range rest {
-		if r != end {
+// quotation returns what is inside the quotation that a text begins with, and its size with both quotation marks: 0
+// without an end.
+func quotation(text string) (inside string, size int) {
+	if run := len(text) - len(strings.TrimLeft(text, "`")); run > 1 { // code, or ``TeX''
+		return quotationTo(text, run, text[:run], "''")
+	}
+	open, begin := utf8.DecodeRuneInString(text)
+	return quotationTo(text, begin, strings.Split(closing[open], "")...)
+}
+
+// quotationTo returns the quotation that begins after so many bytes of a text and ends with the first of some ends.
+func quotationTo(text string, begin int, ends ...string) (inside string, size int) {
+	for at, r := range text[begin:] {
+		rest := text[begin+at:]
+		i := slices.IndexFunc(ends, func(end string) bool { return strings.HasPrefix(rest, end) })
+		if i < 0 {
 			continue
 		}
-		after, _ := utf8.DecodeRuneInString(rest[at+utf8.RuneLen(r):])
+		after, _ := utf8.DecodeRuneInString(rest[len(ends[i]):])
 		if (r == '\'' || r == '’') && isWord(after) { // an apostrophe inside
 			continue
 		}
-		return rest[:at], true
+		return text[begin : begin+at], begin + at + len(ends[i])
 	}
-	return "", false
+	return "", 0
 }
