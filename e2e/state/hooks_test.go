@@ -109,6 +109,7 @@ func TestSmokeTheExampleHookRedactsEveryText(t *testing.T) {
 			`{"type":"message","role":"user","content":[{"type":"input_text","text":"DATA"}]}]}`,
 		`{"model":"m","text_1":"DATA","text_2":["DATA"],"query":"DATA","queries":["DATA"],"documents":[{"text":"DATA"}]}`,
 		`{"model":"m","input":["DATA"],"user":"DATA","metadata":{"a":"DATA"}}`,
+		`{"input":[{"id":"x"},"DATA",[{"url":"y","b":"DATA"}],{"model":"DATA"}],"a":{"model":"DATA"},"model":"m"}`,
 	} {
 		want := `{"action":"transform","body":` + strings.ReplaceAll(body, "DATA", want) + "}"
 		if got := redacted(t, address, strings.ReplaceAll(body, "DATA", data)); got != want {

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """A hook that replaces e-mail addresses and card numbers in prompts. It needs only Python 3.
-
-Usage: redact.py [HOST:PORT], by default 127.0.0.1:9090
-"""
+Usage: redact.py [HOST:PORT], by default 127.0.0.1:9090"""
 import http.server
 import json
 import re
@@ -12,24 +10,26 @@ import sys
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 CARD = re.compile(r"\b\d{4}[ .-]?(?:\d{4}[ .-]?\d{4}[ .-]?\d{1,7}|\d{6}[ .-]?\d{5})(?!\d)")
 ID = re.compile(r"(?:.*_)?(?:id|key|url)")  # members whose values have long numbers
+BRACKET = re.compile(r"[\[\]{}]")
 COLON = re.compile(r"\s*:")
 DECODER = json.JSONDecoder(strict=False)
 
 
 def redact(body):
-    """Returns a JSON text with all values that are strings redacted, except models. All else stays as it is written."""
-    parts, copied, name, at = [], 0, "", body.find('"')
-    while at >= 0:
+    """Returns a JSON text with all values that are strings redacted, except its model. All else stays as it is."""
+    parts, copied, names, end = [], 0, [""], 0  # names has the member's name of each level
+    while (at := body.find('"', end)) >= 0:
+        for bracket in BRACKET.findall(body, end, at):
+            names[-1:] = [] if bracket in "]}" else [names[-1]] * 2
         text, end = DECODER.raw_decode(body, at)
         if COLON.match(body, end):
-            name = text
-        elif name != "model":
+            names[-1] = text
+        elif names[-1] != "model" or len(names) > 2:
             changed = EMAIL.sub("[email]", text)
-            changed = changed if ID.fullmatch(name) else CARD.sub("[card]", changed)
+            changed = changed if ID.fullmatch(names[-1]) else CARD.sub("[card]", changed)
             if changed != text:
                 parts += body[copied:at], json.dumps(changed)
                 copied = end
-        at = body.find('"', end)
     return "".join(parts) + body[copied:]
 
 
