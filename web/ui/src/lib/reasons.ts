@@ -171,7 +171,7 @@ const texts = {
   /** Why the response cache was not asked. */
   bypass: {
     tenant: "the tenant has no response_cache",
-    temperature: "the temperature is above 0 or absent",
+    temperature: "the temperature is above 0, absent, or given twice",
     tools: "the request has tools",
     media: "the request has images, audio, video or files",
     choices: "several answers are requested",
