@@ -15,7 +15,7 @@ test("a hash is shortened, and a name is not", () => {
   expect(targetText({ target: "small-0" })).toBe("small-0");
 });
 
-test("a purge says how many answers it has removed", () => {
+test("a purge states how many answers it has removed", () => {
   expect(purgeText({ action: "answers.purge", after: { removed: 1 } })).toBe("1 answer in memory removed");
   expect(purgeText({ action: "answers.purge", after: { removed: 2, shared: "support" } })).toBe("2 answers in memory removed, with those of the group support");
   expect(purgeText({ action: "tenant.create", after: {} })).toBeUndefined();

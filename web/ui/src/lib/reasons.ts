@@ -166,9 +166,9 @@ const texts = {
     exact_hit: "the kept answer of an equal request was sent",
     semantic_hit: "the kept answer of a request that means the same was sent",
     miss: "no kept answer fits",
-    bypass: "the cache was not asked",
+    bypass: "no look-up in the cache",
   },
-  /** Why the response cache was not asked. */
+  /** Why a request bypassed the response cache. */
   bypass: {
     tenant: "the tenant has no response_cache",
     temperature: "the temperature is above 0, absent, or given twice",
@@ -181,7 +181,7 @@ const texts = {
     size: "the body is too long",
     no_cache: "Cache-Control requires a new answer",
   },
-  /** What became of the answer after a miss. */
+  /** Whether the new answer after a miss is kept, or why not. */
   kept: {
     kept: "for the next such request",
     no_store: "Cache-Control forbids to keep it",

@@ -9,8 +9,8 @@ test("a hit has its age, and the similarity if the texts differ", () => {
   expect(cacheText(cache({ result: "semantic_hit", age_ms: 300, similarity: 0.98765 }))).toMatch(/; 300 ms old; similarity 0\.988$/);
 });
 
-test("a bypass has its reason, and a miss says what became of the answer", () => {
-  expect(cacheText(cache({ result: "bypass", reason: "tools" }))).toBe("bypass: the cache was not asked; tools: the request has tools");
+test("a bypass has its reason, and a miss states whether the new answer is kept", () => {
+  expect(cacheText(cache({ result: "bypass", reason: "tools" }))).toBe("bypass: no look-up in the cache; tools: the request has tools");
   expect(cacheText(cache({ result: "miss", answer: "kept" }))).toBe("miss: no kept answer fits; new answer kept: for the next such request");
   expect(cacheText(cache({ result: "miss", answer: "size" }))).toMatch(/; new answer not kept, size: it is too long$/);
   expect(cacheText(cache({ result: "miss", similarity: 0.9, shadow: "different" }))).toMatch(/the kept answer and the new one are different$/);

@@ -78,7 +78,7 @@ function disjoint(series: MetricsView["series"]): MetricsView["series"] {
 /** A worker's name says its tier in most fleets, so that a line has only the more specific name. */
 const labelOrder = ["tenant", "worker", "tier", "class", "hook", "kind", "result"];
 
-// The word refused means something else at a hook, which also has rejected.
+// Results of hooks keep their words: refused is an invalid change of the service, rejected its decision.
 function nameOf(labels: Record<string, string>, suffix: string): string {
   const shown = labelOrder.filter((l) => labels[l] && !(l === "tier" && labels.worker)).map((l) => (labels.hook ? labels[l]! : labelText(l, labels[l]!)));
   return [...shown, suffix].filter(Boolean).join(" ") || "all";
