@@ -91,7 +91,7 @@ func (d *decoder) hintRanks(own, pool string, c kvcache.Config, w workers.Config
 	}
 	d.warn(path, fmt.Sprintf("%d ranks publish events, but an engine without ranks is one worker: it chooses the rank of "+
 		"a request, so only the mean of the ranks' caches counts", c.Ranks),
-		fmt.Sprintf("set ranks: %d of each worker", c.Ranks))
+		fmt.Sprintf("set ranks: %d at each worker", c.Ranks))
 }
 
 // leastIndex is the memory limit below which a warning is worth it.

@@ -16,13 +16,13 @@ type ResponseCache struct {
 	Encrypt  string `yaml:"encrypt" secret:"true" absent:"answers in Redis are plain text" doc:"With 'store: redis': secret of at least 32 characters, from which the key of each tenant and group is derived. Answers are encrypted with it (AES-GCM). All gateways need the same secret. Write it as ${NAME} of an environment variable."`
 	MaxBytes Size   `yaml:"max_bytes" doc:"Memory for kept answers, of all tiers and pools together. When it is full, the answers that were not used for longest are removed, first those of tenants with more than an equal share."`
 
-	Shared []SharedCache `yaml:"shared" absent:"none: no tenant gets another's answers" doc:"Groups of tenants that share kept answers. A tenant is in at most one group. A group whose list changes begins without answers."`
+	Shared []SharedCache `yaml:"shared" absent:"none: no tenant gets answers of another tenant" doc:"Groups of tenants that share kept answers. A tenant is in at most one group. If its list changes, a group starts without answers."`
 }
 
 // SharedCache is a group of tenants that share kept answers.
 type SharedCache struct {
-	Name    string   `yaml:"name" required:"true" form:"name" doc:"Name of the group, for records. It may equal that of a tenant, which is not in the group thereby."`
-	Tenants []string `yaml:"tenants" required:"true" form:"owner" doc:"Names of the tenants, of 'auth.keys' or the database. Each one needs 'response_cache: true'. One with 'isolate_cache' keeps its answers apart."`
+	Name    string   `yaml:"name" required:"true" form:"name" doc:"Name of the group, for records. A tenant of the same name is in the group only if 'tenants' lists it."`
+	Tenants []string `yaml:"tenants" required:"true" form:"owner" doc:"Names of tenants in 'auth.keys' or the database. Each tenant needs 'response_cache: true'. A tenant with 'isolate_cache' neither gets nor gives answers."`
 }
 
 // PoolCache configures which answers of a tier or pool are kept.
@@ -44,7 +44,7 @@ type SemanticCache struct {
 	TTL        time.Duration `yaml:"ttl" absent:"'300s'" doc:"Time for which an answer is kept."`
 	Threshold  *float64      `yaml:"threshold" min:"0.9" max:"1" absent:"'0.97'" doc:"Least similarity (cosine) of two texts that mean the same. Find it for your model and texts with 'shadow'."`
 	Timeout    time.Duration `yaml:"timeout" absent:"'100ms'" doc:"Limit for embedding a text. Without an embedding in time, the request goes to a worker."`
-	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal. Equal requests are still answered by 'exact'."`
+	Shadow     bool          `yaml:"shadow" doc:"Look for an answer, but let a worker answer. Records and metrics have the similarity of the texts and whether both answers are equal. 'exact' still answers equal requests from the cache."`
 }
 
 // leastSecret is the least length of the secret that encrypts answers: 128 bits in hexadecimal digits.
@@ -148,7 +148,8 @@ func (d *decoder) checkShared(f *File) {
 		path := itemPath("response_cache.shared", i)
 		d.checkUnique(names, path+".name", g.Name)
 		if len(g.Tenants) == 1 {
-			d.warn(path, "has no effect: it has one tenant", "add the tenants that share answers with it, or remove the group")
+			d.warn(path, "has no effect: the group has one tenant",
+				"add the tenants that share answers with it, or remove the group")
 		}
 		for j, tenant := range g.Tenants {
 			at := itemPath(path+".tenants", j)

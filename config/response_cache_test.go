@@ -100,8 +100,8 @@ func TestResponseCachesAreChecked(t *testing.T) {
 					`response_cache: true at auth.keys[3], or remove the name)`,
 				`warning: response_cache.shared[0].tenants[3]: "apart" keeps its answers apart, so it shares nothing (remove ` +
 					`isolate_cache at auth.keys[4], or the name here)`,
-				`warning: response_cache.shared[1]: has no effect: it has one tenant (add the tenants that share answers with it, or ` +
-					`remove the group)`}},
+				`warning: response_cache.shared[1]: has no effect: the group has one tenant (add the tenants that share answers with ` +
+					`it, or remove the group)`}},
 		"a tenant of the database": {strings.Replace(sharingFile("[ { name: x, tenants: [a, missing] } ]"), `sql: ""`,
 			`sql: "sqlite://:memory:"`, 1), nil},
 		"no tenant at all": {sharingFile("[ { name: x, tenants: [a, anonymous] } ]"), []string{

@@ -40,8 +40,8 @@ func HooksDetail(list []Hook) string {
 // EndedAtHooks reports whether a hook ended the request.
 func (d *Decision) EndedAtHooks() bool { return HookEnd(d.Code, d.Hooks) != "" }
 
-// HookEnd returns which of the called hooks ended a request with that code, and how; "" if none did. It has no reason
-// of a rejection.
+// HookEnd describes which of the called hooks ended a request with that code, and how; "" if none did. It omits the
+// reason of a rejection, which may repeat the prompt.
 func HookEnd(code string, list []Hook) string {
 	if len(list) == 0 {
 		return ""

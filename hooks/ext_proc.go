@@ -247,7 +247,7 @@ func (x *exchange) reject(a processingAnswer) {
 	}
 }
 
-// longestRetryAfter bounds the wait that a service can ask of a client.
+// longestRetryAfter bounds the Retry-After of a service that is passed to a client.
 const longestRetryAfter = 24 * time.Hour
 
 // retryAfter returns the wait in the headers of an immediate response; 0 if there is none in whole seconds.

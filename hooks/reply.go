@@ -64,7 +64,7 @@ type Reply struct {
 	Cause   string   // of a failure; repeats no text of the request
 
 	Limited    bool          // the service rejects the request for a rate limit
-	RetryAfter time.Duration // of a limited request; 0: the service does not say
+	RetryAfter time.Duration // of a limited request; 0: the service states none
 
 	excluded bool // the service is not at fault for the failure
 }

@@ -13,14 +13,15 @@ import (
 // Owner is a tenant, or a group of tenants that share their answers.
 type Owner struct {
 	Name string // of the tenant, or by GroupName
-	// Since is that of the tenant's tenants.Caller, or a hash of the group's tenants: another one may have its name later.
+	// Since distinguishes owners that have one name in succession: Since of tenants.Caller, or a hash of the group's
+	// tenants.
 	Since int64
 }
 
 // GroupName returns the name of a group as an owner. No tenant has such a name.
 func GroupName(group string) string { return "shared:" + group }
 
-// Partition is the requests that may get an answer. Two requests of different partitions never share one.
+// Partition identifies the requests that may get an answer. Requests of different partitions never share an answer.
 type Partition struct {
 	Owner
 	Pool   string
@@ -54,7 +55,7 @@ type Memory struct {
 	items  map[Key]*item
 	groups map[Key]*group      // items with vectors
 	owners map[string]*holding // by name
-	// purged has the number of purges by the name of the owner. An admin sends each of them.
+	// purged counts purges by the name of the owner. It grows only with requests of admins, so nothing removes entries.
 	purged  map[string]uint64
 	evicted int64
 }
@@ -72,7 +73,7 @@ type item struct {
 	inOwn   *list.Element
 }
 
-// holding is what one owner has.
+// holding is the answers of one owner, and their memory.
 type holding struct {
 	used int64
 	own  list.List // of *item, the last used first
@@ -189,7 +190,7 @@ func (m *Memory) Purge(owner string) (removed int) {
 	return removed
 }
 
-// Forget removes the answers of owners that known does not report.
+// Forget removes the answers of all owners for which known returns false.
 func (m *Memory) Forget(known func(owner string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ type Sealer struct{ aead cipher.AEAD }
 // errSealed means that a value was encrypted with another key, or changed.
 var errSealed = errors.New("the answer was encrypted with another key")
 
-// NewSealer returns the Sealer of an owner, whose key is derived from a secret. Without a secret it is the zero one.
+// NewSealer returns the Sealer of an owner, whose key is derived from a secret. Without a secret it is the zero Sealer.
 func NewSealer(secret, owner string) (Sealer, error) {
 	if secret == "" {
 		return Sealer{}, nil

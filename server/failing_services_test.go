@@ -17,14 +17,14 @@ import (
 	"tierway/memnet/memredis"
 )
 
-// loopResult is what the clients of a closed loop have got.
+// loopResult has the answers to the clients of a closed loop, and the longest time of a request.
 type loopResult struct {
 	answers map[string]int // by status, and by the code of a 5xx
 	slowest time.Duration
 }
 
-// closedLoop has clients that each send the next request when they have the answer to the last one. body returns the
-// body of a request.
+// closedLoop runs clients that each send the next request after the answer to the last one. body returns the body of a
+// request.
 func (r *rig) closedLoop(clients, requests int, body func(client, request int) string) loopResult {
 	r.t.Helper()
 	out := loopResult{answers: map[string]int{}}

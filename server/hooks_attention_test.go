@@ -26,7 +26,7 @@ func TestAttentionNamesWhyRepliesHaveNoEffect(t *testing.T) {
 		"stream": {says(transformTo(chatBody("small", "hidden-words", `,"stream":true`))), ", transform: true",
 			[]string{"error: ", "another value of stream", "Correct the service"}},
 		"tenant": {says(`{"action":"allow","tenant":"other"}`), ", shadow: true", []string{"warning: ",
-			"member tenant", "requests are not affected, because it is a shadow. Correct the service"}},
+			"member tenant", "requests are not affected, because the hook is a shadow. Correct the service"}},
 		"model": {says(transformTo(chatBody("gone", "hidden-words", ""))), ", transform: true, on_error: pass",
 			[]string{"error: A changed model is rejected, last at ", "the hook changes the model to `gone`, which does not exist",
 				"rejected with 404 model_not_found. Correct the service"}},

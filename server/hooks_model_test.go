@@ -20,8 +20,8 @@ tiers:
   - { name: large, model: fake-70b, workers: [ %s ] }
 `
 
-// A model that a hook has changed decides: neither X-Model-Tier of the client nor the model in the path of Azure's
-// clients applies. The reason of the tier says so.
+// A model that a hook has changed selects the tier: neither X-Model-Tier of the client nor the model in the path of an
+// Azure client applies. X-Tier-Reason has a note about it.
 func TestTheModelOfAHookDecides(t *testing.T) {
 	const messages = `"messages":[{"role":"user","content":"Hi"}]`
 	const note = "model; X-Model-Tier ignored: a hook changed the model"
@@ -95,7 +95,7 @@ func TestAnUnknownTierOrClassOfAHookIsRefused(t *testing.T) {
 	}
 }
 
-// A service that limits the rate of requests answers with 429, and says when the client may come again.
+// A service that limits the rate of requests answers with 429, and Retry-After states when the client may retry.
 func TestARateLimitOfAServiceKeepsItsStatus(t *testing.T) {
 	for _, c := range []struct{ more, retry, want string }{
 		{"", "17", "17"}, {", on_reject: block400", "17", "17"}, {"", "", "2"}, {"", "soon", "2"}, {"", "0", "2"},

@@ -86,7 +86,7 @@ func readMark(text string) (owner int, rest string) {
 
 // TestNoAnswerCrossesPartitions: 50 tenants send equal texts in all dialects to two tiers with three models, whole
 // and as streams, and some are purged. Two groups of them share answers, and have other tenants in the second half.
-// Every answer is one to the own tenant or group, model, endpoint and text.
+// Every answer was generated for the tenant or its group, and for the same model, endpoint and text.
 func TestNoAnswerCrossesPartitions(t *testing.T) {
 	n := fixedseed.Samples(3_000, 1_000_000)
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ pools:
 // wordEngine embeds a text as its words: each adds a fixed direction. Function words add little.
 type wordEngine struct {
 	n      atomic.Int64
-	open   atomic.Int64 // requests without an answer
+	open   atomic.Int64 // requests without an answer yet
 	hangs  atomic.Bool
 	status atomic.Int64 // 0 is 200
 	dims   atomic.Int64 // 0 is 384
@@ -267,7 +267,7 @@ func TestC6HangingEmbeddingsUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, e, words := newSemanticRig(t, "{ semantic: { embeddings: embed-1 } }")
 		words.hangs.Store(true)
-		took := closedLoop(t, 30, 8, func(client, request int) httpAnswer {
+		took := slowestInLoop(t, 30, 8, func(client, request int) httpAnswer {
 			return r.post("/v1/chat/completions", question(client, request))
 		})
 		if took > 110*time.Millisecond || e.count() != 30*8 {
@@ -305,7 +305,7 @@ func TestC6FullQueueOfEmbeddingsIsAMiss(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		took := closedLoop(t, 10, 5, func(client, request int) httpAnswer {
+		took := slowestInLoop(t, 10, 5, func(client, request int) httpAnswer {
 			return r.post(path, question(1+client, request))
 		})
 		if took != 0 || e.count() != 50 || words.n.Load() != 1 {
@@ -327,7 +327,7 @@ func TestC6AbsentEmbeddingsAreMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &numberingEngine{}
 		r := newRig(t, fmt.Sprintf(semanticRig, "{ semantic: { embeddings: embed-1 } }", "http://127.0.0.1:1"), e)
-		took := closedLoop(t, 30, 8, func(client, request int) httpAnswer {
+		took := slowestInLoop(t, 30, 8, func(client, request int) httpAnswer {
 			return r.post("/v1/chat/completions", question(client, request))
 		})
 		if took > 110*time.Millisecond || e.count() != 30*8 {

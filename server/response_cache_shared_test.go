@@ -30,7 +30,7 @@ func newSharedRigOf(t *testing.T, tiers, url, more string, e http.Handler) *rig 
 	return r
 }
 
-// runStores runs what keeps answers in Redis, until the test ends.
+// runStores runs the writers of answers to Redis until the test ends.
 func runStores(t *testing.T, r *rig) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +95,7 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 			t.Fatal(result)
 		}
 		server.Kill()
-		took := closedLoop(t, 30, 8, func(int, int) httpAnswer { return r.post(path, body) })
+		took := slowestInLoop(t, 30, 8, func(int, int) httpAnswer { return r.post(path, body) })
 		if n := e.count(); took > 20*time.Millisecond || n != 1+30*8 {
 			t.Errorf("a request takes %v; %d at the engine", took, n)
 		}
@@ -111,9 +111,9 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 	})
 }
 
-// closedLoop runs clients that send requests one after the other. send gets the numbers of the client and the request,
-// and returns an answer, which must have status 200. closedLoop returns the longest time of a request.
-func closedLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer,
+// slowestInLoop runs clients that send requests one after the other. send gets the numbers of the client and the
+// request, and returns an answer, which must have status 200. slowestInLoop returns the longest time of a request.
+func slowestInLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer,
 ) (longest time.Duration) {
 	t.Helper()
 	var open sync.WaitGroup
@@ -170,7 +170,7 @@ func checkHangingRedis(t *testing.T, fromStart bool) {
 	before := e.count()
 	const rounds, clients, each = 3, 60, 3 // more clients than connections to Redis
 	for round := range rounds {            // with pauses, in which Redis is probed
-		took := closedLoop(t, clients, each, func(int, int) httpAnswer { return r.post(path, body) })
+		took := slowestInLoop(t, clients, each, func(int, int) httpAnswer { return r.post(path, body) })
 		if took > 20*time.Millisecond {
 			t.Errorf("round %d: a request takes %v", round, took)
 		}

@@ -60,7 +60,7 @@ func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []by
 		defer cancel()
 		found, err = a.redis.client.MGet(ctx, first, second).Result()
 		if err == nil && len(found) == 2 && found[0] == nil {
-			generation, err = a.begin(ctx, first)
+			generation, err = a.beginGeneration(ctx, first)
 		}
 		return err
 	})
@@ -79,8 +79,9 @@ func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []by
 	return []byte(rest), generation, nil
 }
 
-// begin returns a new generation at a key that has none, or that of another request or purge that was faster.
-func (a *Answers) begin(ctx context.Context, key string) (generation string, err error) {
+// beginGeneration stores a new generation at a key without one, and returns it. If another request or purge was faster,
+// it returns the generation of that one.
+func (a *Answers) beginGeneration(ctx context.Context, key string) (generation string, err error) {
 	var now *redis.StringCmd
 	_, err = a.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.SetNX(ctx, key, rand.Text(), 0)

@@ -126,7 +126,7 @@ type Row struct {
 	Output     int64
 	Money      tenants.Money
 	FromCache  bool          // the response cache answered; only the sums by day have it
-	Saved      tenants.Money // by the response cache: the price of the answer without Money; only the sums by day have it
+	Saved      tenants.Money // by the response cache: the full price minus Money; only the sums by day have it
 	Estimated  bool          // the engine reported no usage; the tokens are the gateway's own count
 	DurationMs int64
 }
@@ -160,7 +160,7 @@ type UsageRow struct {
 	Money     tenants.Money `json:"money"`
 
 	CachedRequests int64         `json:"cached_requests" doc:"Requests that the response cache answered."`
-	Saved          tenants.Money `json:"saved" doc:"What the response cache saved: the price of these answers, less what they cost."`
+	Saved          tenants.Money `json:"saved" doc:"Money that the response cache saved: the price of these answers from an engine, minus their cost."`
 }
 
 // AuditEntry is one line of the audit log. It holds no secret.

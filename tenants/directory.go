@@ -27,7 +27,7 @@ type KeyConfig struct {
 	Limits          Limits   `yaml:"limits" doc:"Limits of the tenant, for all its keys together. A limit that is absent or 0 does not apply."`
 	IsolateCache    bool     `yaml:"isolate_cache" doc:"Salt its prompts, so that it shares no engine's prefix cache with other tenants."`
 	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, route its requests to the cheapest tier that it may use instead of rejecting them."`
-	ResponseCache   bool     `yaml:"response_cache" doc:"Keep answers to its requests, and answer it from them, in tiers and pools with 'response_cache'. No other tenant gets them, except in a group of 'response_cache.shared'."`
+	ResponseCache   bool     `yaml:"response_cache" doc:"Keep answers to its requests, and answer it from them, in tiers and pools with 'response_cache'. No other tenant gets them, except tenants of its group in 'response_cache.shared'."`
 	FailClosed      bool     `yaml:"fail_closed" doc:"While Redis is unavailable, reject its requests instead of enforcing this gateway's share of the limits."`
 }
 

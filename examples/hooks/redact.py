@@ -6,7 +6,7 @@ import json
 import re
 import sys
 
-# The time is in proportion to the text: a search begins only where a word begins.
+# A match begins only at the start of a word, so that the time grows in proportion to the text.
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 CARD = re.compile(r"\b\d{4}[ .-]?(?:\d{4}[ .-]?\d{4}[ .-]?\d{1,7}|\d{6}[ .-]?\d{5})(?!\d)")
 ID = re.compile(r"(?:.*_)?(?:id|key|url)")  # members whose values have long numbers
@@ -16,7 +16,7 @@ DECODER = json.JSONDecoder(strict=False)
 
 
 def redact(body):
-    """Returns a JSON text with all values that are strings redacted, except its model. All else stays as it is."""
+    """Returns a JSON text with e-mail addresses and card numbers replaced in all values that are strings but its model."""
     parts, copied, names, end = [], 0, [""], 0  # names has the member's name of each level
     while (at := body.find('"', end)) >= 0:
         for bracket in BRACKET.findall(body, end, at):

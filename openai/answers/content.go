@@ -204,7 +204,7 @@ func (o object) value(name string) []byte {
 	return nil
 }
 
-// isText reports whether a member is a string.
+// isText reports whether a member is the string text.
 func (o object) isText(name, text string) bool { return textOf(o.value(name)) == text }
 
 // textOf returns the value of a string; "" for another value.

@@ -36,8 +36,8 @@ const (
 	quotedMark = '"'
 )
 
-// Marks returns what two texts must have in common to be compared by their meaning, in order: their quotations, their
-// words with digits or symbols, and their number words. ok is false for a text that is too short or too long.
+// Marks returns the parts of a text that must be equal before two texts are compared by their meaning, in order:
+// quotations, words with digits or symbols, and number words. ok is false for a text that is too short or too long.
 func Marks(text string) (marks string, ok bool) {
 	if n := utf8.RuneCountInString(text); n < leastNear || n > mostNear {
 		return "", false
@@ -86,7 +86,8 @@ func separates(r rune) bool {
 	return unicode.IsSpace(r) || unicode.Is(unicode.Lo, r) || strings.ContainsRune("。，；：？、！", r)
 }
 
-// isExact reports whether a word has a digit, a symbol, or a dash at its begin or end, or is a Roman numeral.
+// isExact reports whether a word has a digit, a symbol, or a dash as its first or last character, or is a Roman
+// numeral.
 func isExact(word string) bool {
 	if word == "" {
 		return false

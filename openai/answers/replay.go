@@ -236,8 +236,8 @@ func (p *Replay) appendResponse(b []byte, status string) []byte {
 	return append(append(b, c.Usage...), '}')
 }
 
-// appendCompact appends a value of the request without its line breaks, which would end the line of an event. Without
-// a value it appends absent.
+// appendCompact appends a value of the request without its line breaks, which would end the line of an event. If the
+// request has no such value, it appends absent.
 func appendCompact(b, v []byte, absent string) []byte {
 	var line bytes.Buffer
 	if json.Compact(&line, v) != nil { // no value

@@ -89,8 +89,8 @@ func TestBlocksInCPUMemoryWithoutRemovalsAge(t *testing.T) {
 	}
 }
 
-// TestSizeOfTheCacheIsBetterTooSmall: with half of it few blocks are missing and many are unknown, and with twice as
-// much it is the reverse.
+// TestSizeOfTheCacheIsBetterTooSmall: with half of the real size, few predicted blocks are missing, but many cached
+// blocks are not predicted. With twice the real size, it is the reverse.
 func TestSizeOfTheCacheIsBetterTooSmall(t *testing.T) {
 	if predicted, wrong, actual := predictionsWith(t, 0.5, false); 100*wrong > predicted || 10*predicted > 9*actual {
 		t.Errorf("half: %d of %d predicted blocks were missing; the cache had %d", wrong, predicted, actual)

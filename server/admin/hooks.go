@@ -44,17 +44,18 @@ func hookState(h *hooks.Hook) HookState {
 	return st
 }
 
-// hookNotice is how long a failure is listed while the breaker is closed: also rare failures must stay visible.
+// hookNotice is the time for which the last failure is listed while the breaker is closed. Failures may be rare and must
+// stay visible.
 const hookNotice = 5 * time.Minute
 
-// hookAttention returns the hooks whose breaker is not closed, or that have failed lately.
+// hookAttention returns an item for each hook with a breaker that is not closed, or with a failure within hookNotice.
 func hookAttention(chain *hooks.Chain, now time.Time) (items []AttentionItem) {
 	for _, h := range chain.All() {
 		st := h.State()
 		severity, effect := severityWarning, "continue without it"
 		switch {
 		case h.Shadow:
-			effect = "are not affected, because it is a shadow"
+			effect = "are not affected, because the hook is a shadow"
 		case h.OnError == hooks.Block:
 			severity, effect = severityError, "are rejected with 503 hook_unavailable"
 		}
@@ -65,7 +66,7 @@ func hookAttention(chain *hooks.Chain, now time.Time) (items []AttentionItem) {
 			if st.Counted != nil {
 				message += " Last failure: " + st.Counted.Cause + "."
 			}
-			message += " Requests " + effect + " until its service answers."
+			message += " Until its service answers, requests " + effect + "."
 		case f == nil || now.Sub(f.At) > hookNotice:
 			continue
 		default:
@@ -114,7 +115,7 @@ func wayOut(f *hooks.Failure, counted bool) string {
 		}
 		return "Correct the service: docs/hooks.md states what a hook may change."
 	case hooks.Transformed:
-		return "Correct the service, or give the tenant the permission."
+		return "Correct the service, or permit the model for the tenant."
 	case hooks.Busy:
 		return "Make the service faster."
 	case hooks.TimedOut:

@@ -91,7 +91,8 @@ func (in *Inbound) class(c *tenants.Caller, serviceTier string) (class tenants.C
 	return had, asked
 }
 
-// DropTierHeader removes X-Model-Tier from the request, whose model decides then: a hook has changed it.
+// DropTierHeader removes X-Model-Tier from the request. It is called after a hook has changed the model, so that the
+// new model selects the tier.
 func (in *Inbound) DropTierHeader() {
 	if in.HTTP.Header.Get("X-Model-Tier") == "" {
 		return

@@ -13,8 +13,8 @@ func (p *Parsed) FromForm(in *Inbound) bool {
 
 // Replace replaces the body of a request by one that a hook returned, and parses it with all limits of a client's. It
 // also reads the request's headers again. A nil body keeps the present one. The tenant, the key and the path do not
-// depend on the body; a model is checked by Resolve, which must follow. After an error, p is unchanged. NameModel
-// precedes the first call.
+// depend on the body; a model is checked by Resolve, which must follow. After an error, p is unchanged. Call
+// NameModel before the first Replace.
 //
 // The length of the body must be reserved in in.Memory. Replace releases everything else of it.
 func (it *Intake) Replace(in *Inbound, c *Caller, p *Parsed, body []byte) error {
@@ -32,20 +32,20 @@ func (it *Intake) Replace(in *Inbound, c *Caller, p *Parsed, body []byte) error 
 	case req.Stream != p.Req.Stream:
 		return errStreamChanged
 	}
-	it.adopt(in, c, p, req)
+	it.setContent(in, c, p, req)
 	return nil
 }
 
-// adopt makes req the content of the request. It releases all memory but that of its body.
-func (it *Intake) adopt(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
+// setContent makes req the content of the request. It releases all memory except that of its body.
+func (it *Intake) setContent(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
 	it.DropPrompt(p)
 	*p = Parsed{in: in}
 	it.fill(in, c, p, req)
 	in.Memory.Return(in.Memory.Reserved - int64(len(req.Body)))
 }
 
-// NameModel writes the model that the path names into the body, which then decides. Call it before Replace, so that
-// hooks receive the model and can change it.
+// NameModel writes the model that the path names into the body, and clears in.Deployment: from then on the model of the
+// body applies. Call it before Replace, so that hooks receive the model and can change it.
 func (it *Intake) NameModel(in *Inbound, c *Caller, p *Parsed) error {
 	if in.Deployment == "" {
 		return nil
@@ -58,7 +58,7 @@ func (it *Intake) NameModel(in *Inbound, c *Caller, p *Parsed) error {
 		if err != nil {
 			return err
 		}
-		it.adopt(in, c, p, req)
+		it.setContent(in, c, p, req)
 	}
 	in.Deployment = ""
 	return nil

@@ -157,7 +157,8 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 // setsTier reports whether a change selects a tier.
 func setsTier(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }
 
-// unknownHeader returns why a change of a header has no effect, or "". The value is a text of the service.
+// unknownHeader returns why a change of a header is refused, or "". It omits the value, which may be a text of a
+// prompt.
 func (x *exchange) unknownHeader(changes []hooks.Header) (cause string) {
 	for _, h := range changes {
 		_, isClass := tenants.ParseClass(h.Value)

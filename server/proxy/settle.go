@@ -95,12 +95,12 @@ func (s settlement) money() tenants.Money {
 	return s.pool.Price.Cost(s.usage.Prompt, s.usage.Cached, s.usage.Output)
 }
 
-// fullPrice returns the price of a kept answer as an engine would have generated it without a cached prefix.
+// fullPrice returns the price that the kept answer would have from an engine without a cached prefix.
 func (s settlement) fullPrice() tenants.Money {
 	return s.pool.Price.Cost(s.usage.Prompt, 0, s.usage.Output)
 }
 
-// saved returns what the response cache saved: the price of the answer without what it cost.
+// saved returns the money that the response cache saved: the full price of the answer minus its cost.
 func (s settlement) saved() tenants.Money {
 	if !s.kept {
 		return 0
