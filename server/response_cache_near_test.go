@@ -13,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"tierway/fixedseed"
 )
@@ -348,8 +349,10 @@ func pairOf(random *rand.Rand, near bool) pair {
 	number := 2 + random.IntN(40)
 	base := fmt.Sprintf("Describe the %s %s of %s in %d short sentences for visitors who have never been there",
 		adjective, thing, city, number)
-	quoted := fmt.Sprintf("Translate the word \"%s\" from English into the language of %s and use it in a sentence",
-		thing, city)
+	signs := []string{`""`, "“”", "„“", "„”", "””", "»«", "‹›", "’’", "『』", "„\""}[number%10]
+	open, size := utf8.DecodeRuneInString(signs)
+	quoted := fmt.Sprintf("Translate the words %can old %s or two%s from English into the language of %s and use them",
+		open, thing, signs[size:], city)
 	if !near {
 		return pair{base + ".", pick("Please ", "", "Kindly ", "Could you ") + strings.ToLower(base[:1]) + base[1:] +
 			pick("?", "!", "", " please.", " now."), ""}
