@@ -16,7 +16,7 @@ DECODER = json.JSONDecoder(strict=False)
 
 
 def redact(body):
-    """Returns a JSON text with e-mail addresses and card numbers replaced in all values that are strings but its model."""
+    """Returns a JSON text with e-mail addresses and card numbers replaced in all string values but its model."""
     parts, copied, names, end = [], 0, [""], 0  # names has the member's name of each level
     while (at := body.find('"', end)) >= 0:
         for bracket in BRACKET.findall(body, end, at):
