@@ -91,7 +91,7 @@ func TestResponseCachesAreChecked(t *testing.T) {
 				`response_cache.shared[0].tenants[1]: "a" is listed twice (remove one of them)`,
 				`response_cache.shared[1].name: "x" is already the name at response_cache.shared[0].name (choose a unique name)`,
 				"response_cache.shared[2].name: missing (add name: name of the group, for records)",
-				"response_cache.shared[2].tenants: the list is empty (names of the tenants, of `auth.keys` or the database)"}},
+				"response_cache.shared[2].tenants: the list is empty (names of tenants in `auth.keys` or the database)"}},
 		"tenants that share nothing": {sharingFile("[ { name: x, tenants: [a, missing, forbidden, apart] }, { name: y, tenants: [b] } ]"),
 			[]string{
 				`warning: response_cache.shared[0].tenants[1]: "missing" has no key, so it shares nothing (write the name of a tenant ` +

@@ -120,7 +120,8 @@ func TestAReloadWithTheWayOutEndsTheItem(t *testing.T) {
 	})
 }
 
-// TestAttentionNamesTheLastFailure: also if the breaker counts it and stays closed. After five minutes it is not listed.
+// TestAttentionNamesTheLastFailure: also if the breaker counts it and stays closed. After five minutes it is not
+// listed.
 func TestAttentionNamesTheLastFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hook := newHookService(t, nil)

@@ -44,8 +44,8 @@ func hookState(h *hooks.Hook) HookState {
 	return st
 }
 
-// hookNotice is the time for which the last failure is listed while the breaker is closed. Failures may be rare and must
-// stay visible.
+// hookNotice is the time for which the last failure is listed while the breaker is closed. Failures may be rare and
+// must stay visible.
 const hookNotice = 5 * time.Minute
 
 // hookAttention returns an item for each hook with a breaker that is not closed, or with a failure within hookNotice.
