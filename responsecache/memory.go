@@ -3,6 +3,9 @@ package responsecache
 import (
 	"container/list"
 	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,13 +16,27 @@ import (
 // Owner is a tenant, or a group of tenants that share their answers.
 type Owner struct {
 	Name string // of the tenant, or by GroupName
-	// Since distinguishes owners that have one name in succession: Since of tenants.Caller, or a hash of the group's
-	// tenants.
+	// Since distinguishes tenants that have one name in succession, as Since of tenants.Caller. It is 0 for a group.
 	Since int64
 }
 
-// GroupName returns the name of a group as an owner. No tenant has such a name.
-func GroupName(group string) string { return "shared:" + group }
+// Groups is how the names of groups as owners begin. No tenant has such a name.
+const Groups = "shared:"
+
+// GroupName returns the name of a group as an owner. Another list of tenants is another owner.
+func GroupName(group string, tenants []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(tenants)), "\n")))
+	return Groups + group + ":" + hex.EncodeToString(sum[:])
+}
+
+// PurgedBy returns the name whose purges count for an owner that has answers elsewhere: Groups for every group, since
+// a purged tenant may have been in it once.
+func PurgedBy(owner string) string {
+	if strings.HasPrefix(owner, Groups) {
+		return Groups
+	}
+	return owner
+}
 
 // Partition identifies the requests that may get an answer. Requests of different partitions never share an answer.
 type Partition struct {
@@ -95,12 +112,20 @@ func (m *Memory) SetMax(bytes int64) {
 	}
 }
 
-// Generation returns the number of purges of an owner. An answer is kept only under the generation in which its
+// Generation returns the number of purges of an owner, and of Groups if it is one. An answer is kept only under the generation in which its
 // request was read.
 func (m *Memory) Generation(owner string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.purged[owner]
+	return m.generation(owner)
+}
+
+func (m *Memory) generation(owner string) uint64 {
+	n := m.purged[owner]
+	if by := PurgedBy(owner); by != owner {
+		n += m.purged[by]
+	}
+	return n
 }
 
 // Get returns the answer of a key.
@@ -145,7 +170,7 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	if it.vector != nil {
 		size += rowOverhead
 	}
-	if m.purged[k.Name] != generation || size > m.max {
+	if m.generation(k.Name) != generation || size > m.max {
 		return false
 	}
 	if was := m.items[*k]; was != nil {
@@ -176,7 +201,8 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	return m.items[*k] == it
 }
 
-// Purge removes the answers of an owner, also those that are still being generated. It returns their number.
+// Purge removes the answers of an owner, also those that are still being generated. It returns their number. A purge
+// of Groups is about those that are being generated for any group.
 func (m *Memory) Purge(owner string) (removed int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +221,10 @@ func (m *Memory) Forget(known func(owner string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for owner, own := range m.owners {
-		for !known(owner) && own.own.Len() > 0 {
+		if known(owner) {
+			continue
+		}
+		for own.own.Len() > 0 {
 			m.remove(own.own.Back().Value.(*item))
 		}
 	}

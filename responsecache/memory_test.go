@@ -115,7 +115,7 @@ func TestEqualHashesDoNotCrossPartitions(t *testing.T) {
 		{Owner{"a", 1}, "q", "m", "/v1/chat/completions", "x"}, {Owner{"a", 1}, "p", "n", "/v1/chat/completions", "x"},
 		{Owner{"a", 1}, "p", "m", "/v1/completions", "x"}, {Owner{"a", 1}, "p", "m", "/v1/chat/completions", ""},
 		{Owner{"ap", 1}, "", "m", "/v1/chat/completions", "x"},
-		{Owner{GroupName("a"), 1}, "p", "m", "/v1/chat/completions", "x"},
+		{Owner{GroupName("a", nil), 1}, "p", "m", "/v1/chat/completions", "x"},
 	} {
 		if _, ok := m.Get(&Key{Partition: other}, at(0)); ok {
 			t.Errorf("%+v gets the answer of %+v", other, own)
@@ -126,8 +126,8 @@ func TestEqualHashesDoNotCrossPartitions(t *testing.T) {
 // TestGroupsHaveNoNamesOfTenants: no tenant owns the answers of a group, whatever their names.
 func TestGroupsHaveNoNamesOfTenants(t *testing.T) {
 	for _, name := range []string{"a", "anonymous", ""} {
-		if tenants.Slug(GroupName(name)) {
-			t.Errorf("a tenant may have the name %s", GroupName(name))
+		if tenants.Slug(GroupName(name, nil)) {
+			t.Errorf("a tenant may have the name %s", GroupName(name, nil))
 		}
 	}
 }

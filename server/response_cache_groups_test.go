@@ -112,7 +112,7 @@ func TestSharedAnswersKeepPermissions(t *testing.T) {
 }
 
 // TestPurgesAndListsOfGroups: purging one tenant removes the answers of its group. A group whose list changes begins
-// without answers, and finds them again with the old list, unless one of its tenants was purged.
+// without answers.
 func TestPurgesAndListsOfGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ab, abc = "[ { name: x, tenants: [a, b] } ]", "[ { name: x, tenants: [c, b, a] } ]"
@@ -134,12 +134,56 @@ func TestPurgesAndListsOfGroups(t *testing.T) {
 		list(abc)
 		r.askInTurn([3]string{"c", "small", "miss x"}, [3]string{"a", "small", "exact_hit x"})
 		list("[ { name: x, tenants: [b, a] } ]")
-		r.askInTurn([3]string{"a", "small", "exact_hit x"}, [3]string{"c", "small", "exact_hit"})
-		purge("b", 2)
+		r.askInTurn([3]string{"a", "small", "miss x"}, [3]string{"b", "small", "exact_hit x"},
+			[3]string{"c", "small", "exact_hit"})
+		purge("b", 1)
 		r.askInTurn([3]string{"a", "small", "miss x"}, [3]string{"c", "small", "exact_hit"})
 		list(abc)
 		r.askInTurn([3]string{"c", "small", "miss x"})
 	})
+}
+
+// TestPurgedAnswersOfGroupsStayAway: the answers of a tenant that has left its group and was purged do not come back
+// with the old list, nor do those of a removed group. In memory, the answers of a group go with its list, and with one
+// of its tenants.
+func TestPurgedAnswersOfGroupsStayAway(t *testing.T) {
+	for _, redis := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const ab = "[ { name: x, tenants: [a, b] } ]"
+			yaml := groupsYAML(nil, ab, "")
+			if redis {
+				url := memredis.Start(t, networkOf(t).Network).URL
+				yaml = strings.Replace(groupsYAML(nil, ab, fmt.Sprintf("store: { sql: \"\", redis: %q }", url)),
+					"response_cache: { shared", "response_cache: { store: redis, shared", 1)
+			}
+			r := newGroupsRig(t, yaml, &numberingEngine{})
+			if redis {
+				runStores(t, r)
+			}
+			apply := func(old, text string) {
+				text = strings.Replace(r.text, old, text, 1)
+				r.source = func() (*config.File, error) { return config.Parse("test.yaml", []byte(text), nil) }
+				r.reload()
+			}
+			for _, other := range []string{"[ { name: x, tenants: [a, c] } ]", "[]"} {
+				r.askInTurn([3]string{"b", "small", "miss x"}, [3]string{"a", "small", "exact_hit x"})
+				apply(ab, other)
+				if n := r.proxy.CacheMemory().Entries; n != 0 {
+					t.Errorf("%d answers are in memory with %s", n, other)
+				}
+				if _, err := r.proxy.PurgeCache(t.Context(), "b"); err != nil {
+					t.Error(err)
+				}
+				apply(ab, ab)
+			}
+			r.askInTurn([3]string{"a", "small", "miss x"})
+			key := digestHex("key-b")
+			apply("    - { name: b, sha256: "+key+", response_cache: true }\n", "")
+			if n := r.proxy.CacheMemory().Entries; n != 0 {
+				t.Errorf("%d answers of a group are in memory without its tenant", n)
+			}
+		})
+	}
 }
 
 // TestPurgeStatesTheGroup: the answer to a purge and its entry of the audit log name the group.

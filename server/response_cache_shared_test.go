@@ -215,6 +215,69 @@ func TestC8OffSendsRedisNothing(t *testing.T) {
 	}
 }
 
+// TestExplainWritesNothingToRedis: explain looks for an answer without a write, also for a tenant without answers.
+func TestExplainWritesNothingToRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memredis.Start(t, networkOf(t).Network)
+		r := newSharedRig(t, server.URL, "", &numberingEngine{})
+		const path = "/v1/chat/completions"
+		body := cacheBodies[path] + "}"
+		ask := func(want string, header ...string) {
+			t.Helper()
+			if e := r.explained(path, body, header...); e.Cache == nil || e.Cache.Result != want {
+				t.Errorf("explain states %+v, want %s", e.Cache, want)
+			}
+		}
+		ask(cacheMiss)
+		ask("bypass", "Cache-Control", "no-cache")
+		for _, key := range server.Keys() {
+			if strings.Contains(key, "{answers-") {
+				t.Errorf("explain has written %s", key)
+			}
+		}
+		r.cached(path, body)
+		synctest.Wait()
+		ask(exactHit)
+	})
+}
+
+// TestKeysOfAnswersExpire: no key of a tenant's answers stays in Redis. The generation lives as long as the answers, and
+// each new answer renews it.
+func TestKeysOfAnswersExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memredis.Start(t, networkOf(t).Network)
+		r := newSharedRigOf(t, strings.Replace(cachingRig, "exact: {}", "exact: { ttl: 1000h }", 1), server.URL, "",
+			&numberingEngine{})
+		check := func(generation time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			n := 0
+			for _, key := range server.Keys() {
+				if !strings.Contains(key, "{answers-") {
+					continue
+				}
+				n++
+				if ttl := server.TTL(key); ttl == 0 || strings.HasSuffix(key, ":generation") && ttl != generation {
+					t.Errorf("%s expires after %v", key, ttl)
+				}
+			}
+			if n == 0 {
+				t.Error("Redis has no keys of answers")
+			}
+		}
+		const path = "/v1/chat/completions"
+		r.cached(path, cacheBodies[path]+"}", "Cache-Control", "no-store")
+		check(30 * 24 * time.Hour)
+		r.cached(path, cacheBodies[path]+"}")
+		time.Sleep(time.Second)
+		check(1000 * time.Hour)
+		if _, err := r.proxy.PurgeCache(t.Context(), "anonymous"); err != nil {
+			t.Fatal(err)
+		}
+		check(30 * 24 * time.Hour)
+	})
+}
+
 // TestEncryptedAnswersNeedTheSecret: gateways with one secret share answers, and one with another secret misses.
 func TestEncryptedAnswersNeedTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,11 @@ const answerTimeout = 20 * time.Millisecond
 // maxAnswerWrites is the largest number of answers that wait to be written: 16 MiB of usual ones.
 const maxAnswerWrites = 4096
 
+// generationLife is for how long the generation of an owner without new answers is known, unless an answer lives longer.
+const generationLife = 30 * 24 * time.Hour
+
 // Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
-// entries expire. An owner's generation is part of each value. It is random, so that none comes twice: after a purge,
+// entries expire. An owner is a tenant, or all groups of tenants. Its generation is part of each value. It is random, so that none comes twice: after a purge,
 // or the loss of the generation, no older answer is found. While Redis is down, nothing is found and nothing is
 // written. Run writes the answers. It is safe for concurrent use.
 type Answers struct {
@@ -28,10 +31,10 @@ type Answers struct {
 	writes *spool.Spool[answerWrite]
 }
 
-// answerWrite is an answer to be written.
+// answerWrite is an answer to be written, with the key of its owner's generation.
 type answerWrite struct {
-	key, value string
-	ttl        time.Duration
+	generation, key, value string
+	ttl                    time.Duration
 }
 
 // NewAnswers returns the directory of a Redis that does not run yet. The caller must call Run.
@@ -53,6 +56,18 @@ func answerKeys(owner string, key []byte) (generation, answer string) {
 // Get returns the answer of a key of an owner, nil if there is none, and the generation of the owner for Put.
 // It takes at most 20 ms.
 func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []byte, generation string, err error) {
+	return a.find(ctx, owner, key, a.beginGeneration)
+}
+
+// Peek is Get without a write: generation is empty if the owner has none.
+func (a *Answers) Peek(ctx context.Context, owner string, key []byte) (value []byte, generation string, err error) {
+	return a.find(ctx, owner, key, func(context.Context, string) (string, error) { return "", nil })
+}
+
+// find looks up an answer. begin returns the generation of an owner that has none.
+func (a *Answers) find(ctx context.Context, owner string, key []byte,
+	begin func(ctx context.Context, key string) (generation string, err error),
+) (value []byte, generation string, err error) {
 	first, second := answerKeys(owner, key)
 	var found []any
 	err = a.redis.do(ctx, "finding an answer", func(ctx context.Context) (err error) {
@@ -60,7 +75,7 @@ func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []by
 		defer cancel()
 		found, err = a.redis.client.MGet(ctx, first, second).Result()
 		if err == nil && len(found) == 2 && found[0] == nil {
-			generation, err = a.beginGeneration(ctx, first)
+			generation, err = begin(ctx, first)
 		}
 		return err
 	})
@@ -84,7 +99,7 @@ func (a *Answers) Get(ctx context.Context, owner string, key []byte) (value []by
 func (a *Answers) beginGeneration(ctx context.Context, key string) (generation string, err error) {
 	var now *redis.StringCmd
 	_, err = a.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, key, rand.Text(), 0)
+		p.SetNX(ctx, key, rand.Text(), generationLife)
 		now = p.Get(ctx, key)
 		return nil
 	})
@@ -99,16 +114,21 @@ func (a *Answers) Put(owner string, key, value []byte, ttl time.Duration, genera
 	if !a.redis.Up() {
 		return
 	}
-	_, name := answerKeys(owner, key)
-	a.writes.Add(answerWrite{key: name, value: generation + ":" + string(value), ttl: ttl})
+	first, name := answerKeys(owner, key)
+	a.writes.Add(answerWrite{generation: first, key: name, value: generation + ":" + string(value), ttl: ttl})
 }
 
-// write writes answers. Those that cannot be written are lost: they would be old when Redis is back.
+// write writes answers, and renews the expiry of their generations. Those that cannot be written are lost: they would be old when Redis is back.
 func (a *Answers) write(ctx context.Context, batch []answerWrite) (lost int, err error) {
 	err = a.redis.do(ctx, "keeping answers", func(ctx context.Context) error {
 		_, err := a.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			lives := map[string]time.Duration{}
 			for _, w := range batch {
 				p.Set(ctx, w.key, w.value, w.ttl)
+				lives[w.generation] = max(lives[w.generation], w.ttl, generationLife)
+			}
+			for generation, life := range lives {
+				p.Expire(ctx, generation, life)
 			}
 			return nil
 		})
@@ -124,6 +144,6 @@ func (a *Answers) write(ctx context.Context, batch []answerWrite) (lost int, err
 func (a *Answers) Purge(ctx context.Context, owner string) error {
 	key, _ := answerKeys(owner, nil)
 	return a.redis.do(ctx, "removing the answers of an owner", func(ctx context.Context) error {
-		return a.redis.client.Set(ctx, key, rand.Text(), 0).Err()
+		return a.redis.client.Set(ctx, key, rand.Text(), generationLife).Err()
 	})
 }

@@ -1,8 +1,6 @@
 package control
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -13,20 +11,19 @@ import (
 
 // AnswerGroup is a group of tenants that share kept answers.
 type AnswerGroup struct {
-	Name  string
-	Owner responsecache.Owner
+	Name    string
+	Owner   responsecache.Owner
+	tenants []string
 }
 
 // answerGroups returns the group of each tenant that has one. Another list of tenants is another owner, so that no
-// tenant gets answers from before it was listed. The hash is the same on all gateways with one list.
+// tenant gets answers from before it was listed. The owner is the same on all gateways with one list.
 func answerGroups(groups []config.SharedCache) map[string]*AnswerGroup {
 	of := map[string]*AnswerGroup{}
 	for _, g := range groups {
-		names := slices.Sorted(slices.Values(g.Tenants))
-		sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
-		group := &AnswerGroup{Name: g.Name, Owner: responsecache.Owner{Name: responsecache.GroupName(g.Name),
-			Since: int64(binary.BigEndian.Uint64(sum[:]))}}
-		for _, tenant := range names {
+		group := &AnswerGroup{Name: g.Name, tenants: g.Tenants,
+			Owner: responsecache.Owner{Name: responsecache.GroupName(g.Name, g.Tenants)}}
+		for _, tenant := range g.Tenants {
 			of[tenant] = group
 		}
 	}
@@ -43,4 +40,21 @@ func (snap *Snapshot) SharedAnswers(c *tenants.Caller) *AnswerGroup {
 		return nil
 	}
 	return snap.answerGroups[c.Tenant]
+}
+
+// KeepsAnswers reports whether an owner keeps its answers in memory: a tenant that exists, or a group in force whose
+// tenants all exist.
+func (snap *Snapshot) KeepsAnswers(owner string) bool {
+	exists := func(tenant string) bool {
+		return snap.Identity.Directory.Knows(tenant, "") || tenant == tenants.Anonymous().Tenant
+	}
+	if !strings.HasPrefix(owner, responsecache.Groups) {
+		return exists(owner)
+	}
+	for _, g := range snap.answerGroups {
+		if g.Owner.Name == owner {
+			return !slices.ContainsFunc(g.tenants, func(tenant string) bool { return !exists(tenant) })
+		}
+	}
+	return false
 }

@@ -12,7 +12,6 @@ import (
 	"tierway/server/control"
 	"tierway/server/intake"
 	"tierway/telemetry"
-	"tierway/tenants"
 )
 
 // Proxy serves the data plane. It is safe for concurrent use.
@@ -82,15 +81,15 @@ func New(o Options) *Proxy {
 	return px
 }
 
-// Configure applies the bounds of a configuration, and removes the kept answers of tenants that no longer exist.
+// Configure applies the bounds of a configuration, and removes the kept answers of tenants and groups that no
+// longer exist.
 func (px *Proxy) Configure(f *config.File) {
 	px.records.configure(f)
 	px.traces.SetSample(f.Telemetry.Sample)
 	px.budget.configure(f.Retry.Budget)
 	px.intake.Configure(f)
 	px.cache.SetMax(int64(f.ResponseCache.MaxBytes))
-	directory := px.control.Snapshot().Identity.Directory
-	px.cache.Forget(func(owner string) bool { return directory.Knows(owner, "") || !tenants.Slug(owner) })
+	px.cache.Forget(px.control.Snapshot().KeepsAnswers)
 }
 
 // Drain makes every further answer close its connection.

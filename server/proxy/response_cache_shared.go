@@ -33,7 +33,11 @@ func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
 		return x.s.cache.Get(&c.key, now)
 	}
 	key, partition := sharedKey(&c.key)
-	value, generation, err := shared.Get(x.in.HTTP.Context(), c.key.Owner.Name, key)
+	look := shared.Get
+	if x.explained {
+		look = shared.Peek
+	}
+	value, generation, err := look(x.in.HTTP.Context(), responsecache.PurgedBy(c.key.Owner.Name), key)
 	c.sharedGeneration, c.unshared = generation, err != nil
 	var found sharedAnswer
 	if value != nil {
@@ -71,22 +75,24 @@ func (x *exchange) putAnswer(e responsecache.Entry, ttl time.Duration) bool {
 		return false
 	}
 	value = sealer.Seal(value, key)
-	shared.Put(c.key.Owner.Name, key, value, ttl, c.sharedGeneration)
+	shared.Put(responsecache.PurgedBy(c.key.Owner.Name), key, value, ttl, c.sharedGeneration)
 	return true
 }
 
 // PurgeCache removes the kept answers of a tenant and of its group, and those that are being generated. It returns the
-// number of answers that were in the memory of this gateway.
+// number of answers that were in the memory of this gateway. The tenant may have been in another group, so in Redis the
+// answers of all groups are removed, and in memory those that are being generated and those of groups not in force.
 func (px *Proxy) PurgeCache(ctx context.Context, tenant string) (removed int, err error) {
-	owners := []string{tenant}
-	if g := px.control.Snapshot().AnswerGroup(tenant); g != nil {
-		owners = append(owners, g.Owner.Name)
-	}
-	for _, owner := range owners {
+	snap := px.control.Snapshot()
+	for _, owner := range []string{tenant, responsecache.Groups} {
 		if shared := px.control.Stores.Answers; shared != nil {
 			err = errors.Join(err, shared.Purge(ctx, owner))
 		}
 		removed += px.cache.Purge(owner)
 	}
+	if g := snap.AnswerGroup(tenant); g != nil {
+		removed += px.cache.Purge(g.Owner.Name)
+	}
+	px.cache.Forget(snap.KeepsAnswers)
 	return removed, err
 }
