@@ -29,8 +29,8 @@ func GroupName(group string, tenants []string) string {
 	return Groups + group + ":" + hex.EncodeToString(sum[:])
 }
 
-// PurgedBy returns the name whose purges count for an owner that has answers elsewhere: Groups for every group, since
-// a purged tenant may have been in it once.
+// PurgedBy returns the name under which an owner is purged where its name is not known to a purge. It is Groups for
+// every group, because a purged tenant may have been in it once.
 func PurgedBy(owner string) string {
 	if strings.HasPrefix(owner, Groups) {
 		return Groups
@@ -112,8 +112,8 @@ func (m *Memory) SetMax(bytes int64) {
 	}
 }
 
-// Generation returns the number of purges of an owner, and of Groups if it is one. An answer is kept only under the generation in which its
-// request was read.
+// Generation returns the number of purges of an owner, and of Groups if it is one. An answer is kept only under the
+// generation in which its request was read.
 func (m *Memory) Generation(owner string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -241,8 +241,8 @@ func TestExplainWritesNothingToRedis(t *testing.T) {
 	})
 }
 
-// TestKeysOfAnswersExpire: no key of a tenant's answers stays in Redis. The generation lives as long as the answers, and
-// each new answer renews it.
+// TestKeysOfAnswersExpire: no key of a tenant's answers stays in Redis. The generation lives as long as the answers,
+// and each new answer renews it.
 func TestKeysOfAnswersExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memredis.Start(t, networkOf(t).Network)

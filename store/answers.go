@@ -19,13 +19,13 @@ const answerTimeout = 20 * time.Millisecond
 // maxAnswerWrites is the largest number of answers that wait to be written: 16 MiB of usual ones.
 const maxAnswerWrites = 4096
 
-// generationLife is for how long the generation of an owner without new answers is known, unless an answer lives longer.
+// generationLife is how long the generation of an owner without new answers lives, unless an answer lives longer.
 const generationLife = 30 * 24 * time.Hour
 
 // Answers is the directory of kept answers that gateways share in Redis. It is asked for one key at a time, and its
-// entries expire. An owner is a tenant, or all groups of tenants. Its generation is part of each value. It is random, so that none comes twice: after a purge,
-// or the loss of the generation, no older answer is found. While Redis is down, nothing is found and nothing is
-// written. Run writes the answers. It is safe for concurrent use.
+// entries expire. An owner is a tenant, or all groups of tenants. Its generation is part of each value. It is random,
+// so that none comes twice: after a purge, or the loss of the generation, no older answer is found. While Redis is
+// down, nothing is found and nothing is written. Run writes the answers. It is safe for concurrent use.
 type Answers struct {
 	redis  *Redis
 	writes *spool.Spool[answerWrite]
@@ -118,7 +118,8 @@ func (a *Answers) Put(owner string, key, value []byte, ttl time.Duration, genera
 	a.writes.Add(answerWrite{generation: first, key: name, value: generation + ":" + string(value), ttl: ttl})
 }
 
-// write writes answers, and renews the expiry of their generations. Those that cannot be written are lost: they would be old when Redis is back.
+// write writes answers, and renews the expiry of their generations. Those that cannot be written are lost: they would
+// be old when Redis is back.
 func (a *Answers) write(ctx context.Context, batch []answerWrite) (lost int, err error) {
 	err = a.redis.do(ctx, "keeping answers", func(ctx context.Context) error {
 		_, err := a.redis.client.Pipelined(ctx, func(p redis.Pipeliner) error {
