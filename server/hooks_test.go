@@ -278,7 +278,7 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 			t.Errorf("the hooks are %+v", states)
 		}
 		item := attentionOn(adminRigOf(r).overview(), "hook guard")
-		want := "Last failure: no answer within 200ms. Requests are rejected with 503 hook_unavailable until"
+		want := "no answer within 200ms. Until its service answers, requests are rejected with 503 hook_unavailable."
 		if !strings.HasPrefix(item, "Its breaker is open until 20") || !strings.Contains(item, want) {
 			t.Errorf("the item is %s", item)
 		}
