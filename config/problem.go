@@ -148,7 +148,7 @@ func upToShownSecret(line string) string {
 	return ""
 }
 
-// variableOrDigest matches the rest of a line after a key whose value is a variable or a digest.
+// variableOrDigest matches the rest of a line after a key, if the value is a variable or a digest.
 var variableOrDigest = regexp.MustCompile(
 	`^\s*["']?(?:\$\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9a-fA-F]{64})["']?\s*(?:[,}\]#]|$)`)
 

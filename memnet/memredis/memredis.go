@@ -65,7 +65,7 @@ func (s *Server) Resume() {
 	}
 }
 
-// conn is a connection whose answers are held while the server hangs.
+// conn is a connection that holds its answers while the server hangs.
 type conn struct {
 	net.Conn
 	server *Server
