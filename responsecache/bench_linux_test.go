@@ -13,8 +13,8 @@ import (
 
 // BenchmarkNearest compares with the most answers that a group has, of 384 dimensions, of which none is near. It
 // reports the mean and the 99th percentile of a look-up's CPU time, for texts with nothing in common and for those
-// whose mean similarity is that of related texts. C8: the percentile is at most 2 ms. The benchmark fails otherwise, as
-// it does for a mean similarity of 0.8.
+// whose mean similarity is that of related texts. The processor's caches are empty before each look-up. C8: the
+// percentile is at most 2 ms, else the benchmark fails.
 func BenchmarkNearest(b *testing.B) {
 	for _, mean := range []float64{0, 0.5, 0.7, 0.8} {
 		b.Run(fmt.Sprint("mean ", mean), func(b *testing.B) {
@@ -31,8 +31,11 @@ func BenchmarkNearest(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			var took []time.Duration
-			sum := time.Duration(0)
+			sum, other := time.Duration(0), make([]byte, 256<<20)
 			for b.Loop() {
+				for i := 0; i < len(other); i += 64 {
+					other[i]++
+				}
 				before := threadTime(b)
 				m.Nearest(of, v, at(0))
 				took = append(took, threadTime(b)-before)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"tierway/openai/answers"
 )
@@ -83,8 +84,9 @@ type item struct {
 	entry   Entry
 	expires time.Time
 	size    int64
-	vector  []float32 // of length 1; nil without a group
-	group   Key       // of the item's group, if it has a vector
+	vector  []part // of length 1, rotated; nil without a group
+	dims    int    // numbers of the vector before its rotation
+	group   Key    // of the item's group, if it has a vector
 	gone    atomic.Bool
 	inAll   *list.Element
 	inOwn   *list.Element
@@ -100,7 +102,7 @@ type holding struct {
 const itemOverhead = 600
 
 // rowOverhead is the memory of a row without its vector.
-const rowOverhead = 300
+const rowOverhead = 600
 
 // SetMax sets the bound in bytes.
 func (m *Memory) SetMax(bytes int64) {
@@ -166,7 +168,7 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := &it.key
-	size := int64(it.entry.Content.Len()+len(k.Extras)+4*len(it.vector)) + itemOverhead
+	size := int64(it.entry.Content.Len()+len(k.Extras)) + int64(len(it.vector))*int64(unsafe.Sizeof(part{})) + itemOverhead
 	if it.vector != nil {
 		size += rowOverhead
 	}

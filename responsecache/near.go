@@ -2,7 +2,6 @@ package responsecache
 
 import (
 	"math"
-	"math/rand/v2"
 	"time"
 )
 
@@ -21,44 +20,10 @@ type group struct {
 
 // row is an answer of a group.
 type row struct {
-	sketch  sketch
-	vector  []float32 // of length 1
-	expires int64     // in ns
+	head    head   // of the vector, beside those of the other rows
+	vector  []part // rotated
+	expires int64  // in ns
 	item    *item
-}
-
-// sketch is a short random projection of a vector. The square of the distance of two sketches is about that of their
-// vectors, with a relative standard deviation of the square root of 2/64, which is 18 %.
-type sketch [64]float32
-
-// sketchMargin is by how much the square of a distance may be overestimated: by four standard deviations. An answer
-// beyond it is a miss, of one in 2,000 that are just near enough.
-const sketchMargin = 1.7
-
-// sketchOf adds each number of a vector to each of the sketch's with a random sign, the same for all vectors.
-func sketchOf(v []float32) (s sketch) {
-	random := rand.NewPCG(1, 2)
-	for _, x := range v {
-		signs, bits := random.Uint64(), math.Float32bits(x/8) // 8 is the square root of 64
-		for i := range s {
-			s[i] += math.Float32frombits(bits ^ uint32(signs>>i)<<31)
-		}
-	}
-	return s
-}
-
-// distance returns the square of the distance of two sketches. Four sums let the processor add in parallel.
-func (s *sketch) distance(o *sketch) float32 {
-	var d0, d1, d2, d3 float32
-	for i := 0; i < len(s); i += 4 {
-		x, y := s[i:i+4:i+4], o[i:i+4:i+4]
-		e0, e1, e2, e3 := x[0]-y[0], x[1]-y[1], x[2]-y[2], x[3]-y[3]
-		d0 += e0 * e0
-		d1 += e1 * e1
-		d2 += e2 * e2
-		d3 += e3 * e3
-	}
-	return d0 + d1 + d2 + d3
 }
 
 // Normalize scales a vector to the length 1. ok is false if it has no direction.
@@ -77,26 +42,9 @@ func Normalize(v []float32) (ok bool) {
 	return true
 }
 
-// dot returns the product of two vectors of one length. Four sums let the processor add in parallel.
-func dot(a, b []float32) float32 {
-	b = b[:len(a)]
-	var s0, s1, s2, s3 float32
-	i := 0
-	for ; i+4 <= len(a); i += 4 {
-		x, y := a[i:i+4:i+4], b[i:i+4:i+4]
-		s0 += x[0] * y[0]
-		s1 += x[1] * y[1]
-		s2 += x[2] * y[2]
-		s3 += x[3] * y[3]
-	}
-	for ; i < len(a); i++ {
-		s0 += a[i] * b[i]
-	}
-	return s0 + s1 + s2 + s3
-}
-
 // Nearest returns the key of the answer of a group whose vector is nearest to v, a vector of length 1, with their
-// similarity, from LeastSimilarity to 1. Get may find the answer gone. Only rows whose sketches are near are compared.
+// similarity, from LeastSimilarity to 1. Get may find the answer gone. About one of 1,000 answers that are just near
+// enough is missed, because no more parts of a vector are compared than tell that it is most likely too far.
 func (m *Memory) Nearest(of *Key, v []float32, now time.Time) (k Key, similarity float64, ok bool) {
 	m.mu.Lock()
 	var rows []row
@@ -108,30 +56,29 @@ func (m *Memory) Nearest(of *Key, v []float32, now time.Time) (k Key, similarity
 		return k, 0, false
 	}
 	var best *item
-	most, sketched, at := float32(LeastSimilarity), sketchOf(v), now.UnixNano()
-	farthest := farthestSketch(most)
+	rotated, at := rotate(v), now.UnixNano()
+	far, farthest := newBounds(len(rotated)), float32(2*(1-LeastSimilarity))
 	for i := range rows {
 		r := &rows[i]
-		if r.sketch.distance(&sketched) > farthest || len(r.vector) != len(v) || at >= r.expires || r.item.gone.Load() {
+		d, near := far.distance(0, 0, rotated[:len(r.head)], r.head[:], farthest)
+		if !near || r.item.dims != len(v) || at >= r.expires || r.item.gone.Load() {
 			continue
 		}
-		if s := dot(r.vector, v); s >= most {
-			best, most, farthest = r.item, s, farthestSketch(s)
+		if d, near = far.distance(d, len(r.head), rotated[len(r.head):], r.vector[len(r.head):], farthest); near {
+			best, farthest = r.item, d
 		}
 	}
 	if best == nil {
 		return k, 0, false
 	}
-	return best.key, min(float64(most), 1), true
+	return best.key, 1 - float64(farthest)/2, true
 }
-
-// farthestSketch returns the square of the largest distance of the sketches of vectors with a similarity.
-func farthestSketch(similarity float32) float32 { return 2 * (1 - similarity) * sketchMargin }
 
 // PutNear keeps an answer like Put, to be found by a vector of length 1 in a group. A group has at most 10,000
 // answers; beyond it, the oldest is removed.
 func (m *Memory) PutNear(k, of *Key, v []float32, e Entry, ttl time.Duration, generation uint64) bool {
-	return m.put(&item{key: *k, entry: e, expires: e.At.Add(ttl), vector: v, group: *of}, generation)
+	it := &item{key: *k, entry: e, expires: e.At.Add(ttl), vector: rotate(v), dims: len(v), group: *of}
+	return m.put(it, generation)
 }
 
 // join adds an item to its group.
@@ -147,7 +94,7 @@ func (m *Memory) join(it *item) {
 	if len(g.rows)-g.gone >= groupMax {
 		m.remove(g.rows[0].item)
 	}
-	g.rows = append(g.rows, row{sketchOf(it.vector), it.vector, it.expires.UnixNano(), it})
+	g.rows = append(g.rows, row{head(it.vector), it.vector, it.expires.UnixNano(), it})
 }
 
 // leave removes an item from its group. Its row stays until it is the first one, or a quarter of the rows are gone.

@@ -20,6 +20,14 @@ func randomVector(random *rand.Rand, n int) []float32 {
 	return v
 }
 
+// dot returns the product of two vectors.
+func dot(a, b []float32) (sum float32) {
+	for i, x := range a {
+		sum += x * b[i]
+	}
+	return sum
+}
+
 // TestNearestIsThatOfTheGroup: the nearest answer of a group is found until it expires or is purged, and none of
 // another group or dimension.
 func TestNearestIsThatOfTheGroup(t *testing.T) {
