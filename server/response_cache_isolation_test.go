@@ -7,18 +7,18 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"tierway/config"
 	"tierway/fixedseed"
+	"tierway/memnet/memredis"
 )
 
-// ownerEngine answers with the owner of the request, its model, path and text.
-type ownerEngine struct {
-	owner string // of the current request; requests come one after the other
-	n     int
-}
+// ownerEngine answers with the owner of the request, which is in the header X-Owner, its model, path and text.
+type ownerEngine struct{ requests atomic.Int64 }
 
 func (e *ownerEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
@@ -33,8 +33,8 @@ func (e *ownerEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, m := range req.Messages {
 		text += m.Content
 	}
-	e.n++
-	mark := fmt.Sprintf("<%s %s %s %s>", e.owner, req.Model, r.URL.Path, text)
+	e.requests.Add(1)
+	mark := fmt.Sprintf("<%s %s %s %s>", r.Header.Get("X-Owner"), req.Model, r.URL.Path, text)
 	w.Header().Set("Content-Type", "application/json")
 	answer := numberedAnswers[r.URL.Path]
 	if req.Stream {
@@ -84,15 +84,28 @@ func readMark(text string) (owner int, rest string) {
 	return owner, rest
 }
 
+// isolationClients is the number of clients of the isolation tests. Each is a closed loop.
+const isolationClients = 8
+
 // TestNoAnswerCrossesPartitions: 50 tenants send equal texts in all dialects to two tiers with three models, whole
-// and as streams, and some are purged. Two groups of them share answers, and have other tenants in the second half.
-// Every answer was generated for the tenant or its group, and for the same model, endpoint and text.
+// and as streams, in memory and in Redis, while some are purged. Two groups of them share answers, and have other
+// tenants in the second half. Every answer was generated for the tenant or its group, and for the same model, endpoint
+// and text.
 func TestNoAnswerCrossesPartitions(t *testing.T) {
-	n := fixedseed.Samples(3_000, 1_000_000)
+	t.Run("memory", func(t *testing.T) { testIsolation(t, false, fixedseed.Samples(2_000, 1_000_000)) })
+	t.Run("redis", func(t *testing.T) { testIsolation(t, true, fixedseed.Samples(1_600, 200_000)) })
+}
+
+func testIsolation(t *testing.T, redis bool, n int) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &ownerEngine{}
 		keys, groups := isolationYAML(0)
-		r := newRig(t, "response_cache: { max_bytes: 2MiB, shared: "+groups+" }\nlog: { access: false }\nauth:\n  keys:\n"+keys+`
+		cache, store := "{ max_bytes: 2MiB, ", ""
+		if redis {
+			store = fmt.Sprintf("store: { sql: \"\", redis: %q }\n", memredis.Start(t, networkOf(t).Network).URL)
+			cache = "{ store: redis, "
+		}
+		r := newRig(t, store+"response_cache: "+cache+"shared: "+groups+" }\nlog: { access: false }\nauth:\n  keys:\n"+keys+`
 health: { path: "off" }
 tiers:
   - name: small
@@ -105,48 +118,68 @@ tiers:
     response_cache: { exact: { ttl: 1h } }
     workers: [ { name: l0, url: `+startServer(t, e)+` } ]
 `, e)
-		random := rand.New(rand.NewPCG(fixedseed.Uint64()(), 1))
-		paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"}
-		hits, foreign, shift := 0, 0, 0
-		for done := range n {
-			if done == n/2 {
-				shift = 5
-				_, others := isolationYAML(shift)
-				r.source = func() (*config.File, error) {
-					return config.Parse("test.yaml", []byte(strings.Replace(r.text, groups, others, 1)), nil)
-				}
-				r.reload()
-			}
-			i, path := random.IntN(isolatedTenants), paths[random.IntN(len(paths))]
-			model := []string{"m1", "m2", "l1"}[random.IntN(3)]
-			text := []string{"t1", "t1 m1"}[random.IntN(2)] // as in the mark of other requests
-			body := strings.Replace(strings.Replace(cacheBodies[path], "small", model, 1), `"hi"`, `"`+text+`"`, 1)
-			stream := random.IntN(2) == 1
-			if stream {
-				body += `,"stream":true`
-			}
-			if random.IntN(1000) == 0 {
-				_, _ = r.proxy.PurgeCache(t.Context(), fmt.Sprintf("t%d", random.IntN(isolatedTenants)))
-			}
-			e.owner = fmt.Sprintf("t%d", i)
-			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i))
-			if strings.Contains(got.header.Get("Cache-Status"), "; hit") {
-				hits++
-			}
-			want := fmt.Sprintf("%s %s %s>", model, path, text)
-			owner, rest := readMark(readContent(t, path, got.body, stream).text)
-			if got.status != http.StatusOK || !mayGet(i, owner, shift) || rest != want {
-				t.Fatalf("%d: t%d gets an answer to t%d, %q, want %q", got.status, i, owner, rest, want)
-			}
-			if owner != i {
-				foreign++
-			}
+		if redis {
+			runStores(t, r)
 		}
-		if hits+e.n != n || hits < n/4 || foreign < n/10 {
-			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engines of %d", hits, foreign, e.n, n)
+		var hits, foreign atomic.Int64
+		half := func(shift int) {
+			var clients sync.WaitGroup
+			for client := range isolationClients {
+				clients.Go(func() {
+					random := rand.New(rand.NewPCG(fixedseed.Uint64()(), uint64(2*client+shift)))
+					for range n / 2 / isolationClients {
+						hit, owned := r.askForIsolated(random, shift)
+						hits.Add(hit)
+						foreign.Add(1 - owned)
+					}
+				})
+			}
+			clients.Wait()
 		}
-		t.Logf("%d hits, %d of them of other tenants, of %d requests", hits, foreign, n)
+		half(0)
+		const shift = 5
+		_, others := isolationYAML(shift)
+		r.source = func() (*config.File, error) {
+			return config.Parse("test.yaml", []byte(strings.Replace(r.text, groups, others, 1)), nil)
+		}
+		r.reload()
+		half(shift)
+		at, was, other := int(e.requests.Load()), int(hits.Load()), int(foreign.Load())
+		if was+at != n || was < n/4 || other < n/10 {
+			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engines of %d", was, other, at, n)
+		}
+		t.Logf("%d hits, %d of them of other tenants, of %d requests", was, other, n)
 	})
+}
+
+// askForIsolated sends a random request of a tenant, and sometimes purges another one. hit is 1 if a kept answer came,
+// owned is 1 if the answer was generated for the tenant itself.
+func (r *rig) askForIsolated(random *rand.Rand, shift int) (hit, owned int64) {
+	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"}
+	i, path := random.IntN(isolatedTenants), paths[random.IntN(len(paths))]
+	model := []string{"m1", "m2", "l1"}[random.IntN(3)]
+	text := []string{"t1", "t1 m1"}[random.IntN(2)] // as in the mark of other requests
+	body := strings.Replace(strings.Replace(cacheBodies[path], "small", model, 1), `"hi"`, `"`+text+`"`, 1)
+	stream := random.IntN(2) == 1
+	if stream {
+		body += `,"stream":true`
+	}
+	if random.IntN(1000) == 0 {
+		_, _ = r.proxy.PurgeCache(r.t.Context(), fmt.Sprintf("t%d", random.IntN(isolatedTenants)))
+	}
+	got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i), "X-Owner", fmt.Sprint("t", i))
+	if strings.Contains(got.header.Get("Cache-Status"), "; hit") {
+		hit = 1
+	}
+	want := fmt.Sprintf("%s %s %s>", model, path, text)
+	owner, rest := readMark(readContent(r.t, path, got.body, stream).text)
+	if got.status != http.StatusOK || !mayGet(i, owner, shift) || rest != want {
+		r.t.Errorf("%d: t%d gets an answer to t%d, %q, want %q", got.status, i, owner, rest, want)
+	}
+	if owner == i {
+		owned = 1
+	}
+	return hit, owned
 }
 
 // TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers. Two
@@ -178,8 +211,7 @@ pools: [ { name: vectors, model: v, serves: [embeddings], workers: [ { name: v0,
 			path := []string{"/v1/chat/completions", "/v1/messages"}[random.IntN(2)]
 			text := fmt.Sprintf("the question of t%d about %s", random.IntN(isolatedTenants), []string{"x", "y"}[random.IntN(2)])
 			body := strings.Replace(strings.Replace(cacheBodies[path], "small", model, 1), `"hi"`, `"`+text+`"`, 1)
-			e.owner = fmt.Sprintf("t%d", i)
-			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i))
+			got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i), "X-Owner", fmt.Sprint("t", i))
 			if strings.Contains(got.header.Get("Cache-Status"), "detail=semantic") {
 				hits++
 			}
@@ -191,8 +223,8 @@ pools: [ { name: vectors, model: v, serves: [embeddings], workers: [ { name: v0,
 				foreign++
 			}
 		}
-		if hits+e.n != n || hits < n/50 || foreign < n/50 {
-			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engine of %d", hits, foreign, e.n, n)
+		if at := int(e.requests.Load()); hits+at != n || hits < n/50 || foreign < n/50 {
+			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engine of %d", hits, foreign, at, n)
 		}
 	})
 }
