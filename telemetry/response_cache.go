@@ -65,10 +65,13 @@ func newResponseCache(d *definer) *ResponseCache {
 		"by result. exact_hit: answered as an equal request was. semantic_hit: answered as a request was that means the same. miss: sent to a worker. "+
 		"bypass: sent to a worker without a look-up.", "result")
 	c := &ResponseCache{
-		bypassed: d.counters("tierway_response_cache_bypass_total", "Requests that bypassed the response cache, by reason.",
-			"reason"),
-		answered: d.counters("tierway_response_cache_answers_total", "Answers to requests that missed the response cache: "+
-			"kept, or the reason for which they were not.", "result"),
+		bypassed: d.counters("tierway_response_cache_bypass_total", "Requests that bypassed the response cache, by reason: "+
+			"temperature, tools, media, choices, logprobs, stored, handover, size, tenant, no_cache.", "reason"),
+		answered: d.counters("tierway_response_cache_answers_total", "Answers to requests that missed the response cache, "+
+			"by result: kept, or the reason for which they were not. finish: the model did not end it itself. content: more "+
+			"than text and reasoning. size: over 256 KiB. choices: several. logprobs: with log probabilities. no_store: "+
+			"Cache-Control of the request. fallback: of another tier or model. dropped: purged meanwhile, or larger than the "+
+			"memory. failed: the request failed, or its client left.", "result"),
 		LookUp: d.histogram("tierway_response_cache_lookup_seconds", "Time of look-ups in the response cache, without the "+
 			"reading of the request.", cacheSeconds),
 	}
