@@ -23,34 +23,41 @@ type loopResult struct {
 	slowest time.Duration
 }
 
+// eachClient runs clients that each call send again and again, one call after the other.
+func eachClient(clients, requests int, send func(client, request int)) {
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for request := range requests {
+				send(client, request)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // closedLoop runs clients that each send the next request after the answer to the last one. body returns the body of a
 // request.
 func (r *rig) closedLoop(clients, requests int, body func(client, request int) string) loopResult {
 	r.t.Helper()
 	out := loopResult{answers: map[string]int{}}
 	var mu sync.Mutex
-	var all sync.WaitGroup
-	for client := range clients {
-		all.Go(func() {
-			for request := range requests {
-				began := time.Now()
-				got := r.post("/v1/chat/completions", body(client, request))
-				took, kind := time.Since(began), fmt.Sprint(got.status)
-				if _, rest, found := strings.Cut(got.body, `"code":"`); got.status >= 500 && found {
-					code, _, _ := strings.Cut(rest, `"`)
-					kind += " " + code
-					if got.header.Get("Retry-After") == "" {
-						kind += " without Retry-After"
-					}
-				}
-				mu.Lock()
-				out.answers[kind]++
-				out.slowest = max(out.slowest, took)
-				mu.Unlock()
+	eachClient(clients, requests, func(client, request int) {
+		began := time.Now()
+		got := r.post("/v1/chat/completions", body(client, request))
+		took, kind := time.Since(began), fmt.Sprint(got.status)
+		if _, rest, found := strings.Cut(got.body, `"code":"`); got.status >= 500 && found {
+			code, _, _ := strings.Cut(rest, `"`)
+			kind += " " + code
+			if got.header.Get("Retry-After") == "" {
+				kind += " without Retry-After"
 			}
-		})
-	}
-	all.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.answers[kind]++
+		out.slowest = max(out.slowest, took)
+	})
 	return out
 }
 

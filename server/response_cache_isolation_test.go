@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,7 +83,7 @@ func readMark(text string) (owner int, rest string) {
 	return owner, rest
 }
 
-// isolationClients is the number of clients of the isolation tests. Each is a closed loop.
+// isolationClients is the number of clients of the isolation test.
 const isolationClients = 8
 
 // TestNoAnswerCrossesPartitions: 50 tenants send equal texts in all dialects to two tiers with three models, whole
@@ -123,18 +122,15 @@ tiers:
 		}
 		var hits, foreign atomic.Int64
 		half := func(shift int) {
-			var clients sync.WaitGroup
-			for client := range isolationClients {
-				clients.Go(func() {
-					random := rand.New(rand.NewPCG(fixedseed.Uint64()(), uint64(2*client+shift)))
-					for range n / 2 / isolationClients {
-						hit, owned := r.askForIsolated(random, shift)
-						hits.Add(hit)
-						foreign.Add(1 - owned)
-					}
-				})
+			randoms := make([]*rand.Rand, isolationClients)
+			for client := range randoms {
+				randoms[client] = rand.New(rand.NewPCG(fixedseed.Uint64()(), uint64(2*client+shift)))
 			}
-			clients.Wait()
+			eachClient(isolationClients, n/2/isolationClients, func(client, _ int) {
+				hit, owned := r.askForIsolated(randoms[client], shift)
+				hits.Add(hit)
+				foreign.Add(1 - owned)
+			})
 		}
 		half(0)
 		const shift = 5

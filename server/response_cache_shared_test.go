@@ -116,20 +116,14 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 func slowestInLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer,
 ) (longest time.Duration) {
 	t.Helper()
-	var open sync.WaitGroup
 	times := make([]time.Duration, clients)
-	for i := range clients {
-		open.Go(func() {
-			for n := range requests {
-				start := time.Now()
-				if got := send(i, n); got.status != http.StatusOK || got.err != nil {
-					t.Errorf("request %d of client %d: %d %s", n, i, got.status, got.body)
-				}
-				times[i] = max(times[i], time.Since(start))
-			}
-		})
-	}
-	open.Wait()
+	eachClient(clients, requests, func(client, request int) {
+		start := time.Now()
+		if got := send(client, request); got.status != http.StatusOK || got.err != nil {
+			t.Errorf("request %d of client %d: %d %s", request, client, got.status, got.body)
+		}
+		times[client] = max(times[client], time.Since(start))
+	})
 	return slices.Max(times)
 }
 
