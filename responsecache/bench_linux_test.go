@@ -13,10 +13,11 @@ import (
 
 // BenchmarkNearest compares with the most answers that a group has, of 384 dimensions, of which none is near. It
 // reports the mean and the 99th percentile of a look-up's CPU time, for texts with nothing in common and for those
-// whose mean similarity is that of related texts. The processor's caches are empty before each look-up. C8: the
-// percentile is at most 2 ms, else the benchmark fails.
+// whose mean similarity is that of related texts, with the default threshold. Each look-up has another text. Before it,
+// 256 MiB of other data are written, more than the processor's caches hold. C8: the percentile is at most 2 ms, else
+// the benchmark fails.
 func BenchmarkNearest(b *testing.B) {
-	for _, mean := range []float64{0, 0.5, 0.7, 0.8} {
+	for _, mean := range []float64{0, 0.5, 0.7, 0.8, 0.85, 0.88, 0.92} {
 		b.Run(fmt.Sprint("mean ", mean), func(b *testing.B) {
 			var m Memory
 			m.SetMax(1 << 30)
@@ -27,17 +28,17 @@ func BenchmarkNearest(b *testing.B) {
 				k.Pool = fmt.Sprint(i)
 				m.PutNear(k, of, text(), entry(1), time.Minute, 0)
 			}
-			v := text()
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			var took []time.Duration
-			sum, other := time.Duration(0), make([]byte, 256<<20)
+			sum, evictions := time.Duration(0), make([]byte, 256<<20)
 			for b.Loop() {
-				for i := 0; i < len(other); i += 64 {
-					other[i]++
+				for i := 0; i < len(evictions); i += 64 {
+					evictions[i]++
 				}
+				v := text()
 				before := threadTime(b)
-				m.Nearest(of, v, at(0))
+				m.Nearest(of, v, 0.97, at(0))
 				took = append(took, threadTime(b)-before)
 				sum += took[len(took)-1]
 			}

@@ -84,9 +84,9 @@ type item struct {
 	entry   Entry
 	expires time.Time
 	size    int64
-	vector  []part // of length 1, rotated; nil without a group
-	dims    int    // numbers of the vector before its rotation
-	group   Key    // of the item's group, if it has a vector
+	vector  []segment // of length 1, rotated; nil without a group
+	dims    int       // dimensions of the vector before its rotation
+	group   Key       // of the item's group, if it has a vector
 	gone    atomic.Bool
 	inAll   *list.Element
 	inOwn   *list.Element
@@ -101,8 +101,13 @@ type holding struct {
 // itemOverhead is the memory of an item without its texts: the structs, list elements and the entry of the map.
 const itemOverhead = 600
 
-// rowOverhead is the memory of a row without its vector.
-const rowOverhead = 600
+// rowOverhead is the memory of a row without its vector: the struct, spare capacity, and rows that are gone.
+const rowOverhead = 900
+
+// sizeOf returns the memory of a vector, with a fifth for those of rows that are gone.
+func sizeOf(vector []segment) int64 {
+	return int64(len(vector)) * int64(unsafe.Sizeof(segment{})) * 6 / 5
+}
 
 // SetMax sets the bound in bytes.
 func (m *Memory) SetMax(bytes int64) {
@@ -168,7 +173,7 @@ func (m *Memory) put(it *item, generation uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := &it.key
-	size := int64(it.entry.Content.Len()+len(k.Extras)) + int64(len(it.vector))*int64(unsafe.Sizeof(part{})) + itemOverhead
+	size := int64(it.entry.Content.Len()+len(k.Extras)) + sizeOf(it.vector) + itemOverhead
 	if it.vector != nil {
 		size += rowOverhead
 	}

@@ -20,9 +20,9 @@ type group struct {
 
 // row is an answer of a group.
 type row struct {
-	head    head   // of the vector, beside those of the other rows
-	vector  []part // rotated
-	expires int64  // in ns
+	head    vectorHead // of the vector; those of all rows are contiguous, for the processor's cache
+	vector  []segment  // rotated
+	expires int64      // in ns
 	item    *item
 }
 
@@ -35,17 +35,22 @@ func Normalize(v []float32) (ok bool) {
 	if !(sum > 0) || math.IsInf(sum, 1) {
 		return false
 	}
-	scale := float32(1 / math.Sqrt(sum))
-	for i := range v {
-		v[i] *= scale
+	scale := 1 / math.Sqrt(sum)
+	for i, x := range v {
+		v[i] = float32(float64(x) * scale)
 	}
 	return true
 }
 
+// manyCompared is how many answers of a group may be compared beyond their heads before Nearest searches those within
+// its threshold only. It bounds the time of a look-up among texts that are all similar.
+const manyCompared = 256
+
 // Nearest returns the key of the answer of a group whose vector is nearest to v, a vector of length 1, with their
-// similarity, from LeastSimilarity to 1. Get may find the answer gone. About one of 1,000 answers that are just near
-// enough is missed, because no more parts of a vector are compared than tell that it is most likely too far.
-func (m *Memory) Nearest(of *Key, v []float32, now time.Time) (k Key, similarity float64, ok bool) {
+// similarity, from LeastSimilarity to 1. Get may find the answer gone. In up to 2 of 1,000 look-ups with an answer that
+// is just near enough, it returns a farther one, or none. The same may happen below the threshold if more than 256
+// answers have about the least similarity.
+func (m *Memory) Nearest(of *Key, v []float32, threshold float64, now time.Time) (k Key, similarity float64, ok bool) {
 	m.mu.Lock()
 	var rows []row
 	if g := m.groups[*of]; g != nil {
@@ -56,23 +61,31 @@ func (m *Memory) Nearest(of *Key, v []float32, now time.Time) (k Key, similarity
 		return k, 0, false
 	}
 	var best *item
-	rotated, at := rotate(v), now.UnixNano()
-	far, farthest := newBounds(len(rotated)), float32(2*(1-LeastSimilarity))
+	var nearest float32
+	rotated, at, compared := rotate(v), now.UnixNano(), 0
+	limits, farthest := newBounds(len(rotated)), squaredDistance(LeastSimilarity)
 	for i := range rows {
 		r := &rows[i]
-		d, near := far.distance(0, 0, rotated[:len(r.head)], r.head[:], farthest)
-		if !near || r.item.dims != len(v) || at >= r.expires || r.item.gone.Load() {
+		d, within := limits.distanceWithin(0, 0, rotated[:len(r.head)], r.head[:], farthest)
+		if !within || r.item.dims != len(v) || at >= r.expires || r.item.gone.Load() {
 			continue
 		}
-		if d, near = far.distance(d, len(r.head), rotated[len(r.head):], r.vector[len(r.head):], farthest); near {
-			best, farthest = r.item, d
+		d, within = limits.distanceWithin(d, len(r.head), rotated[len(r.head):], r.vector[len(r.head):], farthest)
+		if within {
+			best, nearest, farthest = r.item, d, d
+		}
+		if compared++; compared == manyCompared {
+			farthest = min(farthest, squaredDistance(threshold))
 		}
 	}
 	if best == nil {
 		return k, 0, false
 	}
-	return best.key, 1 - float64(farthest)/2, true
+	return best.key, max(1-float64(nearest)/2, LeastSimilarity), true
 }
+
+// squaredDistance returns the square of the distance of two vectors of length 1 with a similarity.
+func squaredDistance(similarity float64) float32 { return float32(2 * (1 - similarity)) }
 
 // PutNear keeps an answer like Put, to be found by a vector of length 1 in a group. A group has at most 10,000
 // answers; beyond it, the oldest is removed.
@@ -94,7 +107,7 @@ func (m *Memory) join(it *item) {
 	if len(g.rows)-g.gone >= groupMax {
 		m.remove(g.rows[0].item)
 	}
-	g.rows = append(g.rows, row{head(it.vector), it.vector, it.expires.UnixNano(), it})
+	g.rows = append(g.rows, row{vectorHead(it.vector), it.vector, it.expires.UnixNano(), it})
 }
 
 // leave removes an item from its group. Its row stays until it is the first one, or a quarter of the rows are gone.

@@ -20,7 +20,7 @@ func randomVector(random *rand.Rand, n int) []float32 {
 	return v
 }
 
-// dot returns the product of two vectors.
+// dot returns the scalar product of two vectors of one length.
 func dot(a, b []float32) (sum float32) {
 	for i, x := range a {
 		sum += x * b[i]
@@ -58,20 +58,20 @@ func TestNearestIsThatOfTheGroup(t *testing.T) {
 				want, most = i, s
 			}
 		}
-		k, similarity, ok := m.Nearest(of, v, at(0))
+		k, similarity, ok := m.Nearest(of, v, LeastSimilarity, at(0))
 		if !ok || k.Pool != fmt.Sprint(want) || math.Abs(similarity-float64(most)) > 1e-6 {
 			t.Errorf("group %d: %s with %v, want %d with %v", g, k.Pool, similarity, want, most)
 		}
-		if _, _, ok := m.Nearest(of, v[:7], at(0)); ok {
+		if _, _, ok := m.Nearest(of, v[:7], LeastSimilarity, at(0)); ok {
 			t.Error("a vector of another dimension is near")
 		}
-		if _, _, ok := m.Nearest(of, v, at(60)); ok {
+		if _, _, ok := m.Nearest(of, v, LeastSimilarity, at(60)); ok {
 			t.Error("an expired answer is near")
 		}
 	}
 	m.Purge("a")
 	for g, of := range groups {
-		if _, _, ok := m.Nearest(of, vectors[g], at(0)); ok != (of.Name == "b") {
+		if _, _, ok := m.Nearest(of, vectors[g], LeastSimilarity, at(0)); ok != (of.Name == "b") {
 			t.Errorf("group %d after the purge of a: %t", g, ok)
 		}
 	}
@@ -99,7 +99,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	if n := m.Stats().Entries; n != groupMax {
 		t.Errorf("%d answers", n)
 	}
-	if k, _, _ := m.Nearest(of, first, at(0)); k.Pool == "0" {
+	if k, _, _ := m.Nearest(of, first, LeastSimilarity, at(0)); k.Pool == "0" {
 		t.Error("the oldest is still there")
 	}
 }
@@ -110,6 +110,11 @@ func TestVectorsWithoutDirection(t *testing.T) {
 	for _, v := range [][]float32{nil, {0, 0}, {nan, 1}, {float32(math.Inf(1)), 1}} {
 		if Normalize(v) {
 			t.Errorf("%v has a direction", v)
+		}
+	}
+	for _, v := range [][]float32{{1e-40, 0}, {3e38, 3e38}} {
+		if !Normalize(v) || math.Abs(float64(dot(v, v))-1) > 1e-6 {
+			t.Error(v)
 		}
 	}
 	v := []float32{3, 4}
@@ -160,7 +165,7 @@ func TestNearTextsAreFoundInACrowd(t *testing.T) {
 						want, most = pool, s
 					}
 				}
-				got, similarity, ok := m.Nearest(of, near, at(0))
+				got, similarity, ok := m.Nearest(of, near, LeastSimilarity, at(0))
 				if searches++; got.Pool != want {
 					lost++
 				} else if ok && math.Abs(similarity-float64(most)) > 1e-5 {
@@ -181,6 +186,42 @@ func TestNearTextsAreFoundInACrowd(t *testing.T) {
 	}
 }
 
+// TestVectorsWithoutNumbersAreFar: a vector with NaN is near to none.
+func TestVectorsWithoutNumbersAreFar(t *testing.T) {
+	var m Memory
+	m.SetMax(1 << 20)
+	of, bad := key("a", 1), []float32{float32(math.NaN()), 0, 0}
+	for i, v := range [][]float32{bad, {1, 0, 0}, {0, 1, 0}} {
+		m.PutNear(key("a", byte(2+i)), of, v, entry(1), time.Minute, 0)
+	}
+	if k, similarity, ok := m.Nearest(of, bad, LeastSimilarity, at(0)); ok {
+		t.Errorf("%v has the similarity %v to NaN", k.Body[0], similarity)
+	}
+	if k, similarity, ok := m.Nearest(of, []float32{0, 0, 1}, LeastSimilarity, at(0)); ok {
+		t.Errorf("%v has the similarity %v to an orthogonal vector", k.Body[0], similarity)
+	}
+}
+
+// TestSimilarTextsDoNotHideTheNearest: among more answers of about the least similarity than are compared, one within
+// the threshold is found, also as the last one.
+func TestSimilarTextsDoNotHideTheNearest(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 1))
+	var m Memory
+	m.SetMax(64 << 20)
+	of, text := key("a", 1), textsAround(random, 384, 0.92)
+	v := text()
+	for i := range 4 * manyCompared {
+		k, other := key("a", 0), text()
+		if k.Pool = fmt.Sprint(i); i == 4*manyCompared-1 {
+			other = mixed(random, v, 0.98*0.98)
+		}
+		m.PutNear(k, of, other, entry(1), time.Minute, 0)
+	}
+	if k, similarity, ok := m.Nearest(of, v, 0.97, at(0)); !ok || k.Pool != fmt.Sprint(4*manyCompared-1) {
+		t.Errorf("%q with %v is the nearest", k.Pool, similarity)
+	}
+}
+
 // TestLookUpsRunWhileAnswersComeAndGo: look-ups beside additions and removals find answers of their group only.
 func TestLookUpsRunWhileAnswersComeAndGo(t *testing.T) {
 	var m Memory
@@ -193,7 +234,7 @@ func TestLookUpsRunWhileAnswersComeAndGo(t *testing.T) {
 				tenant := string("ab"[random.IntN(2)])
 				of, k, v := key(tenant, 200), key(tenant, byte(random.IntN(60))), randomVector(random, 4)
 				m.PutNear(k, of, v, entry(1000), time.Minute, m.Generation(tenant))
-				if found, _, ok := m.Nearest(of, v, at(0)); ok && found.Name != tenant {
+				if found, _, ok := m.Nearest(of, v, LeastSimilarity, at(0)); ok && found.Name != tenant {
 					t.Errorf("%s gets an answer of %s", tenant, found.Name)
 				}
 				if m.Get(key(tenant, byte(i)), at(0)); i%100 == 99 {

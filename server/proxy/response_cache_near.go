@@ -38,7 +38,11 @@ func (x *exchange) lookUpNear(form *answers.Form) bool {
 // useNearest looks for the nearest answer and reports whether it may be sent.
 func (x *exchange) useNearest(n *near) bool {
 	c, config, start := x.cached, x.cached.pool.ResponseCache.Semantic, time.Now()
-	key, similarity, ok := x.s.cache.Nearest(&n.group, n.vector, start)
+	threshold := *config.Threshold
+	if config.Shadow {
+		threshold = responsecache.LeastSimilarity // all similarities are recorded
+	}
+	key, similarity, ok := x.s.cache.Nearest(&n.group, n.vector, threshold, start)
 	var entry responsecache.Entry
 	if ok {
 		entry, ok = x.s.cache.Get(&key, start)
@@ -53,7 +57,7 @@ func (x *exchange) useNearest(n *near) bool {
 	case config.Shadow:
 		n.shadowed = &entry
 		return false
-	case similarity < *config.Threshold:
+	case similarity < threshold:
 		x.s.metrics.Cache.Similar(telemetry.SimilarityMiss, similarity)
 		return false
 	}
