@@ -23,7 +23,8 @@ type loopResult struct {
 	slowest time.Duration
 }
 
-// eachClient runs clients that each call send again and again, one call after the other.
+// eachClient runs clients concurrently and waits for them. Each calls send as often as requests states, one call after
+// the other.
 func eachClient(clients, requests int, send func(client, request int)) {
 	var all sync.WaitGroup
 	for client := range clients {
@@ -36,7 +37,7 @@ func eachClient(clients, requests int, send func(client, request int)) {
 	all.Wait()
 }
 
-// closedLoop runs clients that each send the next request after the answer to the last one. body returns the body of a
+// closedLoop runs clients that send each request after the answer to their previous one. body returns the body of a
 // request.
 func (r *rig) closedLoop(clients, requests int, body func(client, request int) string) loopResult {
 	r.t.Helper()

@@ -10,14 +10,19 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tierway/config"
 	"tierway/fixedseed"
 	"tierway/memnet/memredis"
 )
 
-// ownerEngine answers with the owner of the request, which is in the header X-Owner, its model, path and text.
-type ownerEngine struct{ requests atomic.Int64 }
+// ownerEngine answers with the header X-Owner of the request, and the model, path and text.
+type ownerEngine struct {
+	requests atomic.Int64
+	inflight atomic.Int64
+	most     atomic.Int64 // requests at a time
+}
 
 func (e *ownerEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
@@ -33,6 +38,11 @@ func (e *ownerEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text += m.Content
 	}
 	e.requests.Add(1)
+	if n := e.inflight.Add(1); n > e.most.Load() {
+		e.most.Store(n)
+	}
+	defer e.inflight.Add(-1)
+	time.Sleep(time.Millisecond)
 	mark := fmt.Sprintf("<%s %s %s %s>", r.Header.Get("X-Owner"), req.Model, r.URL.Path, text)
 	w.Header().Set("Content-Type", "application/json")
 	answer := numberedAnswers[r.URL.Path]
@@ -83,28 +93,42 @@ func readMark(text string) (owner int, rest string) {
 	return owner, rest
 }
 
-// isolationClients is the number of clients of the isolation test.
+// isolationClients is the number of clients of the isolation test, so that requests of several tenants overlap.
 const isolationClients = 8
 
-// TestNoAnswerCrossesPartitions: 50 tenants send equal texts in all dialects to two tiers with three models, whole
-// and as streams, in memory and in Redis, while some are purged. Two groups of them share answers, and have other
-// tenants in the second half. Every answer was generated for the tenant or its group, and for the same model, endpoint
-// and text.
+// TestNoAnswerCrossesPartitions: 50 tenants send equal texts to three models in two tiers. The requests have all
+// dialects, whole and as streams, and tenants are purged meanwhile. Two groups of tenants share answers. Their lists
+// change after half of the requests. Each answer was generated for the tenant or a member of its group, and for the
+// same model, endpoint and text.
 func TestNoAnswerCrossesPartitions(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { testIsolation(t, false, fixedseed.Samples(2_000, 1_000_000)) })
-	t.Run("redis", func(t *testing.T) { testIsolation(t, true, fixedseed.Samples(1_600, 200_000)) })
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			checkIsolation(t, newIsolationRig(t, "", "max_bytes: 512KiB"), fixedseed.Samples(2_000, 1_000_000))
+		})
+	})
+	t.Run("redis", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store := fmt.Sprintf("store: { sql: \"\", redis: %q }\n", memredis.Start(t, networkOf(t).Network).URL)
+			r := newIsolationRig(t, store, "store: redis")
+			runStores(t, r.rig)
+			checkIsolation(t, r, fixedseed.Samples(1_600, 200_000))
+		})
+	})
 }
 
-func testIsolation(t *testing.T, redis bool, n int) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &ownerEngine{}
-		keys, groups := isolationYAML(0)
-		cache, store := "{ max_bytes: 2MiB, ", ""
-		if redis {
-			store = fmt.Sprintf("store: { sql: \"\", redis: %q }\n", memredis.Start(t, networkOf(t).Network).URL)
-			cache = "{ store: redis, "
-		}
-		r := newRig(t, store+"response_cache: "+cache+"shared: "+groups+" }\nlog: { access: false }\nauth:\n  keys:\n"+keys+`
+// isolationRig is a gateway with the tenants and groups of isolationYAML.
+type isolationRig struct {
+	*rig
+	engine *ownerEngine
+	groups string
+	purges atomic.Int64
+}
+
+func newIsolationRig(t *testing.T, store, cache string) *isolationRig {
+	e := &ownerEngine{}
+	keys, groups := isolationYAML(0)
+	r := newRig(t, store+"response_cache: { "+cache+", shared: "+groups+" }\nauth:\n  keys:\n"+keys+`
+log: { access: false }
 health: { path: "off" }
 tiers:
   - name: small
@@ -117,40 +141,52 @@ tiers:
     response_cache: { exact: { ttl: 1h } }
     workers: [ { name: l0, url: `+startServer(t, e)+` } ]
 `, e)
-		if redis {
-			runStores(t, r)
-		}
-		var hits, foreign atomic.Int64
-		half := func(shift int) {
-			randoms := make([]*rand.Rand, isolationClients)
-			for client := range randoms {
-				randoms[client] = rand.New(rand.NewPCG(fixedseed.Uint64()(), uint64(2*client+shift)))
-			}
-			eachClient(isolationClients, n/2/isolationClients, func(client, _ int) {
-				hit, owned := r.askForIsolated(randoms[client], shift)
-				hits.Add(hit)
-				foreign.Add(1 - owned)
-			})
-		}
-		half(0)
-		const shift = 5
-		_, others := isolationYAML(shift)
-		r.source = func() (*config.File, error) {
-			return config.Parse("test.yaml", []byte(strings.Replace(r.text, groups, others, 1)), nil)
-		}
-		r.reload()
-		half(shift)
-		at, was, other := int(e.requests.Load()), int(hits.Load()), int(foreign.Load())
-		if was+at != n || was < n/4 || other < n/10 {
-			t.Errorf("%d hits, %d of them of other tenants, and %d requests at the engines of %d", was, other, at, n)
-		}
-		t.Logf("%d hits, %d of them of other tenants, of %d requests", was, other, n)
-	})
+	return &isolationRig{rig: r, engine: e, groups: groups}
 }
 
-// askForIsolated sends a random request of a tenant, and sometimes purges another one. hit is 1 if a kept answer came,
-// owned is 1 if the answer was generated for the tenant itself.
-func (r *rig) askForIsolated(random *rand.Rand, shift int) (hit, owned int64) {
+// checkIsolation sends at most n requests, half of them with each list of groups.
+func checkIsolation(t *testing.T, r *isolationRig, n int) {
+	var hits, foreign atomic.Int64
+	each := n / 2 / isolationClients
+	sendHalf := func(shift int) {
+		randoms := make([]*rand.Rand, isolationClients)
+		for client := range randoms {
+			randoms[client] = rand.New(rand.NewPCG(fixedseed.Uint64()(), uint64(2*client+shift)))
+		}
+		eachClient(isolationClients, each, func(client, _ int) {
+			if t.Failed() {
+				return
+			}
+			hit, isForeign := r.sendIsolationRequest(randoms[client], shift)
+			if hit {
+				hits.Add(1)
+			}
+			if isForeign {
+				foreign.Add(1)
+			}
+		})
+	}
+	sendHalf(0)
+	const shift = 5
+	_, others := isolationYAML(shift)
+	r.source = func() (*config.File, error) {
+		return config.Parse("test.yaml", []byte(strings.Replace(r.text, r.groups, others, 1)), nil)
+	}
+	r.reload()
+	sendHalf(shift)
+	sent, forwarded, purges := 2*each*isolationClients, int(r.engine.requests.Load()), int(r.purges.Load())
+	if h, f := int(hits.Load()), int(foreign.Load()); h+forwarded != sent || h < sent/4 || f < sent/10 ||
+		purges < sent/200 || r.engine.most.Load() < 2 {
+		t.Errorf("%d hits, %d of them of other tenants, %d purges, %d requests at the engines, at most %d at a time, of %d",
+			h, f, purges, forwarded, r.engine.most.Load(), sent)
+	} else {
+		t.Logf("%d hits, %d of them of other tenants, %d purges, of %d requests", h, f, purges, sent)
+	}
+}
+
+// sendIsolationRequest sends a random request of a tenant, and purges a random tenant before one of 100 requests.
+// hit: a kept answer was sent. foreign: the answer was generated for another tenant.
+func (r *isolationRig) sendIsolationRequest(random *rand.Rand, shift int) (hit, foreign bool) {
 	paths := []string{"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"}
 	i, path := random.IntN(isolatedTenants), paths[random.IntN(len(paths))]
 	model := []string{"m1", "m2", "l1"}[random.IntN(3)]
@@ -160,22 +196,19 @@ func (r *rig) askForIsolated(random *rand.Rand, shift int) (hit, owned int64) {
 	if stream {
 		body += `,"stream":true`
 	}
-	if random.IntN(1000) == 0 {
-		_, _ = r.proxy.PurgeCache(r.t.Context(), fmt.Sprintf("t%d", random.IntN(isolatedTenants)))
+	if random.IntN(100) == 0 {
+		r.purges.Add(1)
+		if _, err := r.proxy.PurgeCache(r.t.Context(), fmt.Sprintf("t%d", random.IntN(isolatedTenants))); err != nil {
+			r.t.Error(err)
+		}
 	}
 	got := r.post(path, body+"}", "Authorization", fmt.Sprint("Bearer key-", i), "X-Owner", fmt.Sprint("t", i))
-	if strings.Contains(got.header.Get("Cache-Status"), "; hit") {
-		hit = 1
-	}
 	want := fmt.Sprintf("%s %s %s>", model, path, text)
 	owner, rest := readMark(readContent(r.t, path, got.body, stream).text)
 	if got.status != http.StatusOK || !mayGet(i, owner, shift) || rest != want {
 		r.t.Errorf("%d: t%d gets an answer to t%d, %q, want %q", got.status, i, owner, rest, want)
 	}
-	if owner == i {
-		owned = 1
-	}
-	return hit, owned
+	return strings.Contains(got.header.Get("Cache-Status"), "; hit"), owner != i
 }
 
 // TestEqualVectorsCrossNoPartition: all texts have one vector, so that only the partition separates their answers. Two

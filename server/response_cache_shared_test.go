@@ -111,8 +111,8 @@ func TestC7WithoutRedisRequestsMiss(t *testing.T) {
 	})
 }
 
-// slowestInLoop runs clients that send requests one after the other. send gets the numbers of the client and the
-// request, and returns an answer, which must have status 200. slowestInLoop returns the longest time of a request.
+// slowestInLoop runs a closed loop of clients and returns the longest time of a request. send gets the numbers of the
+// client and the request. Each answer must have status 200.
 func slowestInLoop(t *testing.T, clients, requests int, send func(client, request int) httpAnswer,
 ) (longest time.Duration) {
 	t.Helper()
