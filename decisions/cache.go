@@ -6,7 +6,7 @@ import "tierway/telemetry"
 type Cache struct {
 	Result   string  `json:"result" enum:"exact_hit,semantic_hit,miss,bypass" doc:"exact_hit: it answered as an equal request was. semantic_hit: it answered as a request was that means the same. miss: it has no answer. bypass: it was not asked."`
 	Reason   string  `json:"reason,omitempty" doc:"Why the request bypassed the cache."`
-	Shared   string  `json:"shared,omitempty" doc:"Group of response_cache.shared that the request gets answers from."`
+	Shared   string  `json:"shared,omitempty" doc:"Group of response_cache.shared that the tenant is in."`
 	AtMs     float64 `json:"at_ms,omitempty" doc:"When the look-up began, after the request's start."`
 	AgeMs    float64 `json:"age_ms,omitempty" doc:"Age of the kept answer."`
 	LookUpUs float64 `json:"lookup_us,omitempty" doc:"Time of the look-up in microseconds."`

@@ -68,10 +68,12 @@ func newResponseCache(d *definer) *ResponseCache {
 		bypassed: d.counters("tierway_response_cache_bypass_total", "Requests that bypassed the response cache, by reason: "+
 			"temperature, tools, media, choices, logprobs, stored, handover, size, tenant, no_cache.", "reason"),
 		answered: d.counters("tierway_response_cache_answers_total", "Answers to requests that missed the response cache, "+
-			"by result: kept, or the reason for which they were not. finish: the model did not end it itself. content: more "+
-			"than text and reasoning. size: over 256 KiB. choices: several. logprobs: with log probabilities. no_store: "+
-			"Cache-Control of the request. fallback: of another tier or model. dropped: purged meanwhile, or larger than the "+
-			"memory. failed: the request failed, or its client left.", "result"),
+			"or asked for a new answer, by result: kept, or the reason for which they were not. finish: the model did not "+
+			"end the answer itself, or it is not complete. content: it has more than text and reasoning. size: it exceeds "+
+			"256 KiB. choices: it has several choices. logprobs: it has log probabilities. no_store: the request has "+
+			"Cache-Control: no-store. fallback: another tier, pool or model generated it. dropped: the tenant was purged "+
+			"meanwhile, the answer exceeds the memory, or Redis failed at the look-up. failed: the request failed, or its "+
+			"client left.", "result"),
 		LookUp: d.histogram("tierway_response_cache_lookup_seconds", "Time of look-ups in the response cache, without the "+
 			"reading of the request.", cacheSeconds),
 	}

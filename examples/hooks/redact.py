@@ -9,7 +9,7 @@ import sys
 # A match begins only at the start of a word, so that the time grows in proportion to the text.
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 CARD = re.compile(r"\b\d{4}[ .-]?(?:\d{4}[ .-]?\d{4}[ .-]?\d{1,7}|\d{6}[ .-]?\d{5})(?!\d)")
-ID = re.compile(r"(?:.*_)?(?:id|key|url)")  # members with long numbers
+ID = re.compile(r"(?:.*_)?(?:id|key|url)")  # members that may have long numbers other than card numbers
 BRACKET = re.compile(r"[\[\]{}]")
 COLON = re.compile(r"\s*:")
 DECODER = json.JSONDecoder(strict=False)
