@@ -45,6 +45,29 @@ func TestClassifierRulesAreChecked(t *testing.T) {
 			"large, name: a, match: [abc]}]}", []string{
 			`6:51: classifier.keyword_score.large: cannot be reached: the weights of the groups for that tier and higher ones sum to 1 (lower the score, or add keywords)`,
 		}},
+		"shares and scores": {`classifier: {share: {large: 1.2, medium: 0, mediun: 0.1}, score: {large: -1}, length_weight: -1}`, []string{
+			`6:29: classifier.share.large: want a number above 0, up to 1, got "1.2"`,
+			`6:42: classifier.share.medium: want a number above 0, up to 1, got "0"`,
+			`6:45: classifier.share.mediun: no tier has this name (did you mean medium?)`,
+			`6:74: classifier.score.large: want a number of 0 or more, got "-1"`,
+			`6:94: classifier.length_weight: want a number of 0 or more, got "-1"`,
+		}},
+		"shares that sum to more than 1": {"classifier: {preset: graded, share: {medium: 0.9, large: 0.2}}", []string{
+			`6:37: classifier.share: the shares sum to 1.1 (lower them until they sum to at most 1)`,
+		}},
+		"a share of the first tier": {"classifier: {share: {small: 0.5, large: 0.2}}", []string{
+			`6:29: classifier.share.small: "small" is the default tier, which gets all other prompts (remove it)`,
+		}},
+		"both score and share": {"classifier: {score: {large: 9}, share: {large: 0.2}}", []string{
+			`6:21: classifier.score: both score and share are given, and only one can select the tier (remove one of them)`,
+		}},
+		"scores without effect": {"classifier: {score: {medium: 40, large: 9}, keyword_score: {large: 1}}", []string{
+			`6:30: classifier.score.medium: cannot be exceeded: the highest possible score is 19.5 (lower the score, or add keywords)`,
+			`6:60: classifier.keyword_score: has no effect beside classifier.score, which selects the tier (remove one of them)`,
+		}},
+		"a weight without scores": {"classifier: {length_weight: 2}", []string{
+			`6:29: classifier.length_weight: has no effect without scores (add score or share, or remove it)`,
+		}},
 		"keywords without a score": {
 			"classifier: {keyword_score: {}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{
 				`6:51: classifier.keywords[0].tier: has no effect: keyword_score has no entry for "large" or a lower tier above the default (name a tier above classifier.default here, and give it a keyword_score)`,

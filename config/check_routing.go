@@ -192,6 +192,8 @@ func (d *decoder) checkClassifier(f *File) (rules tiers.Rules, paths map[string]
 	rules.PromptTokens = ofTiers(d, "classifier.prompt_tokens", rules.PromptTokens, names, paths)
 	rules.MaxTokens = ofTiers(d, "classifier.max_tokens", rules.MaxTokens, names, paths)
 	rules.KeywordScore = ofTiers(d, "classifier.keyword_score", rules.KeywordScore, names, paths)
+	rules.Score = ofTiers(d, "classifier.score", rules.Score, names, paths)
+	rules.Share = ofTiers(d, "classifier.share", rules.Share, names, paths)
 	d.checkTier("classifier.default", rules.Default, names)
 	for i, k := range rules.Keywords {
 		path := fmt.Sprintf("classifier.keywords[%d]", i)

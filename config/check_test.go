@@ -134,7 +134,7 @@ classifier: {default: big, sticky: {}, price: 1}
 			`3:82: models["gpt-**"]: never matches: models["gpt-*"] matches the same names (remove one)`,
 			`3:89: models[""]: empty model name (a request without a model goes to the default tier)`,
 			`4:23: classifier.default: unknown tier "big" (name one of the tiers (small))`,
-			`4:40: classifier.price: unknown key (known: mode, prompt_tokens, max_tokens, preset, keywords, keyword_score, default, sticky, unavailable)`,
+			`4:40: classifier.price: unknown key (known: mode, prompt_tokens, max_tokens, preset, keywords, keyword_score, score, share, length_weight, default, sticky, unavailable)`,
 		}},
 		"health": {keys + `health: {path: nowhere, down_after: 0, up_after: 2}
 tiers:

@@ -57,6 +57,7 @@ type route struct {
 	model  string
 	rule   string
 	pinned bool
+	alias  uint64      // of Classify: hash of the alias, whose scores are apart from those of others; 0 for Auto
 	free   bool        // Classify: target is the default tier, and the decision may be clamped to the allowed tiers
 	list   *targetList // of an alias with several targets, of which target is the first; nil: one
 }
@@ -288,6 +289,11 @@ func (k *Catalog) aliasRoute(key, alias string, targets Targets) (route, []error
 		to, err := k.aliasTarget(targets[0])
 		if err != nil {
 			return route{}, []error{fmt.Errorf("%s: %w", key, err)}
+		}
+		if to.free {
+			h := fnv.New64a()
+			h.Write([]byte(alias))
+			to.alias = h.Sum64()
 		}
 		return to, nil
 	}

@@ -3,28 +3,26 @@ package tiers
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 )
 
 // Classification is the classifier's result for a request.
 type Classification struct {
 	Tier int    // index among the tiers' names; -1 without tiers
-	Rule string // prompt_tokens, max_tokens, keyword:NAME or default
-	// Score is the sum of the weights of all matched groups, plus a share below the least
-	// weight for the length of the user text: of two requests with the same groups, the longer
-	// one scores higher. No tier depends on the length.
+	Rule string // prompt_tokens, max_tokens, keyword:NAME, score, share or default
+	// Score is the sum of the weights of all matched groups, plus classifier.length_weight times
+	// log2(1 + bytes of the user text), in thousandths. Only classifier.score and share use it.
 	Score float64
-	// why max_tokens was not counted, if it exceeds the threshold of a higher tier; otherwise
-	// empty
+	// how the score compares with the thresholds, and why max_tokens was not counted, if it
+	// exceeds the threshold of a higher tier; otherwise empty
 	Note string
 }
 
 // Signal is the result of one kind of evidence for a request.
 type Signal struct {
-	Rule  string  `json:"rule"`           // prompt_tokens, max_tokens, keyword, default or sticky
+	Rule  string  `json:"rule"`           // prompt_tokens, max_tokens, keyword, score, share, default or sticky
 	Tier  string  `json:"tier,omitempty"` // the tier that it requests; empty: none
-	Value float64 `json:"value"`          // tokens, or the weights of the matched groups for that tier
+	Value float64 `json:"value"`          // tokens, the score, or the weights of the matched groups for that tier
 	// the threshold that Value exceeds, or else the lowest one; 0: none
 	Threshold  float64  `json:"threshold,omitempty"`
 	Matched    []string `json:"matched,omitempty"`     // names of all matched groups
@@ -42,7 +40,7 @@ type Classifier struct {
 	output      []threshold[int64]
 	ceiling     int64 // the lowest max_tokens that is ignored as a ceiling
 	scores      []threshold[float64]
-	least       float64 // the least weight of a group
+	grading     grading
 	matcher     *matcher
 	warnings    []string
 }
@@ -78,13 +76,12 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	k.output = c.tokenThresholds("classifier.max_tokens", rules.MaxTokens, normal.MaxTokens, floor)
 	k.ceiling = ceilingOf(k.output)
 	k.scores = c.scoreThresholds(rules.KeywordScore, normal.KeywordScore, floor)
-	c.warnUnscored(rules, k.scores, floor)
+	k.grading = c.newGrading(rules, preset, k.defaultTier)
+	if k.grading.rule == "" {
+		c.warnUnscored(rules, k.scores, floor)
+	}
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
-	}
-	k.least = 1
-	if len(c.groups) > 0 {
-		k.least = slices.MinFunc(c.groups, func(a, b group) int { return cmp.Compare(a.weight, b.weight) }).weight
 	}
 	k.matcher, k.warnings = newMatcher(c.groups, c.expressions, c.automaton(rules, preset)), c.warnings
 	return k, nil
@@ -111,20 +108,21 @@ func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, coun
 
 // Classify returns the tier of a request. In mode max it is the highest tier that any signal
 // requests, at least the default. In mode first_match it is the tier of the first signal among
-// prompt tokens, max_tokens and keywords. The prompt is counted if its estimate is too near a
+// prompt tokens, max_tokens and keywords. With classifier.score, the score takes the place of the
+// keywords. Without earlier scores, classifier.share has no effect. The prompt is counted if its estimate is too near a
 // threshold to decide.
 func (k *Classifier) Classify(f *ClassifierInput) Classification {
-	return k.decide(f, nil, nil)
+	return k.decide(f, scoreRoute{}, nil, nil)
 }
 
-// decide is Classify. It also fills e with the evidence and x with each signal, unless they are
+// decide is Classify for a route, whose earlier scores classifier.share needs. It also fills e with the evidence and x with each signal, unless they are
 // nil.
-func (k *Classifier) decide(f *ClassifierInput, e *Evidence, x *ClassifierReport) Classification {
+func (k *Classifier) decide(f *ClassifierInput, at scoreRoute, e *Evidence, x *ClassifierReport) Classification {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
-	class, tokens, exact := k.classify(f, s)
+	class, tokens, exact := k.classify(f, at, s)
 	if e != nil {
-		*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names()}
+		*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names(), Score: k.scored(s)}
 		if exact {
 			e.Counted = tokens
 		}
@@ -140,6 +138,16 @@ func (k *Classifier) decide(f *ClassifierInput, e *Evidence, x *ClassifierReport
 func (k *Classifier) signals(f *ClassifierInput, s *search, tokens int64, exact bool) []Signal {
 	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
 	prompt.Exact = exact
+	return []Signal{prompt, k.outputSignal(f), k.textSignal(s), {Rule: "default", Tier: k.name(k.defaultTier)}}
+}
+
+// textSignal explains what the text selects: by its score, or else by its groups.
+func (k *Classifier) textSignal(s *search) Signal {
+	if len(s.thresholds) > 0 {
+		by := signal(k, k.grading.rule, s.score, s.thresholds)
+		by.Matched = s.names()
+		return by
+	}
 	tier, _ := k.keywordTier(s)
 	words := Signal{Rule: "keyword", Tier: k.name(tier), Matched: s.names()}
 	for _, t := range k.scores { // down to the requested tier, or else to the lowest
@@ -148,14 +156,14 @@ func (k *Classifier) signals(f *ClassifierInput, s *search, tokens int64, exact 
 			break
 		}
 	}
-	return []Signal{prompt, k.outputSignal(f), words, {Rule: "default", Tier: k.name(k.defaultTier)}}
+	return words
 }
 
-// signal explains a number of tokens.
-func signal(k *Classifier, rule string, tokens int64, all []threshold[int64]) Signal {
-	s := Signal{Rule: rule, Value: float64(tokens)}
+// signal explains a number of tokens, or a score.
+func signal[N int64 | float64](k *Classifier, rule string, value N, all []threshold[N]) Signal {
+	s := Signal{Rule: rule, Value: float64(value)}
 	for i, t := range all {
-		if tokens > t.over {
+		if value > t.over {
 			s.Tier, s.Threshold = k.name(t.tier), float64(t.over)
 			return s
 		}
@@ -174,15 +182,17 @@ func (k *Classifier) name(tier int) string {
 }
 
 // classify also returns the prompt's tokens, and whether they were counted.
-func (k *Classifier) classify(f *ClassifierInput, s *search) (class Classification, tokens int64, exact bool) {
+func (k *Classifier) classify(f *ClassifierInput, at scoreRoute, s *search) (class Classification, tokens int64, exact bool) {
 	if k.defaultTier < 0 {
 		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
 	k.matchTexts(f, s)
-	words, group := k.keywordTier(s)
+	s.score = k.grading.score(s)
+	k.freezeThresholds(f, at, s)
+	text, by := k.textTier(s)
 	output, note := k.countedMaxTokens(f)
 	decide := func(tokens int64) (tier int, rule string) {
-		return k.combineSignals(tokens, output, words, group)
+		return k.combineSignals(tokens, output, text, by)
 	}
 	tokens = f.PromptTokens
 	if k.uncertain(tokens, decide) {
@@ -191,10 +201,11 @@ func (k *Classifier) classify(f *ClassifierInput, s *search) (class Classificati
 		}
 	}
 	class.Tier, class.Rule = decide(tokens)
+	class.Note = k.grading.note(class, len(s.thresholds) > 0)
 	if note != "" && highestExceeded(f.MaxTokens, k.output) > class.Tier {
-		class.Note = note
+		class.Note = joinNotes(class.Note, note)
 	}
-	class.Score = s.weight(0) + k.lengthScore(s.userBytes)
+	class.Score = s.score
 	return class, tokens, exact
 }
 
@@ -231,9 +242,9 @@ func (k *Classifier) uncertain(estimate int64, decide func(int64) (int, string))
 	return false
 }
 
-// combineSignals returns the tier that the signals request; words is -1 if keywords request
-// none.
-func (k *Classifier) combineSignals(prompt, output int64, words, group int) (tier int, rule string) {
+// combineSignals returns the tier that the signals request; text is the tier that the text
+// requests by the rule textRule, or -1.
+func (k *Classifier) combineSignals(prompt, output int64, text int, textRule string) (tier int, rule string) {
 	tier, rule = k.defaultTier, "default"
 	// consider adds a signal and reports whether it is final.
 	consider := func(to int, by string) bool {
@@ -244,42 +255,51 @@ func (k *Classifier) combineSignals(prompt, output int64, words, group int) (tie
 		return false
 	}
 	if consider(highestExceeded(prompt, k.prompt), "prompt_tokens") ||
-		consider(highestExceeded(output, k.output), "max_tokens") || words < 0 {
+		consider(highestExceeded(output, k.output), "max_tokens") {
 		return tier, rule
 	}
-	consider(words, k.matcher.groups[group].rule)
+	consider(text, textRule)
 	return tier, rule
 }
 
-// highestExceeded returns the highest tier with a threshold below tokens, or -1.
-func highestExceeded(tokens int64, all []threshold[int64]) int {
+// highestExceeded returns the highest tier with a threshold below value, or -1.
+func highestExceeded[N int64 | float64](value N, all []threshold[N]) int {
 	for _, t := range all {
-		if tokens > t.over {
+		if value > t.over {
 			return t.tier
 		}
 	}
 	return -1
 }
 
-// keywordTier returns the highest tier that the matched groups request, or -1, and the heaviest of
-// the groups for that tier or a higher one.
-func (k *Classifier) keywordTier(s *search) (tier, group int) {
+// textTier returns the tier that the text requests and the rule: by its score, which always requests
+// one, or else by its groups, or -1.
+func (k *Classifier) textTier(s *search) (tier int, rule string) {
+	if len(s.thresholds) > 0 {
+		return max(highestExceeded(s.score, s.thresholds), k.defaultTier), k.grading.rule
+	}
+	return k.keywordTier(s)
+}
+
+// keywordTier returns the highest tier that the matched groups request, or -1, and the rule of the
+// heaviest of the groups for that tier or a higher one.
+func (k *Classifier) keywordTier(s *search) (tier int, rule string) {
 	for _, t := range k.scores {
 		// Sums of written decimals such as 0.1 are off by about 1e-16 each.
 		if s.weight(t.tier) < t.over-1e-9 {
 			continue
 		}
-		group = -1
+		group := -1
 		for i, g := range k.matcher.groups {
 			if s.matched[i] && g.tier >= t.tier && (group < 0 || g.weight > k.matcher.groups[group].weight) {
 				group = i
 			}
 		}
 		if group >= 0 {
-			return t.tier, group
+			return t.tier, k.matcher.groups[group].rule
 		}
 	}
-	return -1, -1
+	return -1, ""
 }
 
 // weight returns the sum of the weights of the matched groups for a tier and higher ones.
@@ -291,12 +311,4 @@ func (s *search) weight(tier int) float64 {
 		}
 	}
 	return sum
-}
-
-// lengthScore returns the part of the score for the length of the user text: 0 for none, half of the
-// least weight at 2,000 bytes, where long questions start, and always less than the least
-// weight.
-func (k *Classifier) lengthScore(bytes int) float64 {
-	n := float64(bytes)
-	return math.Nextafter(k.least, 0) * n / (n + 2000)
 }

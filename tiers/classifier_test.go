@@ -224,22 +224,10 @@ func TestMoreNeverLowersTheTierInModeMax(t *testing.T) {
 	})
 }
 
-func TestLengthBreaksTiesOnly(t *testing.T) {
-	c := classifier(t, words())
-	score := func(text string) float64 { return c.Classify(&ClassifierInput{User: says(text)}).Score }
-	long := strings.Repeat("x ", TextLimit)
-	if !(score("") == 0 && score("x") > 0 && score("xx") > score("x") && score(long) > score("xx")) {
-		t.Error("a longer text does not score higher")
-	}
-	if score(long) >= score("email") {
-		t.Errorf("length weighs more than a group: %v and %v", score(long), score("email"))
-	}
-}
-
 // explained returns a request's classification and its signals.
 func explained(k *Classifier, f *ClassifierInput) (Classification, []Signal) {
 	var x ClassifierReport
-	return k.decide(f, nil, &x), x.Signals
+	return k.decide(f, scoreRoute{}, nil, &x), x.Signals
 }
 
 func TestExplanationAgreesWithClassify(t *testing.T) {

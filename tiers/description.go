@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ type Description struct {
 	StickyIdle   time.Duration  `json:"-"`
 	Rules        []Rule         `json:"rules" nullable:"false" doc:"Rules in the order in which they are checked: prompt_tokens and max_tokens from the highest tier, then the keyword groups, then default."`
 	KeywordScore []TierScore    `json:"keyword_score" nullable:"false" doc:"Minimum score by tier, from the highest tier. The score of a tier is the sum of the weights of the matched groups for it and higher tiers."`
+	LengthWeight float64        `json:"length_weight,omitempty" doc:"Weight of each doubling of the length of the last user turn in the score. Absent: no score selects a tier."`
+	Score        []TierScore    `json:"score,omitempty" doc:"Scores that a request must exceed, from the highest tier, in place of keyword_score. Absent: no thresholds are configured."`
+	Share        []TierShare    `json:"share,omitempty" doc:"Shares of the prompts that the scores select, from the highest tier, in place of keyword_score once enough scores are known."`
 	Ignored      int64          `json:"max_tokens_ignored_from,omitempty" doc:"max_tokens is ignored from this value on. Absent: no value is too large."`
 	Aliases      []AliasTargets `json:"aliases" nullable:"false" doc:"Aliases in the order of precedence: exact names, then patterns from the longest."`
 }
@@ -36,6 +40,12 @@ type Rule struct {
 type TierScore struct {
 	Tier  string  `json:"tier"`
 	Score float64 `json:"score"`
+}
+
+// TierShare is the share of prompts that go to a tier by their scores.
+type TierShare struct {
+	Tier  string  `json:"tier"`
+	Share float64 `json:"share"`
 }
 
 // AliasTargets is an alias with its targets in the order of preference.
@@ -61,6 +71,9 @@ func (k *Catalog) Describe(aliases map[string]Targets) Description {
 	for _, s := range c.scores {
 		d.KeywordScore = append(d.KeywordScore, TierScore{Tier: c.tiers[s.tier], Score: s.over})
 	}
+	if g := &c.grading; g.rule != "" {
+		d.LengthWeight, d.Score, d.Share = g.lengthWeight, c.describeScores(), c.describeShares()
+	}
 	if !c.countsAll && len(c.output) > 0 {
 		d.Ignored = c.ceiling
 	}
@@ -76,6 +89,28 @@ func (k *Catalog) Describe(aliases map[string]Targets) Description {
 		d.Aliases = append(d.Aliases, AliasTargets{Name: g.pattern, Targets: slices.Clone(aliases[g.pattern]), Pattern: true})
 	}
 	return d
+}
+
+// describeScores returns the configured thresholds on the score.
+func (k *Classifier) describeScores() (all []TierScore) {
+	for _, t := range k.grading.tiers {
+		if k.grading.rule == ruleScore {
+			all = append(all, TierScore{Tier: k.tiers[t.tier], Score: t.value})
+		}
+	}
+	return all
+}
+
+// describeShares returns the share of each tier alone.
+func (k *Classifier) describeShares() (all []TierShare) {
+	sum := 0.0
+	for _, t := range k.grading.tiers {
+		if k.grading.rule == ruleShare {
+			all = append(all, TierShare{Tier: k.tiers[t.tier], Share: math.Round(1e9*(t.value-sum)) / 1e9})
+		}
+		sum = t.value
+	}
+	return all
 }
 
 // describeRules returns the rules in the order in which they are checked.

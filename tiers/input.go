@@ -23,6 +23,7 @@ type ClassifierInput struct {
 	// System returns the system text, cut in the same way. It is called only if a keyword
 	// searches it; nil: none.
 	System  func() []byte
+	Tenant  uint64   // hash of the tenant; separates its scores from those of others
 	Session uint64   // hash of tenant and session key; 0: none
 	Turns   []uint64 // hashes of tenant and chat at the end of each message, oldest first
 

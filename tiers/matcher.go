@@ -69,6 +69,7 @@ func (m *matcher) begin() *search { return m.searches.Get().(*search) }
 // end returns a search to the pool.
 func (m *matcher) end(s *search) {
 	clear(s.matched)
+	s.thresholds = s.thresholds[:0]
 	m.searches.Put(s)
 }
 
@@ -80,6 +81,9 @@ type search struct {
 	touched   []int32  // indexes of the open windows
 	at        source   // source of the present text
 	userBytes int      // length of the last user turn
+	score     float64  // of the request, after its texts were searched
+	// thresholds on the score that decide the request, highest tier first; empty: keyword_score decides
+	thresholds []threshold[float64]
 }
 
 // window is part of a text; empty when to is 0.

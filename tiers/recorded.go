@@ -3,7 +3,8 @@ package tiers
 import "slices"
 
 // ResolveRecorded resolves a recorded request from its evidence. No text is available; the
-// recorded keyword groups count as matched. q.Input has its tokens, chat and time. Count is
+// recorded keyword groups count as matched. Without q.Recent, the recorded thresholds on the score
+// take the place of those of classifier.share. q.Input has its tokens, chat and time. Count is
 // called if the tokens were not counted then, perhaps more than once; User and System are not
 // called.
 //
@@ -17,7 +18,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 		f = *q.Input
 	}
 	least, most := k.classifier.groupsOf(was, unknown)
-	f.recorded = &recorded{groups: least, userBytes: was.UserBytes}
+	f.recorded = &recorded{groups: least, userBytes: was.UserBytes, score: was.Score}
 	if was.Counted > 0 {
 		f.Count = func() (int64, bool) { return was.Counted, true }
 	}
@@ -36,8 +37,9 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v R
 // not.
 func (k *Catalog) sameTargetWith(q Query, most []string) bool {
 	more := *q.Input
-	more.recorded = &recorded{groups: most, userBytes: q.Input.recorded.userBytes}
-	q.Chats = q.Chats.ReadOnly()
+	was := q.Input.recorded
+	more.recorded = &recorded{groups: most, userBytes: was.userBytes, score: was.score}
+	q.Chats, q.Recent = q.Chats.ReadOnly(), q.Recent.ReadOnly()
 	low, lowErr := k.Resolve(q)
 	q.Input = &more
 	high, highErr := k.Resolve(q)
@@ -90,6 +92,7 @@ func (m *matcher) patterns(group int) []string {
 type recorded struct {
 	groups    []string
 	userBytes int
+	score     *Scored
 }
 
 // restoreGroups marks the recorded groups as matched.

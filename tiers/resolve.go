@@ -31,6 +31,9 @@ type Query struct {
 	AllowedModel func(model string) bool
 	Input        *ClassifierInput // input of the classifier; nil: the default tier
 	Chats        *Chats           // chats that stay at their tier; nil: none
+	// Recent has the scores of earlier requests, for classifier.share, and receives that of this
+	// request; nil: none, so that keyword_score decides.
+	Recent *RecentScores
 	// Fits reports whether the prompt fits the target's context. False refuses, and must be
 	// certain: an uncertain estimate is true. nil: it fits.
 	Fits      func(target string) bool
@@ -52,10 +55,10 @@ type Resolution struct {
 	Tier   bool   // Target is a tier, not a pool
 	Model  string // model name to send to the worker; empty keeps the client's name
 	// Rule is the step that decided: header, model, alias, prompt_tokens, max_tokens,
-	// keyword:NAME, sticky, clamped, context, unavailable, fallback:TARGET or default.
+	// keyword:NAME, score, share, sticky, clamped, context, unavailable, fallback:TARGET or default.
 	Rule string
-	// Note is what that step overrode, such as "keyword:code selected large", or why
-	// max_tokens was not counted; mostly empty.
+	// Note is what that step overrode, such as "keyword:code selected large", why
+	// max_tokens was not counted, or how the score compares; mostly empty.
 	Note string
 	// Pinned means that the request must not be moved: the engine's own model name requested it, or
 	// its budget is spent.
@@ -73,6 +76,13 @@ type Evidence struct {
 	Counted    int64    // prompt tokens if they were counted; 0: the estimate sufficed
 	UserBytes  int      // length of the last user turn, as far as it is searched
 	Groups     []string // names of all matched keyword groups
+	Score      *Scored  // nil: the rules select no tier by scores
+}
+
+// Scored is the score of a request with the thresholds that decided its tier.
+type Scored struct {
+	Value      float64     `json:"value"`                // as Classification has it
+	Thresholds []TierScore `json:"thresholds,omitempty"` // highest tier first; nil: keyword_score decided
 }
 
 // ClassifierReport is the result of the classifier with its signals.
@@ -122,7 +132,7 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 	v := Resolution{Model: r.model, Rule: r.rule, Pinned: r.pinned, list: r.list}
 	at, classified := r.target, r.free && k.headerTier(&q) < 0
 	if classified && q.Input != nil {
-		at = k.classify(&v, &q)
+		at = k.classify(&v, &q, r.alias)
 	}
 	if r.free {
 		asked := at
@@ -223,8 +233,8 @@ func (k *Catalog) usesChats(q *Query) bool {
 }
 
 // classify returns the tier of a request by its content and its chat.
-func (k *Catalog) classify(v *Resolution, q *Query) int {
-	class := k.classifier.decide(q.Input, q.Evidence, q.Report)
+func (k *Catalog) classify(v *Resolution, q *Query, alias uint64) int {
+	class := k.classifier.decide(q.Input, scoreRoute{q.Recent, alias}, q.Evidence, q.Report)
 	v.Rule = class.Rule
 	if class.Note != "" {
 		v.AddNote(class.Note)

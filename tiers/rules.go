@@ -242,7 +242,7 @@ func (c *checker) addPreset(name string, lowest int) {
 	last := c.tiers[len(c.tiers)-1]
 	var all []Keyword
 	switch name {
-	case "groups":
+	case "groups", "graded":
 		all = presetGroups(c.tiers[lowest], last)
 	case "lesson":
 		all = presetLesson(last)
