@@ -103,6 +103,8 @@ type Features struct {
 	Counted       int64    `json:"counted_tokens,omitempty"`   // counted prompt tokens; 0 if the estimate sufficed
 	UserTextBytes int      `json:"user_text_bytes,omitempty"`  // inspected part of the last user turn
 	Groups        []string `json:"groups,omitempty"`           // the keyword groups that matched
+	// of groups and length, with the thresholds of classifier.score or share; nil without these
+	Score *tiers.Scored `json:"score,omitempty"`
 	// the endpoint requires an output limit, so MaxTokens is not a choice of the client
 	LimitRequired bool `json:"limit_required,omitempty"`
 	Tools         bool `json:"tools,omitempty"` // the request offers tools or functions

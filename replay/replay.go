@@ -120,6 +120,7 @@ func New(c Config) (*Replay, error) {
 type replaySide struct {
 	setup  *Setup
 	chats  *tiers.Chats
+	recent *tiers.RecentScores // nil: the thresholds of classifier.share are those of the records
 	pools  map[string]*sidePool
 	events events // ends of requests
 
@@ -147,6 +148,9 @@ func (s *replaySide) open(setup, now *Setup, tokens int64) error {
 	}
 	*s = replaySide{setup: setup, chats: tiers.NewChats(tiers.MaxChats), pools: map[string]*sidePool{},
 		requests: map[string]int64{}, prompts: map[string]int64{}, cost: map[string]float64{}}
+	if !setup.Catalog.Classifier().SharesAs(now.Catalog.Classifier()) {
+		s.recent = tiers.NewRecentScores(tiers.MaxScoreWindows)
+	}
 	for i := range setup.Pools {
 		p, err := openPool(&setup.Pools[i], now.pool(setup.Pools[i].Name), tokens)
 		if err != nil {

@@ -73,7 +73,7 @@ type recordedTier struct {
 // another tier, it is left out as SkippedTier. Targets of a list that the request passed over are in
 // the record. They count as blocked, unless the catalog decides itself why.
 func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is recordedTier) {
-	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Fits: func(target string) bool {
+	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Recent: s.recent, Fits: func(target string) bool {
 		p := s.pools[target]
 		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
 	}, Blocked: func(target string) string { return passedOver(d, target) }}
@@ -89,9 +89,9 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 		estimate = d.PromptTokens
 	}
 	q.Input = &tiers.ClassifierInput{Now: d.Time, PromptTokens: estimate, Session: uint64(f.Session), Turns: turnsOf(d),
-		MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
+		Tenant: tenantOf(d), MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
-	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups}
+	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups, Score: f.Score}
 	v, known, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)
 	// A prompt that is too long by an estimate is not refused: the gateway lets the engine
 	// decide unless it is sure.
@@ -115,11 +115,17 @@ func passedOver(d *decisions.Decision, target string) string {
 // turnsOf returns substitutes for the message ends that identify a chat: the blocks of the
 // prompt, one of which is the end of the previous turn.
 func turnsOf(d *decisions.Decision) []uint64 {
-	tenant := fnv.New64a()
-	tenant.Write([]byte(d.Tenant))
+	tenant := tenantOf(d)
 	turns := make([]uint64, len(d.Features.Chain))
 	for i, l := range d.Features.Chain {
-		turns[i] = l.Hash ^ tenant.Sum64()
+		turns[i] = l.Hash ^ tenant
 	}
 	return turns
+}
+
+// tenantOf returns a hash of the tenant's name.
+func tenantOf(d *decisions.Decision) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(d.Tenant))
+	return h.Sum64()
 }

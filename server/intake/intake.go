@@ -20,6 +20,7 @@ type Intake struct {
 	bodies  bodyBudget
 	prompts sync.Pool // of *Prompt
 	chats   *tiers.Chats
+	recent  *tiers.RecentScores
 	stored  *storedResponses
 }
 
@@ -42,6 +43,7 @@ func New(o Options) *Intake {
 		stored:  newStoredResponses(maxStoredResponses),
 		prompts: sync.Pool{New: func() any { return new(Prompt) }},
 		chats:   tiers.NewChats(tiers.MaxChats),
+		recent:  tiers.NewRecentScores(tiers.MaxScoreWindows),
 	}
 	if shared := o.Control.Stores.Responses; shared != nil {
 		shared.OnBack(it.stored.Known)
@@ -64,3 +66,6 @@ func (it *Intake) Memory(tenant string) BodyMemory {
 
 // Chats returns the chats that stay at their tier.
 func (it *Intake) Chats() *tiers.Chats { return it.chats }
+
+// RecentScores returns the scores of earlier requests, for classifier.share.
+func (it *Intake) RecentScores() *tiers.RecentScores { return it.recent }

@@ -20,6 +20,7 @@ import (
 // ResolveOptions selects the further state that Resolve reads and returns.
 type ResolveOptions struct {
 	Chats     *tiers.Chats            // chats that stay at their tier; nil: none
+	Recent    *tiers.RecentScores     // scores of earlier requests, for classifier.share; nil: none
 	Evidence  bool                    // return the evidence of the classification
 	Explained *tiers.ClassifierReport // receives the classifier's explanation if it runs; nil: not requested
 }
@@ -167,7 +168,7 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	if !r.in.Snap.Catalog.Classifies(q) {
 		return r.in.Snap.Catalog.Resolve(q)
 	}
-	q.Input, q.Chats = r.classifierInput(), options.Chats
+	q.Input, q.Chats, q.Recent = r.classifierInput(), options.Chats, options.Recent
 	v, err := r.in.Snap.Catalog.Resolve(q)
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err
@@ -270,7 +271,7 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	f := &p.features
 	*f = tiers.ClassifierInput{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
-		Count: r.countTokens, User: r.userText, System: r.systemText}
+		Tenant: tenant, Count: r.countTokens, User: r.userText, System: r.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
 	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionParamsID,
 		req.SessionID,

@@ -124,6 +124,7 @@ func decisionFeatures(x *exchange) decisions.Features {
 		Counted:       e.Counted,
 		UserTextBytes: e.UserBytes,
 		Groups:        e.Groups,
+		Score:         e.Score,
 		LimitRequired: x.in.Dialect.RequiresMaxTokens(),
 		Tools:         x.parsed.Req.Tools,
 		Media:         x.parsed.Req.Media,
