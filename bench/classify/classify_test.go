@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,19 +23,19 @@ func TestTheWorthOfAnOrderIsTheAreaUnderItsCurve(t *testing.T) {
 		want     worth
 	}{
 		// Half of the prompts hold all of the gap: up to 1 at 0.5, then flat.
-		"perfect": {[]outcome{{4, 1}, {3, 1}, {2, 0}, {1, 0}}, worth{0.75, 0.25, 0.4}},
-		"inverse": {[]outcome{{1, 1}, {2, 1}, {3, 0}, {4, 0}}, worth{0.25, 0.75, 0.9}},
+		"perfect": {[]outcome{{4, 1}, {3, 1}, {2, 0}, {1, 0}}, worth{apgr: 0.75, cpt50: 0.25, cpt80: 0.4}},
+		"inverse": {[]outcome{{1, 1}, {2, 1}, {3, 0}, {4, 0}}, worth{apgr: 0.25, cpt50: 0.75, cpt80: 0.9}},
 		// A straight line from 0 to 1 has half of the area below it.
-		"all tied":           {[]outcome{{0, 1}, {0, 0}, {0, 1}, {0, 0}}, worth{0.5, 0.5, 0.8}},
-		"as good everywhere": {[]outcome{{2, 1}, {1, 1}}, worth{0.5, 0.5, 0.8}},
+		"all tied":           {[]outcome{{0, 1}, {0, 0}, {0, 1}, {0, 0}}, worth{apgr: 0.5, cpt50: 0.5, cpt80: 0.8}},
+		"as good everywhere": {[]outcome{{2, 1}, {1, 1}}, worth{apgr: 0.5, cpt50: 0.5, cpt80: 0.8}},
 		// (0, 0), (0.5, 0.75), (1, 1).
-		"tied in pairs": {[]outcome{{2, 1}, {2, 2}, {1, 1}, {1, 0}}, worth{0.625, 1.0 / 3, 0.6}},
+		"tied in pairs": {[]outcome{{2, 1}, {2, 2}, {1, 1}, {1, 0}}, worth{apgr: 0.625, cpt50: 1.0 / 3, cpt80: 0.6}},
 		// Over 1 on the way: (0, 0), (1/3, 1.5), (2/3, 1.5), (1, 1).
-		"the strong one is worse last": {[]outcome{{3, 3}, {2, 0}, {1, -1}}, worth{0.25 + 0.5 + 1.25/3, 1.0 / 9, 1.6 / 9}},
+		"the strong one is worse last": {[]outcome{{3, 3}, {2, 0}, {1, -1}}, worth{apgr: 0.25 + 0.5 + 1.25/3, cpt50: 1.0 / 9, cpt80: 1.6 / 9}},
 		// Below 0 on the way: (0, 0), (0.5, -1), (1, 1).
-		"the strong one is worse first": {[]outcome{{2, -1}, {1, 2}}, worth{-0.25, 0.875, 0.95}},
-		"no gap":                        {[]outcome{{2, 1}, {1, -1}}, worth{nan, nan, nan}},
-		"nothing":                       {nil, worth{nan, nan, nan}},
+		"the strong one is worse first": {[]outcome{{2, -1}, {1, 2}}, worth{apgr: -0.25, cpt50: 0.875, cpt80: 0.95}},
+		"no gap":                        {[]outcome{{2, 1}, {1, -1}}, worth{apgr: nan, cpt50: nan, cpt80: nan}},
+		"nothing":                       {nil, worth{apgr: nan, cpt50: nan, cpt80: nan}},
 	} {
 		got := rank(c.outcomes).worth(nil)
 		if !near(got.apgr, c.want.apgr) || !near(got.cpt50, c.want.cpt50) || !near(got.cpt80, c.want.cpt80) {
@@ -216,8 +217,8 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := r.results[0]
-	if one.shares != (shares{0.5, 0.25, 0.25}) || one.lesson != (shares{0.75, 0, 0.25}) {
-		t.Errorf("the tiers get %v, by the lesson's preset %v", one.shares, one.lesson)
+	if one.shares != [3]shares{{0.5, 0.25, 0.25}, {0.75, 0, 0.25}, {0.5, 0.5, 0}} {
+		t.Errorf("the tiers get %v", one.shares)
 	}
 	// All of the gap of 1.5 a prompt; half of it at random.
 	if v := one.upper; !near(v.up, 0.5) || !near(v.over.value, 0.75) || !near(v.within.value, 0) || !near(v.recovered, 1) {
@@ -227,15 +228,15 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 		t.Errorf("large: %+v", v)
 	}
 	// The lesson's only match is a poem: (0.25, 0), then straight to (1, 1).
-	for i, want := range map[int]float64{2: 0.375, 3: 0.375, 6: 0.5} {
+	for i, want := range map[int]float64{3: 0.5, 4: 0.375, 5: 0.375} {
 		if got := one.orders[i].apgr; !near(got, want) {
 			t.Errorf("%s: %v, want %v", one.orders[i].name, got, want)
 		}
 	}
 	for _, markdown := range []bool{false, true} {
 		text := r.text(markdown)
-		for _, want := range []string{"some (in-sample)", "plain", "medium, large", "+0.75 of 10 [", "groups, then length",
-			"lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
+		for _, want := range []string{"some (in-sample)", "plain", "medium, large", "+0.75 of 10 [", "score of preset graded",
+			"groups alone", "large: 0.2", "lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("markdown %v: the report lacks %q:\n%s", markdown, want, text)
 			}
@@ -247,25 +248,62 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 }
 
 func TestScorersRankAsTheirNamesSay(t *testing.T) {
-	groups, err := newJudge("groups")
+	all, err := newScorers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	lesson, err := newJudge("lesson")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const both = "Calculate this and debug that program, 12 times 3"
-	for i, want := range []float64{3, -1, 1, 2, float64(len(both)), 3, 0} {
-		if got := scorers(groups, lesson)[i].score(both); i != 1 && got != want {
-			t.Errorf("%s: %v, want %v", scorers(groups, lesson)[i].name, got, want)
+	const both = "Calculate this and debug that program, 12 times 3" // 49 bytes
+	for i, want := range []float64{3 + 5.644, 3, 49, 0, 1, 2, 3} {
+		if got := all[i].score(both); got != want {
+			t.Errorf("%s: %v, want %v", all[i].name, got, want)
 		}
 	}
-	by := scorers(groups, lesson)[1].score
-	short, long, other := by("Write a function in Python."), by("Write a short function in Python, please."),
-		by("Write a very, very long letter to my aunt about the sea, please.")
-	if !(short > 2 && long > short && other < 0.5 && other > 0) {
-		t.Errorf("scores %v, %v and %v", short, long, other)
+}
+
+// TestAnOrderIsComparedWithARandomOneAtEachShare: ties are taken in part.
+func TestAnOrderIsComparedWithARandomOneAtEachShare(t *testing.T) {
+	var all []outcome
+	for i := range 10 {
+		all = append(all, outcome{float64(-i), 0})
+	}
+	all[0].gain, all[1].gain, all[9].gain = 4, 2, 4
+	tied := slices.Clone(all)
+	tied[1].score, tied[2].score = -2, -2
+	for name, c := range map[string]struct {
+		outcomes []outcome
+		want     [3]float64
+	}{
+		"in order": {all, [3]float64{0.4 - 0.1, 0.6 - 0.2, 0.6 - 0.3}}, "tied": {tied, [3]float64{0.4 - 0.1, 0.5 - 0.2, 0.6 - 0.3}},
+	} {
+		for i, got := range rank(c.outcomes).worth(nil).over {
+			if !near(got, c.want[i]) {
+				t.Errorf("%s, %v: %v, want %v", name, strongShares[i], got, c.want[i])
+			}
+		}
+	}
+}
+
+// TestAShareIsThatOfLongTraffic: a set of few prompts is sent until the window is full.
+func TestAShareIsThatOfLongTraffic(t *testing.T) {
+	g, err := newGateway("classifier: { preset: none, share: { medium: 0.3, large: 0.2 } }\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var prompts []promptRow
+	for i := range 20 {
+		prompts = append(prompts, promptRow{text: strings.Repeat("x", i+1)})
+	}
+	sent, err := g.route(prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The shortest prompt of a share is at its threshold, which moves.
+	for tier, lengths := range [][2]int{{1, 10}, {12, 16}, {18, 20}} {
+		for n := lengths[0]; n <= lengths[1]; n++ {
+			if got := sent[n-1].tier; got != tier {
+				t.Errorf("a text of %d bytes is at tier %d, want %d", n, got, tier)
+			}
+		}
 	}
 }
 
@@ -289,9 +327,14 @@ func TestTheDataIsRead(t *testing.T) {
 			t.Errorf("%s has %d prompts, want %d", sets[i].name, got, want)
 		}
 	}
+	all, err := newScorers()
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Length and digits need no rules: their areas check data and arithmetic.
 	for i, want := range [][2]float64{{0.598, 0.483}, {0.548, 0.665}} {
-		for j, by := range scorers(judge{}, judge{})[4:6] {
+		for j, name := range []string{"prompt length", "digit count"} {
+			by := all[slices.IndexFunc(all, func(s scorer) bool { return s.name == name })]
 			if got := rank(outcomes(sets[i].prompts, by)).worth(nil).apgr; math.Abs(got-want[j]) > 0.0006 {
 				t.Errorf("%s: %s has the area %.4f, want %.3f", sets[i].name, by.name, got, want[j])
 			}
@@ -329,8 +372,10 @@ func TestDataDocIsGeneratedFromMeasurements(t *testing.T) {
 	for _, one := range r.results {
 		if s := one.set; s.points > 0 && s.seen != "in-sample" && !strings.Contains(s.name, "with choices") &&
 			!strings.HasSuffix(s.name, "chat") {
-			if want := percent(one.upper.up) + ", " + s.score(one.upper.over); !strings.Contains(string(figures), want) {
-				t.Errorf("docs/performance.md lacks the measured figure of %s: %s", s.name, want)
+			for _, v := range []value{one.upper, one.graded[1]} {
+				if want := percent(v.up) + ", " + s.score(v.over); !strings.Contains(string(figures), want) {
+					t.Errorf("docs/performance.md lacks the measured figure of %s: %s", s.name, want)
+				}
 			}
 		}
 	}

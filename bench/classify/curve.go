@@ -21,7 +21,12 @@ type worth struct {
 	apgr  float64 // the area under PGR by that share; random order has 0.5
 	cpt50 float64 // the least share with a PGR of 0.5; NaN when there is none
 	cpt80 float64 // the least share with a PGR of 0.8
+	// mean score at each of strongShares, less that of a random order
+	over [len(strongShares)]float64
 }
+
+// strongShares are the shares of strong calls at which orders are compared.
+var strongShares = [...]float64{0.1, 0.2, 0.3}
 
 // ranking is outcomes by falling score, those of equal score as one block: what
 // is in a block is taken in no order, so PGR runs straight through it.
@@ -58,6 +63,9 @@ func (r ranking) worth(times []int) worth {
 	}
 	w := worth{apgr: math.NaN(), cpt50: math.NaN(), cpt80: math.NaN()}
 	if gap <= 0 {
+		for i := range w.over {
+			w.over[i] = math.NaN()
+		}
 		return w
 	}
 	w.apgr = 0
@@ -71,6 +79,11 @@ func (r ranking) worth(times []int) worth {
 		w.apgr += dx * (y + dy/2)
 		w.cpt50 = reached(w.cpt50, 0.5, x, y, dx, dy)
 		w.cpt80 = reached(w.cpt80, 0.8, x, y, dx, dy)
+		for i, share := range strongShares {
+			if x < share && share <= x+dx {
+				w.over[i] = (y + dy*(share-x)/dx - share) * gap / n
+			}
+		}
 		x, y, from = x+dx, y+dy, end
 	}
 	return w
@@ -89,31 +102,44 @@ func reached(before, level, x, y, dx, dy float64) float64 {
 // interval is bounds with a middle.
 type interval struct{ value, low, high float64 }
 
-// measured is a worth with the 95 % interval of its area.
+// measured is a worth with the 95 % intervals.
 type measured struct {
 	worth
-	area interval
+	area, half, most interval // of apgr, cpt50 and cpt80
+	overs            [len(strongShares)]interval
 }
 
 // bootstrap measures the order and draws resamples of the prompts with
-// replacement for the interval. The same seed draws the same resamples.
+// replacement for the intervals. The same seed draws the same resamples.
 func bootstrap(all []outcome, resamples int, seed uint64) measured {
 	r := rank(all)
 	m := measured{worth: r.worth(nil)}
 	source := rand.New(rand.NewPCG(seed, 0))
 	times := make([]int, len(r.gains))
-	var areas []float64
+	var drawn []worth
 	for range resamples {
 		clear(times)
 		for range times {
 			times[source.IntN(len(times))]++
 		}
-		if area := r.worth(times).apgr; !math.IsNaN(area) {
-			areas = append(areas, area)
+		if w := r.worth(times); !math.IsNaN(w.apgr) {
+			drawn = append(drawn, w)
 		}
 	}
-	slices.Sort(areas)
-	m.area = interval{value: m.apgr, low: quantile(areas, 0.025), high: quantile(areas, 0.975)}
+	of := func(figure func(w *worth) float64) interval {
+		all := make([]float64, len(drawn))
+		for i := range drawn {
+			all[i] = figure(&drawn[i])
+		}
+		slices.Sort(all)
+		return interval{value: figure(&m.worth), low: quantile(all, 0.025), high: quantile(all, 0.975)}
+	}
+	m.area = of(func(w *worth) float64 { return w.apgr })
+	m.half = of(func(w *worth) float64 { return w.cpt50 })
+	m.most = of(func(w *worth) float64 { return w.cpt80 })
+	for i := range m.overs {
+		m.overs[i] = of(func(w *worth) float64 { return w.over[i] })
+	}
 	return m
 }
 

@@ -3,7 +3,8 @@
 //
 // Labelled prompts have the scores of a weak and a strong model. For them it compares the mean
 // score of the routed prompts with that of a random router with the same shares.
-// docs/tiers.md shows the results; flag -orders adds rankings of prompts by several scores.
+// docs/tiers.md shows the results, also of rankings of prompts by several scores; flag -orders adds more
+// of them.
 package main
 
 import (
@@ -57,7 +58,7 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("classify", flag.ContinueOnError)
 	f.StringVar(&o.data, "data", "../shared/data", "the folder of the labelled prompts")
 	f.BoolVar(&o.markdown, "markdown", false, "print tables in Markdown")
-	f.BoolVar(&o.orders, "orders", false, "print what orders of the prompts are worth too; routing goes by none")
+	f.BoolVar(&o.orders, "orders", false, "rank the prompts by further scores, which no routing goes by")
 	f.IntVar(&o.resamples, "resamples", 2000, "resamples that the 95 % intervals are made of")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -17,12 +17,12 @@ const fewCategories = 10
 // result is one set's figures.
 type result struct {
 	set    set
-	routed []routed // by the configuration as it is shipped
-	shares shares
-	lesson shares // by the preset lesson
-	upper  value  // if medium and large answer as the strong model
-	lower  value  // if only large does
-	orders []line // empty unless they are asked for
+	routed []routed                 // by the configuration as it is shipped
+	shares [3]shares                // by it, by the preset lesson and by the preset graded
+	upper  value                    // if medium and large answer as the strong model
+	lower  value                    // if only large does
+	graded [len(strongShares)]value // of preset graded, by the share of large
+	orders []line                   // empty for sets whose prompts another set has too
 }
 
 // report is a whole run.
@@ -31,62 +31,87 @@ type report struct {
 	results   []result
 }
 
-// measure routes every set as the gateway does. Of labelled sets it measures what that
-// is worth and, if asked, what orders of the prompts are.
-func measure(sets []set, resamples int, orders bool) (report, error) {
-	shipped, err := newGateway("")
-	if err != nil {
-		return report{}, err
+// gateways are those whose routing is measured.
+type gateways struct {
+	shipped, lesson, graded gateway
+	shares                  [len(strongShares)]gateway // preset graded with a share of large alone
+}
+
+func newGateways() (g gateways, err error) {
+	if g.shipped, err = newGateway(""); err != nil {
+		return g, err
 	}
-	lesson, err := newGateway("classifier: { preset: lesson }\n")
+	if g.lesson, err = newGateway("classifier: { preset: lesson }\n"); err != nil {
+		return g, err
+	}
+	if g.graded, err = newGateway("classifier: { preset: graded }\n"); err != nil {
+		return g, err
+	}
+	for i, share := range strongShares {
+		section := fmt.Sprintf("classifier: { preset: graded, share: { large: %v } }\n", share)
+		if g.shares[i], err = newGateway(section); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// measure routes every set as the gateway does. Of labelled sets it measures what that
+// is worth, and what orders of the prompts are: the main ones or all.
+func measure(sets []set, resamples int, orders bool) (report, error) {
+	g, err := newGateways()
 	if err != nil {
 		return report{}, err
 	}
 	r := report{resamples: resamples}
 	for _, s := range sets {
-		one := result{set: s}
-		if one.routed, err = shipped.route(s.prompts); err != nil {
-			return report{}, err
-		}
-		by, err := lesson.route(s.prompts)
+		one, err := g.measure(s, resamples, orders)
 		if err != nil {
 			return report{}, err
-		}
-		one.shares, one.lesson = sharesOf(one.routed), sharesOf(by)
-		if s.points > 0 {
-			one.upper = valueOf(one.routed, 1, resamples, seed)
-			one.lower = valueOf(one.routed, 2, resamples, seed)
-			if orders {
-				if one.orders, err = ordersOf(s.prompts, resamples); err != nil {
-					return report{}, err
-				}
-			}
 		}
 		r.results = append(r.results, one)
 	}
 	return r, nil
 }
 
-// route sends prompts one by one.
-func (g gateway) route(prompts []promptRow) ([]routed, error) {
-	all := make([]routed, len(prompts))
-	for i, p := range prompts {
-		tier, err := g.tier(p)
+// measure is measure for one set.
+func (g *gateways) measure(s set, resamples int, orders bool) (one result, err error) {
+	one.set = s
+	for i, by := range []gateway{g.shipped, g.lesson, g.graded} {
+		sent, err := by.route(s.prompts)
 		if err != nil {
-			return nil, err
+			return one, err
 		}
-		all[i] = routed{tier, p.gain, p.category}
+		if one.shares[i] = sharesOf(sent); i == 0 {
+			one.routed = sent
+		}
 	}
-	return all, nil
+	if s.points == 0 {
+		return one, nil
+	}
+	one.upper = valueOf(one.routed, 1, resamples, seed)
+	one.lower = valueOf(one.routed, 2, resamples, seed)
+	for i, by := range g.shares {
+		sent, err := by.route(s.prompts)
+		if err != nil {
+			return one, err
+		}
+		one.graded[i] = valueOf(sent, 2, resamples, seed)
+	}
+	if inChats := slices.ContainsFunc(s.prompts, func(p promptRow) bool { return p.before != "" }); !inChats {
+		one.orders, err = ordersOf(s.prompts, resamples, orders)
+	}
+	return one, err
 }
 
 // text is the report as tables.
 func (r report) text(markdown bool) string {
 	var b strings.Builder
-	rows := [][]string{{"set", "prompts", "small", "medium", "large", "lesson: small", "medium", "large"}}
+	rows := [][]string{{"set", "prompts", "small", "medium", "large", "lesson: small", "medium", "large",
+		"graded: small", "medium", "large"}}
 	for _, one := range r.results {
 		row := []string{one.set.title(), fmt.Sprint(len(one.set.prompts))}
-		for _, share := range slices.Concat(one.shares[:], one.lesson[:]) {
+		for _, share := range slices.Concat(one.shares[0][:], one.shares[1][:], one.shares[2][:]) {
 			row = append(row, percent(share))
 		}
 		rows = append(rows, row)
@@ -103,9 +128,10 @@ func (r report) text(markdown bool) string {
 		}
 	}
 	writeTable(&b, rows, markdown)
+	r.writeGraded(&b, markdown)
+	r.writeOrders(&b, markdown)
 	for _, one := range r.results {
 		one.writeCategories(&b, markdown)
-		one.writeOrders(&b, markdown)
 	}
 	return b.String()
 }
@@ -169,18 +195,44 @@ func (one result) writeCategories(b *strings.Builder, markdown bool) {
 	writeTable(b, rows, markdown)
 }
 
-// writeOrders writes what orders of the prompts are worth.
-func (one result) writeOrders(b *strings.Builder, markdown bool) {
-	if len(one.orders) == 0 {
-		return
-	}
-	rows := [][]string{{one.set.title() + ", in the order of", "APGR", "95 %", "CPT50", "CPT80"}}
-	for _, l := range one.orders {
-		rows = append(rows, []string{l.name, fmt.Sprintf("%.3f", l.apgr),
-			fmt.Sprintf("[%.3f, %.3f]", l.area.low, l.area.high), percent(l.cpt50), percent(l.cpt80)})
+// writeGraded writes what preset graded is worth at several shares of large.
+func (r report) writeGraded(b *strings.Builder, markdown bool) {
+	rows := [][]string{{"set", "preset graded, share", "sent there", "score less random", "in each category",
+		"gap recovered"}}
+	for _, one := range r.results {
+		for i, v := range one.graded {
+			if one.set.points > 0 {
+				rows = append(rows, one.set.worth(fmt.Sprintf("large: %v", strongShares[i]), v))
+			}
+		}
 	}
 	b.WriteString("\n")
 	writeTable(b, rows, markdown)
+}
+
+// writeOrders writes what orders of the prompts are worth.
+func (r report) writeOrders(b *strings.Builder, markdown bool) {
+	rows := [][]string{{"set", "in the order of", "APGR", "CPT50", "CPT80"}}
+	for _, share := range strongShares {
+		rows[0] = append(rows[0], "score less random at "+percent(share))
+	}
+	for _, one := range r.results {
+		for _, l := range one.orders {
+			row := []string{one.set.title(), l.name, fmt.Sprintf("%.3f [%.3f, %.3f]", l.area.value, l.area.low, l.area.high),
+				percentBetween(l.half), percentBetween(l.most)}
+			for _, over := range l.overs {
+				row = append(row, one.set.score(over))
+			}
+			rows = append(rows, row)
+		}
+	}
+	b.WriteString("\n")
+	writeTable(b, rows, markdown)
+}
+
+// percentBetween is a share with its interval.
+func percentBetween(i interval) string {
+	return fmt.Sprintf("%s [%.0f, %.0f]", percent(i.value), 100*i.low, 100*i.high)
 }
 
 func percent(share float64) string {
