@@ -73,10 +73,12 @@ type recordedTier struct {
 // another tier, it is left out as SkippedTier. Targets of a list that the request passed over are in
 // the record. They count as blocked, unless the catalog decides itself why.
 func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is recordedTier) {
-	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Recent: s.recent, Fits: func(target string) bool {
-		p := s.pools[target]
-		return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
-	}, Blocked: func(target string) string { return passedOver(d, target) }}
+	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Recent: s.recent,
+		Fits: func(target string) bool {
+			p := s.pools[target]
+			return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
+		},
+		Blocked: func(target string) string { return passedOver(d, target) }}
 	if s.setup.Rights != nil {
 		tier, model, known := s.setup.Rights(d)
 		if is.unknownCaller = !known; known {
@@ -91,7 +93,8 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 	q.Input = &tiers.ClassifierInput{Now: d.Time, PromptTokens: estimate, Session: uint64(f.Session), Turns: turnsOf(d),
 		Tenant: tenantOf(d), MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
-	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups, Score: f.Score}
+	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups,
+		Score: f.Score}
 	v, known, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)
 	// A prompt that is too long by an estimate is not refused: the gateway lets the engine
 	// decide unless it is sure.

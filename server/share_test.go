@@ -31,7 +31,8 @@ func TestEveryTierGetsItsShare(t *testing.T) {
 			expected := r.explained("/v1/chat/completions", body)
 			got := r.post("/v1/chat/completions", body, "X-Request-ID", fmt.Sprint("r", i))
 			tier, rule := tierOf(got)
-			if want := map[bool]string{true: "share", false: "default"}[i >= before]; got.status != http.StatusOK || rule != want ||
+			want := map[bool]string{true: "share", false: "default"}[i >= before]
+			if got.status != http.StatusOK || rule != want ||
 				expected.Tier != tier || expected.Rule != rule || expected.Note != noteOf(got) {
 				t.Fatalf("request %d: %d at %s by %s, explained as %s by %s: %s", i, got.status, tier, rule, expected.Tier,
 					expected.Rule, expected.Note)

@@ -115,8 +115,8 @@ func (k *Classifier) Classify(f *ClassifierInput) Classification {
 	return k.decide(f, scoreRoute{}, nil, nil)
 }
 
-// decide is Classify for a route, whose earlier scores classifier.share needs. It also fills e with the evidence and x with each signal, unless they are
-// nil.
+// decide is Classify for a route, whose earlier scores classifier.share needs. It also fills e with the
+// evidence and x with each signal, unless they are nil.
 func (k *Classifier) decide(f *ClassifierInput, at scoreRoute, e *Evidence, x *ClassifierReport) Classification {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
@@ -182,7 +182,9 @@ func (k *Classifier) name(tier int) string {
 }
 
 // classify also returns the prompt's tokens, and whether they were counted.
-func (k *Classifier) classify(f *ClassifierInput, at scoreRoute, s *search) (class Classification, tokens int64, exact bool) {
+func (k *Classifier) classify(f *ClassifierInput, at scoreRoute, s *search) (
+	class Classification, tokens int64, exact bool,
+) {
 	if k.defaultTier < 0 {
 		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}

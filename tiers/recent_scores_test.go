@@ -139,8 +139,9 @@ func TestRoutesAreBounded(t *testing.T) {
 	if got := readOnly.addScore(windowKey{tenant: 99}, twoShares(), 1, nil); got != nil || recent.Len() != 3 {
 		t.Errorf("a view added a route: %v", got)
 	}
-	if before := len(recent.windows[windowKey{tenant: 1}].sorted); len(readOnly.addScore(windowKey{tenant: 1}, twoShares(), 1,
-		nil)) != 2 || len(recent.windows[windowKey{tenant: 1}].sorted) != before {
+	key := windowKey{tenant: 1}
+	before := len(recent.windows[key].sorted)
+	if got := readOnly.addScore(key, twoShares(), 1, nil); len(got) != 2 || len(recent.windows[key].sorted) != before {
 		t.Error("a view added a score")
 	}
 	if (*RecentScores)(nil).ReadOnly() != nil {

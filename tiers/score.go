@@ -90,8 +90,8 @@ func (c *checker) gradedTiers(key string, section map[string]float64, defaultTie
 			c.addError(key+"."+c.tiers[t.tier], "%q is the default tier, which gets all other prompts: remove it",
 				c.tiers[t.tier])
 		default:
-			c.addError(key+"."+c.tiers[t.tier], "no request goes below the default tier %q: remove it, or lower classifier.default",
-				c.tiers[defaultTier])
+			c.addError(key+"."+c.tiers[t.tier], "no request goes below the default tier %q: remove it, "+
+				"or lower classifier.default", c.tiers[defaultTier])
 		}
 	}
 	return above
@@ -101,7 +101,8 @@ func (c *checker) gradedTiers(key string, section map[string]float64, defaultTie
 func (c *checker) addScores(g *grading, rules Rules, defaultTier int) {
 	const key = "classifier.score"
 	if len(rules.KeywordScore) > 0 {
-		c.addWarning("classifier.keyword_score", "has no effect beside classifier.score, which selects the tier: remove one of them")
+		c.addWarning("classifier.keyword_score",
+			"has no effect beside classifier.score, which selects the tier: remove one of them")
 	}
 	most, lowest := c.highestScore(g.lengthWeight), math.Inf(1)
 	g.rule = ruleScore
@@ -111,7 +112,8 @@ func (c *checker) addScores(g *grading, rules Rules, defaultTier int) {
 		case t.over >= most:
 			c.addWarning(at, "cannot be exceeded: the highest possible score is %.4g: lower the score, or add keywords", most)
 		case t.over >= lowest:
-			c.addWarning(at, "has no effect: a higher tier is already selected above %v: set a lower value, or remove it", lowest)
+			c.addWarning(at, "has no effect: a higher tier is already selected above %v: set a lower value, or remove it",
+				lowest)
 		}
 		lowest = min(lowest, t.over)
 		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: t.over, note: "above " + number(t.over)})

@@ -125,7 +125,8 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 		}
 	}
 	v, e := send(strings.Repeat("x ", 5000))
-	if v.Target != "large" || v.Rule != "share" || v.Note != "score among the highest 20 %" || len(e.Score.Thresholds) != 2 {
+	if v.Target != "large" || v.Rule != "share" || v.Note != "score among the highest 20 %" ||
+		len(e.Score.Thresholds) != 2 {
 		t.Errorf("the longest prompt is at %+v with %+v", v, e)
 	}
 	if v, _ := send("Hi"); v.Target != "small" || v.Rule != "share" || v.Note != "score below the highest 50 %" {
