@@ -18,6 +18,12 @@ import (
 // RouteOther is the recorded route of a request that matches none.
 const RouteOther = "other"
 
+// RouteCountTokens and RouteInputTokens are the recorded routes of requests that return the length of a prompt.
+const (
+	RouteCountTokens = "/messages/count_tokens"
+	RouteInputTokens = "/responses/input_tokens"
+)
+
 // Trace converts a Decision into spans.
 type Trace struct {
 	*Decision

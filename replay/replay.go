@@ -148,7 +148,7 @@ func (s *replaySide) open(setup, now *Setup, tokens int64) error {
 	}
 	*s = replaySide{setup: setup, chats: tiers.NewChats(tiers.MaxChats), pools: map[string]*sidePool{},
 		requests: map[string]int64{}, prompts: map[string]int64{}, cost: map[string]float64{}}
-	if !setup.Catalog.Classifier().SharesAs(now.Catalog.Classifier()) {
+	if !setup.Catalog.Classifier().HasSameThresholds(now.Catalog.Classifier()) {
 		s.recent = tiers.NewRecentScores(tiers.MaxScoreWindows)
 	}
 	for i := range setup.Pools {

@@ -16,6 +16,12 @@ const (
 	SkippedRefused = "refused_before_tier"
 	// SkippedKeywords is for tiers that depend on keyword groups that the draft adds or changes.
 	SkippedKeywords = "keywords_not_recorded"
+	// SkippedScore is for tiers that depend on the score of a request that was not classified, so that its record
+	// has no length of the text.
+	SkippedScore = "score_not_recorded"
+	// SkippedShare is for tiers that depend on shares of the draft that have not started: the first 200 requests
+	// of each tenant and alias.
+	SkippedShare = "share_not_started"
 	// SkippedTier is for tiers that the configuration does not reproduce and the draft changes.
 	SkippedTier = "tier_not_reproduced"
 	// SkippedLimited is for requests that have a tier and are refused by a limit.

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 
 	"tierway/decisions"
+	"tierway/openai"
 	"tierway/tiers"
 )
 
@@ -33,8 +34,8 @@ func (r *Replay) tierOf(d *decisions.Decision) (tier string, ok bool) {
 		r.sums.Unknown.Rights++
 	}
 	switch {
-	case !draft.known:
-		r.sums.skip(SkippedKeywords)
+	case draft.missing != tiers.MissingNothing:
+		r.sums.skip(skippedFor(draft.missing))
 		return "", false
 	case now.target == draft.target:
 		tier = d.Tier // both configurations agree, even if another rule selected the tier
@@ -58,10 +59,21 @@ func reasonWithoutTier(d *decisions.Decision) string {
 
 // recordedTier is a configuration's decision on a recorded request.
 type recordedTier struct {
-	target        string // empty: refused
-	known         bool   // independent of keyword groups that the record lacks
-	uncounted     bool   // the prompt would be counted, but the record has no count
-	unknownCaller bool   // the caller's permissions are unknown
+	target        string        // empty: refused
+	missing       tiers.Missing // what the target depends on and the record lacks
+	uncounted     bool          // the prompt would be counted, but the record has no count
+	unknownCaller bool          // the caller's permissions are unknown
+}
+
+// skippedFor returns the reason for which a record is left out, by what it lacks.
+func skippedFor(missing tiers.Missing) string {
+	switch missing {
+	case tiers.MissingScore:
+		return SkippedScore
+	case tiers.MissingScores:
+		return SkippedShare
+	}
+	return SkippedKeywords
 }
 
 // resolve returns the tier decision of a configuration for a recorded request. groups are the
@@ -95,13 +107,26 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
 	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups,
 		Score: f.Score}
-	v, known, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)
+	var score tiers.PendingScore
+	q.Pending = &score
+	v, missing, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)
+	if s.recent != nil && addsScore(d) {
+		s.recent.Add(score)
+	}
 	// A prompt that is too long by an estimate is not refused: the gateway lets the engine
 	// decide unless it is sure.
-	if is.known = known; err == nil || errors.Is(err, tiers.ErrTooLong) {
+	if is.missing = missing; err == nil || errors.Is(err, tiers.ErrTooLong) {
 		is.target = v.Target
 	}
 	return is
+}
+
+// addsScore reports whether the gateway added the request's score to those of its tenant and alias: it was not
+// refused by a limit, and generates text.
+func addsScore(d *decisions.Decision) bool {
+	dialect, _ := openai.ParseDialect(d.Dialect)
+	return dialect.Generates() && d.Route != decisions.RouteCountTokens && d.Route != decisions.RouteInputTokens &&
+		d.Limit == ""
 }
 
 // passedOver returns why a recorded request passed over a target, if the catalog cannot decide it again;

@@ -57,7 +57,7 @@ type route struct {
 	model  string
 	rule   string
 	pinned bool
-	alias  uint64      // of Classify: hash of the alias, whose scores are apart from those of others; 0 for Auto
+	alias  uint64      // of Classify: hash of the alias, part of the window's key; 0 for Auto
 	free   bool        // Classify: target is the default tier, and the decision may be clamped to the allowed tiers
 	list   *targetList // of an alias with several targets, of which target is the first; nil: one
 }

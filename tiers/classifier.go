@@ -112,15 +112,19 @@ func estimateHigh(estimate int64) int64 { return estimate + min(estimate/3, coun
 // keywords. Without earlier scores, classifier.share has no effect. The prompt is counted if its estimate is too near a
 // threshold to decide.
 func (k *Classifier) Classify(f *ClassifierInput) Classification {
-	return k.decide(f, scoreRoute{}, nil, nil)
+	return k.decide(f, windowSource{}, nil, nil, nil)
 }
 
-// decide is Classify for a route, whose earlier scores classifier.share needs. It also fills e with the
-// evidence and x with each signal, unless they are nil.
-func (k *Classifier) decide(f *ClassifierInput, at scoreRoute, e *Evidence, x *ClassifierReport) Classification {
+// decide is Classify with a window, whose earlier scores classifier.share needs. It also fills e with the
+// evidence, x with each signal and p with the score for the window, unless they are nil.
+func (k *Classifier) decide(f *ClassifierInput, at windowSource, e *Evidence, x *ClassifierReport,
+	p *PendingScore) Classification {
 	s := k.matcher.begin()
 	defer k.matcher.end(s)
 	class, tokens, exact := k.classify(f, at, s)
+	if p != nil {
+		*p = k.pending(f, at, s)
+	}
 	if e != nil {
 		*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names(), Score: k.scored(s)}
 		if exact {
@@ -136,12 +140,12 @@ func (k *Classifier) decide(f *ClassifierInput, at scoreRoute, e *Evidence, x *C
 
 // signals returns each signal of a request that was just classified.
 func (k *Classifier) signals(f *ClassifierInput, s *search, tokens int64, exact bool) []Signal {
-	prompt := signal(k, "prompt_tokens", tokens, k.prompt)
+	prompt := signal(k, rulePrompt, tokens, k.prompt)
 	prompt.Exact = exact
 	return []Signal{prompt, k.outputSignal(f), k.textSignal(s), {Rule: "default", Tier: k.name(k.defaultTier)}}
 }
 
-// textSignal explains what the text selects: by its score, or else by its groups.
+// textSignal returns the signal of the text: the score, or else the keyword groups.
 func (k *Classifier) textSignal(s *search) Signal {
 	if len(s.thresholds) > 0 {
 		by := signal(k, k.grading.rule, s.score, s.thresholds)
@@ -182,7 +186,7 @@ func (k *Classifier) name(tier int) string {
 }
 
 // classify also returns the prompt's tokens, and whether they were counted.
-func (k *Classifier) classify(f *ClassifierInput, at scoreRoute, s *search) (
+func (k *Classifier) classify(f *ClassifierInput, at windowSource, s *search) (
 	class Classification, tokens int64, exact bool,
 ) {
 	if k.defaultTier < 0 {
@@ -203,10 +207,10 @@ func (k *Classifier) classify(f *ClassifierInput, at scoreRoute, s *search) (
 		}
 	}
 	class.Tier, class.Rule = decide(tokens)
-	class.Note = k.grading.note(class, len(s.thresholds) > 0)
-	if note != "" && highestExceeded(f.MaxTokens, k.output) > class.Tier {
-		class.Note = joinNotes(class.Note, note)
+	if highestExceeded(f.MaxTokens, k.output) <= class.Tier {
+		note = ""
 	}
+	class.Note = k.grading.note(class, len(s.thresholds) > 0, note)
 	class.Score = s.score
 	return class, tokens, exact
 }
@@ -256,8 +260,8 @@ func (k *Classifier) combineSignals(prompt, output int64, text int, textRule str
 		}
 		return false
 	}
-	if consider(highestExceeded(prompt, k.prompt), "prompt_tokens") ||
-		consider(highestExceeded(output, k.output), "max_tokens") {
+	if consider(highestExceeded(prompt, k.prompt), rulePrompt) ||
+		consider(highestExceeded(output, k.output), ruleOutput) {
 		return tier, rule
 	}
 	consider(text, textRule)

@@ -227,7 +227,7 @@ func TestMoreNeverLowersTheTierInModeMax(t *testing.T) {
 // explained returns a request's classification and its signals.
 func explained(k *Classifier, f *ClassifierInput) (Classification, []Signal) {
 	var x ClassifierReport
-	return k.decide(f, scoreRoute{}, nil, &x), x.Signals
+	return k.decide(f, windowSource{}, nil, &x, nil), x.Signals
 }
 
 func TestExplanationAgreesWithClassify(t *testing.T) {

@@ -61,7 +61,7 @@ func ceilingOf(output []threshold[int64]) int64 {
 // outputSignal explains the signal of max_tokens.
 func (k *Classifier) outputSignal(f *ClassifierInput) Signal {
 	tokens, note := k.countedMaxTokens(f)
-	s := signal(k, "max_tokens", tokens, k.output)
+	s := signal(k, ruleOutput, tokens, k.output)
 	s.Value, s.NotCounted = float64(f.MaxTokens), strings.TrimPrefix(note, notCounted)
 	return s
 }

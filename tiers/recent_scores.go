@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 )
@@ -11,106 +12,101 @@ const (
 	// minScores is the number of scores from which a window has thresholds: at 20 % their standard
 	// error is 2.8 points.
 	minScores = 200
-	// MaxScoreWindows bounds the windows of RecentScores. A window of 2,000 scores takes 32 KB, so that
-	// all take 16 MB.
+	// firstScores is the capacity of a new window: most tenants that send one prompt send few.
+	firstScores = 64
+	// MaxScoreWindows bounds the windows of RecentScores. A window of 2,000 scores in two orders takes
+	// 33 KB, so that all take 16 MB.
 	MaxScoreWindows = 500
 )
 
-// RecentScores has the last scores of each route, of which classifier.share makes its thresholds. A
-// route is an alias and a tenant: the shares hold for each tenant, and the prompts of one tenant do not
-// move the thresholds of another. It holds a bounded number of routes and drops the one that was unused
-// for the longest time. It is safe for concurrent use.
+// RecentScores stores the last scores of each window. classifier.share computes its thresholds from
+// them. There is one window per alias and tenant: the shares hold for each tenant, and the prompts of
+// one tenant do not move the thresholds of another. It holds a bounded number of windows and drops the
+// one to which no score was added for the longest time. It is safe for concurrent use.
 type RecentScores struct {
-	*scoreTable
-	readOnly bool
-}
-
-// scoreTable has the windows.
-type scoreTable struct {
 	limit int
 
 	mu      sync.Mutex // guards all below
-	windows map[windowKey]*scoreWindow
-	uses    uint64 // number of requests
+	windows map[windowKey]*list.Element
+	uses    list.List // of *scoreWindow, the one with the latest score first
 }
 
 // windowKey identifies a window by hashes. Scores of another scoring are in another window, because they
 // cannot be compared.
 type windowKey struct{ alias, tenant, scoring uint64 }
 
-// scoreRoute is where the scores of a request's route are; recent is nil if there are none.
-type scoreRoute struct {
+// windowSource has the window of a request: its alias is that of the window's key, and recent is nil if
+// there are no earlier scores.
+type windowSource struct {
 	recent *RecentScores
 	alias  uint64
 }
 
-// NewRecentScores returns an empty RecentScores of at most limit routes.
+// PendingScore is the score of a classified request with the window to which it belongs. The zero value
+// is that of a request without a score.
+type PendingScore struct {
+	key   windowKey
+	value float64
+	known bool
+}
+
+// NewRecentScores returns an empty RecentScores of at most limit windows.
 func NewRecentScores(limit int) *RecentScores {
-	return &RecentScores{scoreTable: &scoreTable{limit: limit, windows: map[windowKey]*scoreWindow{}}}
+	return &RecentScores{limit: limit, windows: map[windowKey]*list.Element{}}
 }
 
-// ReadOnly returns a view that adds no scores.
-func (r *RecentScores) ReadOnly() *RecentScores {
-	if r == nil {
-		return nil
-	}
-	return &RecentScores{scoreTable: r.scoreTable, readOnly: true}
-}
-
-// Len returns the number of routes, at most the limit.
-func (t *scoreTable) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.windows)
-}
-
-// addScore appends the thresholds of a route to a list, unless it has too few scores, and then adds a score
-// to the route. tiers have the share of the prompts for each tier and higher ones.
-func (r *RecentScores) addScore(key windowKey, tiers []gradedTier, score float64,
-	to []threshold[float64]) []threshold[float64] {
+// Len returns the number of windows, at most the limit.
+func (r *RecentScores) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := r.windows[key]
-	if w == nil {
-		if r.readOnly {
-			return to
-		}
-		w = r.addWindowLocked(key)
+	return r.uses.Len()
+}
+
+// Add adds the score of a request to its window. Call it once for each request, after its admission.
+func (r *RecentScores) Add(p PendingScore) {
+	if !p.known {
+		return
 	}
-	if len(w.sorted) >= minScores {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.windows[p.key]
+	switch {
+	case at == nil && r.uses.Len() < r.limit:
+		at = r.uses.PushFront(&scoreWindow{})
+	case at == nil:
+		at = r.uses.Back()
+		delete(r.windows, at.Value.(*scoreWindow).key)
+	}
+	w := at.Value.(*scoreWindow)
+	if w.key != p.key {
+		*w = scoreWindow{ring: w.ring[:0], sorted: w.sorted[:0]}
+	}
+	w.key = p.key
+	w.add(p.value)
+	r.windows[p.key] = at
+	r.uses.MoveToFront(at)
+}
+
+// appendThresholds appends the thresholds of a window to a list, unless it has too few scores. tiers have
+// the share of the prompts for each tier and higher ones.
+func (r *RecentScores) appendThresholds(to []threshold[float64], key windowKey, tiers []gradedTier) []threshold[float64] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.windows[key]
+	if at == nil {
+		return to
+	}
+	if w := at.Value.(*scoreWindow); len(w.sorted) >= minScores {
 		for _, t := range tiers {
 			to = append(to, threshold[float64]{t.tier, w.quantile(t.value)})
 		}
 	}
-	if !r.readOnly {
-		r.uses++
-		w.used = r.uses
-		w.add(score)
-	}
 	return to
 }
 
-// addWindowLocked returns a new window, in place of the least recently used one if there are too many.
-func (t *scoreTable) addWindowLocked(key windowKey) *scoreWindow {
-	w := &scoreWindow{}
-	if len(t.windows) >= t.limit {
-		var oldest windowKey
-		w = nil
-		for k, other := range t.windows {
-			if w == nil || other.used < w.used {
-				oldest, w = k, other
-			}
-		}
-		delete(t.windows, oldest)
-		*w = scoreWindow{ring: w.ring[:0], sorted: w.sorted[:0]}
-	}
-	t.windows[key] = w
-	return w
-}
-
-// scoreWindow is the last scores of a route.
+// scoreWindow is the last scores of an alias and a tenant.
 type scoreWindow struct {
-	used   uint64    // number of the last request
+	key    windowKey
 	oldest int       // index in ring, once it is full
 	ring   []float64 // in the order of the requests
 	sorted []float64 // the same scores, ascending
@@ -119,6 +115,7 @@ type scoreWindow struct {
 // add adds a score, in place of the oldest if the window is full.
 func (w *scoreWindow) add(score float64) {
 	if len(w.ring) < maxScores {
+		w.grow()
 		w.ring = append(w.ring, score)
 	} else {
 		i, _ := slices.BinarySearch(w.sorted, w.ring[w.oldest])
@@ -128,6 +125,16 @@ func (w *scoreWindow) add(score float64) {
 	}
 	i, _ := slices.BinarySearch(w.sorted, score)
 	w.sorted = slices.Insert(w.sorted, i, score)
+}
+
+// grow makes room for one more score. append would grow to 2,560.
+func (w *scoreWindow) grow() {
+	if len(w.ring) < cap(w.ring) {
+		return
+	}
+	n := min(max(2*cap(w.ring), firstScores), maxScores)
+	w.ring = append(make([]float64, 0, n), w.ring...)
+	w.sorted = append(make([]float64, 0, n), w.sorted...)
 }
 
 // quantile returns the lowest score that at most a share of the scores exceeds; -1 for all of them. Equal

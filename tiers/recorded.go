@@ -1,6 +1,20 @@
 package tiers
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
+
+// Missing is what a record lacks, so that the target of its request cannot be decided again.
+type Missing string
+
+// What a record can lack.
+const (
+	MissingNothing  Missing = ""
+	MissingKeywords Missing = "keywords" // groups that are new or have other expressions by now
+	MissingScore    Missing = "score"    // the length of the text, or its groups, because it was not classified
+	MissingScores   Missing = "scores"   // of earlier requests: classifier.share has not started
+)
 
 // ResolveRecorded resolves a recorded request from its evidence. No text is available; the
 // recorded keyword groups count as matched. Without q.Recent, the recorded thresholds on the score
@@ -9,37 +23,75 @@ import "slices"
 // called.
 //
 // unknown has the groups that are not in the record because they are new or have other
-// expressions by now. For a request that was not classified, every group is unknown. If the
-// target depends on unknown groups, known is false, and the resolution is that of a text that
-// matches none of them.
-func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (v Resolution, known bool, err error) {
+// expressions by now. For a request that was not classified, every group is unknown, and so is its
+// score if it depends on the length. With q.Recent, the thresholds of classifier.share are unknown if
+// a group is unknown, because the earlier scores lack its weight, and before there are enough earlier
+// scores. If the target depends on what is unknown, missing says on what, and the resolution is that
+// of a text that matches no unknown group and has the lowest score, or is decided by keyword_score if
+// only earlier scores are missing. An unknown score is not in q.Pending.
+func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
+	v Resolution, missing Missing, err error,
+) {
 	var f ClassifierInput
 	if q.Input != nil {
 		f = *q.Input
 	}
 	least, most := k.classifier.groupsOf(was, unknown)
-	f.recorded = &recorded{groups: least, userBytes: was.UserBytes, score: was.Score}
+	low := recorded{groups: least, userBytes: was.UserBytes, score: was.Score}
+	high := low
+	high.groups = most
+	f.recorded = &low
 	if was.Counted > 0 {
 		f.Count = func() (int64, bool) { return was.Counted, true }
 	}
 	q.Input = &f
+	missing = k.missingFrom(q, was, len(most) > len(least))
+	if missing == MissingScore || missing == MissingScores || k.classifier.grading.rule == ruleShare &&
+		missing == MissingKeywords {
+		low.bound, high.bound = math.Inf(1), -1
+	}
 	// sameTargetWith comes first, because Resolve changes the memory of chats
 	// that it reads.
-	known = true
-	if len(most) > len(least) {
-		known = k.sameTargetWith(q, most)
+	started := missing != MissingScores
+	if missing != MissingNothing && k.sameTargetWith(q, &high) {
+		missing = MissingNothing
+	}
+	if !started {
+		low.bound = 0 // the score is known, and belongs to the window
 	}
 	v, err = k.Resolve(q)
-	return v, known, err
+	return v, missing, err
 }
 
-// sameTargetWith reports whether the target is the same whether the unknown groups match or
-// not.
-func (k *Catalog) sameTargetWith(q Query, most []string) bool {
+// missingFrom returns what the classification of a record lacks, whether or not the target depends on it.
+func (k *Catalog) missingFrom(q Query, was *Evidence, unknownGroups bool) Missing {
+	g := &k.classifier.grading
+	switch {
+	case g.rule != "" && !was.Classified && g.lengthWeight > 0:
+		return MissingScore
+	case unknownGroups:
+		return MissingKeywords
+	case g.rule == ruleShare && q.Recent != nil && !k.startedShare(q):
+		return MissingScores
+	}
+	return MissingNothing
+}
+
+// startedShare reports whether the window of a request has enough scores, or the request needs none.
+func (k *Catalog) startedShare(q Query) bool {
+	var e Evidence
+	q.Chats, q.Evidence, q.Pending, q.Report, q.Moves = q.Chats.ReadOnly(), &e, nil, nil, nil
+	if _, err := k.Resolve(q); err != nil || e.Score == nil {
+		return true
+	}
+	return len(e.Score.Thresholds) > 0
+}
+
+// sameTargetWith reports whether the target is the same with another record.
+func (k *Catalog) sameTargetWith(q Query, other *recorded) bool {
 	more := *q.Input
-	was := q.Input.recorded
-	more.recorded = &recorded{groups: most, userBytes: was.userBytes, score: was.score}
-	q.Chats, q.Recent = q.Chats.ReadOnly(), q.Recent.ReadOnly()
+	more.recorded = other
+	q.Chats, q.Moves = q.Chats.ReadOnly(), nil
 	low, lowErr := k.Resolve(q)
 	q.Input = &more
 	high, highErr := k.Resolve(q)
@@ -93,6 +145,7 @@ type recorded struct {
 	groups    []string
 	userBytes int
 	score     *Scored
+	bound     float64 // in place of the threshold of each tier, if the score is unknown; 0: it is known
 }
 
 // restoreGroups marks the recorded groups as matched.

@@ -46,11 +46,19 @@ func TestRecordResolvesLikeItsText(t *testing.T) {
 		left := ClassifierInput{Now: f.Now, PromptTokens: f.PromptTokens, MaxTokens: f.MaxTokens, Tools: f.Tools,
 			LimitRequired: f.LimitRequired}
 		q.Input, q.Evidence = &left, nil
-		got, known, err := k.ResolveRecorded(q, &e, nil)
-		if got != want || !known || (err == nil) != (wantErr == nil) {
-			t.Fatalf("of the record %+v: %+v, known %v, %v; the text went to %+v, %v", e, got, known, err, want, wantErr)
+		got, missing, err := k.ResolveRecorded(q, &e, nil)
+		if got != want || missing != MissingNothing || (err == nil) != (wantErr == nil) {
+			t.Fatalf("of the record %+v: %+v, missing %q, %v; the text went to %+v, %v", e, got, missing, err, want, wantErr)
 		}
 	})
+}
+
+// keywordsUnless returns that keywords are missing, unless the target is known.
+func keywordsUnless(known bool) Missing {
+	if known {
+		return MissingNothing
+	}
+	return MissingKeywords
 }
 
 func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
@@ -88,9 +96,9 @@ func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
 	} {
 		k := catalogOf(t, c.rules)
 		groups := k.Classifier().NewGroups(made.Classifier())
-		v, known, err := k.ResolveRecorded(Query{Input: &ClassifierInput{PromptTokens: c.tokens}}, &c.was, groups)
-		if err != nil || v.Target != c.target || known != c.known || !slices.Equal(groups, c.groups) {
-			t.Errorf("%s: to %q, known %v, groups %q, error %v; want %q, %v, %q", name, v.Target, known, groups, err, c.target,
+		v, missing, err := k.ResolveRecorded(Query{Input: &ClassifierInput{PromptTokens: c.tokens}}, &c.was, groups)
+		if err != nil || v.Target != c.target || missing != keywordsUnless(c.known) || !slices.Equal(groups, c.groups) {
+			t.Errorf("%s: to %q, missing %q, groups %q, error %v; want %q, %v, %q", name, v.Target, missing, groups, err, c.target,
 				c.known, c.groups)
 		}
 	}
@@ -111,9 +119,9 @@ func TestRecordedChatStaysAtItsTier(t *testing.T) {
 		{Evidence{}, "large", true}, // regardless of the matched groups
 	} {
 		f := &ClassifierInput{Now: time.Unix(int64(1000+i), 0), Session: 7}
-		v, known, err := k.ResolveRecorded(Query{Input: f, Chats: chats}, &c.was, nil)
-		if err != nil || v.Target != c.want || known != c.known {
-			t.Errorf("turn %d: to %q, known %v, %v; want %s, %v", i, v.Target, known, err, c.want, c.known)
+		v, missing, err := k.ResolveRecorded(Query{Input: f, Chats: chats}, &c.was, nil)
+		if err != nil || v.Target != c.want || missing != keywordsUnless(c.known) {
+			t.Errorf("turn %d: to %q, missing %q, %v; want %s, %v", i, v.Target, missing, err, c.want, c.known)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type Query struct {
 	AllowedModel func(model string) bool
 	Input        *ClassifierInput // input of the classifier; nil: the default tier
 	Chats        *Chats           // chats that stay at their tier; nil: none
-	// Recent has the scores of earlier requests, for classifier.share, and receives that of this
-	// request; nil: none, so that keyword_score decides.
+	// Recent has the scores of earlier requests, for classifier.share; nil: none, so that
+	// keyword_score decides. Resolve adds no score.
 	Recent *RecentScores
 	// Fits reports whether the prompt fits the target's context. False refuses, and must be
 	// certain: an uncertain estimate is true. nil: it fits.
@@ -42,6 +42,7 @@ type Query struct {
 	// such as "has no healthy worker"; empty: it can. nil: every target can.
 	Blocked  func(target string) string
 	Moves    *[]Move           // receives each tier that was passed over, unless nil
+	Pending  *PendingScore     // filled when the request is classified, unless nil: for RecentScores.Add
 	Evidence *Evidence         // filled when the request is classified, unless nil
 	Report   *ClassifierReport // filled when the request is classified, unless nil
 }
@@ -81,7 +82,7 @@ type Evidence struct {
 
 // Scored is the score of a request with the thresholds that decided its tier.
 type Scored struct {
-	Value      float64     `json:"value"`                // as Classification has it
+	Value      float64     `json:"value"`                // Classification.Score
 	Thresholds []TierScore `json:"thresholds,omitempty"` // highest tier first; nil: keyword_score decided
 }
 
@@ -89,7 +90,7 @@ type Scored struct {
 type ClassifierReport struct {
 	Tier    string   `json:"tier"` // the classifier's tier
 	Rule    string   `json:"rule"`
-	Score   float64  `json:"score"` // as Classification has it
+	Score   float64  `json:"score"` // Classification.Score
 	Signals []Signal `json:"signals"`
 }
 
@@ -234,7 +235,7 @@ func (k *Catalog) usesChats(q *Query) bool {
 
 // classify returns the tier of a request by its content and its chat.
 func (k *Catalog) classify(v *Resolution, q *Query, alias uint64) int {
-	class := k.classifier.decide(q.Input, scoreRoute{q.Recent, alias}, q.Evidence, q.Report)
+	class := k.classifier.decide(q.Input, windowSource{q.Recent, alias}, q.Evidence, q.Report, q.Pending)
 	v.Rule = class.Rule
 	if class.Note != "" {
 		v.AddNote(class.Note)

@@ -6,13 +6,16 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
-// Rules of tiers that the score selected.
+// Rules of tiers that numbers selected.
 const (
-	ruleScore = "score" // by the thresholds of classifier.score
-	ruleShare = "share" // by those of classifier.share
+	rulePrompt = "prompt_tokens"
+	ruleOutput = "max_tokens"
+	ruleScore  = "score" // by the thresholds of classifier.score
+	ruleShare  = "share" // by those of classifier.share
 )
 
 // defaultLengthWeight makes a doubling of the length count as much as a group of weight 1.
@@ -26,28 +29,39 @@ const (
 	secondShare = 0.3
 )
 
-// noteShareLater is the note of a Classification before minScores scores are known.
-const noteShareLater = "share starts after 200 prompts"
-
-// grading is how scores select tiers. It is immutable.
+// grading is the compiled score, share and length_weight. It is immutable.
 type grading struct {
 	lengthWeight float64
 	rule         string       // score, share, or empty: no score selects a tier
 	tiers        []gradedTier // above the default, highest first
-	rest         string       // note of a score that selects none of them
-	scoring      uint64       // hash of all that a score depends on besides the text, for share
+	rest         gradedNote   // of a score that selects none of them
+	later        gradedNote   // of a window with less than minScores scores
+	scoring      uint64       // hash of length_weight and the groups; windows with different hashes are separate
 }
 
 // gradedTier is a tier that scores select.
 type gradedTier struct {
 	tier  int
-	value float64 // the score that must be exceeded, or the share of prompts for this tier and higher ones
-	note  string  // of a score that selects it
+	value float64    // the score that must be exceeded, or the share of prompts for this tier and higher ones
+	note  gradedNote // of a score that selects it
+}
+
+// gradedNote is a note about the score, joined with each note about max_tokens, which is the key; alone, the
+// key is empty. They are joined here, because a join allocates.
+type gradedNote map[string]string
+
+func newGradedNote(text string) gradedNote {
+	n := gradedNote{"": text}
+	for _, output := range []string{noteRequired, noteTools, noteCeiling, noteDefault, noteTitle} {
+		n[output] = text + "; " + output
+	}
+	return n
 }
 
 // newGrading compiles score, share and length_weight for tiers above the default one.
 func (c *checker) newGrading(rules Rules, preset string, defaultTier int) grading {
-	g := grading{lengthWeight: defaultLengthWeight}
+	g := grading{lengthWeight: defaultLengthWeight,
+		later: newGradedNote(fmt.Sprintf("share starts after %d prompts", minScores))}
 	if rules.LengthWeight != nil {
 		g.lengthWeight = *rules.LengthWeight
 	}
@@ -90,8 +104,8 @@ func (c *checker) gradedTiers(key string, section map[string]float64, defaultTie
 			c.addError(key+"."+c.tiers[t.tier], "%q is the default tier, which gets all other prompts: remove it",
 				c.tiers[t.tier])
 		default:
-			c.addError(key+"."+c.tiers[t.tier], "no request goes below the default tier %q: remove it, "+
-				"or lower classifier.default", c.tiers[defaultTier])
+			c.addError(key+"."+c.tiers[t.tier], "%s selects only tiers above the default tier %q: remove it, "+
+				"or lower classifier.default", strings.TrimPrefix(key, "classifier."), c.tiers[defaultTier])
 		}
 	}
 	return above
@@ -116,8 +130,8 @@ func (c *checker) addScores(g *grading, rules Rules, defaultTier int) {
 				lowest)
 		}
 		lowest = min(lowest, t.over)
-		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: t.over, note: "above " + number(t.over)})
-		g.rest = "not above " + number(t.over)
+		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: t.over, note: newGradedNote("above " + number(t.over))})
+		g.rest = newGradedNote("not above " + number(t.over))
 	}
 }
 
@@ -138,17 +152,19 @@ func (c *checker) addShares(g *grading, share map[string]float64, defaultTier in
 	for _, t := range c.gradedTiers(key, share, defaultTier) {
 		sum += t.over
 		highest := "the highest " + number(100*sum) + " %"
-		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: sum, note: "score among " + highest})
-		g.rest = "score below " + highest
+		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: sum, note: newGradedNote("score among " + highest)})
+		g.rest = newGradedNote("score below " + highest)
 	}
 	if sum > 1+1e-9 { // the sum of written decimals is off by about 1e-16 each
 		c.addError(key, "the shares sum to %s: lower them until they sum to at most 1", number(sum))
 	}
+	if g.lengthWeight == 0 && len(c.groups) == 0 {
+		c.addWarning(key, "has no effect: all scores are 0 (add keywords, or raise length_weight)")
+	}
 	g.scoring = c.hashScoring(g.lengthWeight)
 }
 
-// hashScoring returns a hash of all that the score of a text depends on. Scores of different hashes
-// cannot be compared.
+// hashScoring returns a hash of length_weight and the groups; windows with different hashes are separate.
 func (c *checker) hashScoring(lengthWeight float64) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%v", lengthWeight)
@@ -172,45 +188,56 @@ func (g *grading) score(s *search) float64 {
 	return math.Round(1000*(s.weight(0)+g.lengthWeight*math.Log2(1+float64(s.userBytes)))) / 1000
 }
 
-// note returns the note about the score; decides means that there were thresholds on it.
-func (g *grading) note(class Classification, decides bool) string {
+// note returns the note about the score, and output, the note about max_tokens, if it is not empty.
+// decides means that there were thresholds on the score.
+func (g *grading) note(class Classification, decides bool, output string) string {
 	switch {
-	case g.rule == ruleShare && !decides:
-		return noteShareLater
+	case g.rule == ruleShare && !decides && class.Rule != rulePrompt && class.Rule != ruleOutput:
+		return g.later[output]
 	case g.rule == "" || class.Rule != g.rule:
-		return ""
+		return output
 	}
 	for _, t := range g.tiers {
 		if t.tier == class.Tier {
-			return t.note
+			return t.note[output]
 		}
 	}
-	return g.rest
-}
-
-// joinNotes returns two notes, each of which may be empty, as one.
-func joinNotes(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + "; " + b
+	return g.rest[output]
 }
 
 // freezeThresholds sets the thresholds that decide the request: those of the configuration, of its
-// record, or of the earlier scores of its route, to which it adds its own score.
-func (k *Classifier) freezeThresholds(f *ClassifierInput, at scoreRoute, s *search) {
+// record, or of the earlier scores of its window.
+func (k *Classifier) freezeThresholds(f *ClassifierInput, at windowSource, s *search) {
 	g := &k.grading
 	switch {
+	case g.rule == "":
+	case f.recorded != nil && f.recorded.bound != 0:
+		for _, t := range g.tiers {
+			s.thresholds = append(s.thresholds, threshold[float64]{t.tier, f.recorded.bound})
+		}
 	case g.rule == ruleScore:
 		for _, t := range g.tiers {
 			s.thresholds = append(s.thresholds, threshold[float64]{t.tier, t.value})
 		}
-	case g.rule != ruleShare:
 	case at.recent != nil:
-		s.thresholds = at.recent.addScore(windowKey{at.alias, f.Tenant, g.scoring}, g.tiers, s.score, s.thresholds)
+		s.thresholds = at.recent.appendThresholds(s.thresholds, k.windowOf(f, at), g.tiers)
 	case f.recorded != nil:
 		s.thresholds = k.recordedThresholds(f.recorded.score, s.thresholds)
 	}
+}
+
+// windowOf returns the window of a request.
+func (k *Classifier) windowOf(f *ClassifierInput, at windowSource) windowKey {
+	return windowKey{at.alias, f.Tenant, k.grading.scoring}
+}
+
+// pending returns the score of a searched request for its window; the zero value if the rules need none, or the
+// record of the request has not enough to compute it.
+func (k *Classifier) pending(f *ClassifierInput, at windowSource, s *search) PendingScore {
+	if k.grading.rule != ruleShare || f.recorded != nil && f.recorded.bound != 0 {
+		return PendingScore{}
+	}
+	return PendingScore{k.windowOf(f, at), s.score, true}
 }
 
 // recordedThresholds appends the recorded thresholds to an empty list, unless one of a tier is missing.
@@ -234,14 +261,18 @@ func (k *Classifier) scored(s *search) *Scored {
 		return nil
 	}
 	to := &Scored{Value: s.score}
+	if len(s.thresholds) > 0 {
+		to.Thresholds = make([]TierScore, 0, len(s.thresholds)) // the capacity counts in the memory of records
+	}
 	for _, t := range s.thresholds {
 		to.Thresholds = append(to.Thresholds, TierScore{Tier: k.tiers[t.tier], Score: t.over})
 	}
 	return to
 }
 
-// SharesAs reports whether two classifiers make the same thresholds of the same requests, or none.
-func (k *Classifier) SharesAs(other *Classifier) bool {
+// HasSameThresholds reports whether two classifiers compute the same thresholds of classifier.share from the same
+// requests. A classifier without share needs none, and is the same as any other.
+func (k *Classifier) HasSameThresholds(other *Classifier) bool {
 	a, b := &k.grading, &other.grading
 	if a.rule != ruleShare {
 		return true

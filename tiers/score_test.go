@@ -102,16 +102,27 @@ func TestPresetGradedHasSharesForTiersAboveTheDefault(t *testing.T) {
 	}
 }
 
+// resolveAndAdd resolves a request and adds its score, as the gateway does.
+func resolveAndAdd(t testing.TB, k *Catalog, q Query) Resolution {
+	t.Helper()
+	var score PendingScore
+	q.Pending = &score
+	v, err := k.Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Recent.Add(score)
+	return v
+}
+
 // TestSharesStartAfter200Prompts: before, keyword_score decides.
 func TestSharesStartAfter200Prompts(t *testing.T) {
 	k := catalogOf(t, Rules{Preset: "graded"})
 	recent := NewRecentScores(1)
 	send := func(text string) (Resolution, Evidence) {
 		var e Evidence
-		v, err := k.Resolve(Query{Model: "auto", Recent: recent, Evidence: &e, Input: &ClassifierInput{User: says(text)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := resolveAndAdd(t, k, Query{Model: "auto", Recent: recent, Evidence: &e,
+			Input: &ClassifierInput{User: says(text)}})
 		return v, e
 	}
 	const code = "Write a function in Python that sorts a list."
@@ -120,7 +131,7 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 		if i%2 == 1 {
 			text, want = code, "keyword:code"
 		}
-		if v, e := send(text); v.Rule != want || v.Note != noteShareLater || e.Score.Thresholds != nil || e.Score.Value == 0 {
+		if v, e := send(text); v.Rule != want || v.Note != "share starts after 200 prompts" || e.Score.Thresholds != nil || e.Score.Value == 0 {
 			t.Fatalf("prompt %d went by %q (%s) with %+v, want %q", i, v.Rule, v.Note, e, want)
 		}
 	}
@@ -129,13 +140,20 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 		len(e.Score.Thresholds) != 2 {
 		t.Errorf("the longest prompt is at %+v with %+v", v, e)
 	}
+	recent = NewRecentScores(1)
+	if v := resolveAndAdd(t, k, Query{Model: "auto", Recent: recent, Input: &ClassifierInput{MaxTokens: 600}}); v.Note != "" {
+		t.Errorf("max_tokens decided, and the note is %q", v.Note)
+	}
+	for range minScores {
+		send(code)
+	}
 	if v, _ := send("Hi"); v.Target != "small" || v.Rule != "share" || v.Note != "score below the highest 50 %" {
 		t.Errorf("the shortest prompt is at %+v", v)
 	}
 }
 
-// TestRoutesHaveScoresOfTheirOwn: a route is an alias and a tenant.
-func TestRoutesHaveScoresOfTheirOwn(t *testing.T) {
+// TestAliasesAndTenantsHaveWindowsOfTheirOwn.
+func TestAliasesAndTenantsHaveWindowsOfTheirOwn(t *testing.T) {
 	c := Config{Rules: ofLengths(Rules{Share: shares(0.3, 0.2)}),
 		Aliases: toOne(map[string]string{"best": Classify, "any-*": Classify})}
 	for _, name := range three() {
@@ -147,11 +165,8 @@ func TestRoutesHaveScoresOfTheirOwn(t *testing.T) {
 	}
 	recent := NewRecentScores(MaxScoreWindows)
 	rule := func(model string, tenant uint64) string {
-		v, err := k.Resolve(Query{Model: model, Recent: recent, Input: &ClassifierInput{Tenant: tenant, User: says("Hi")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v.Rule
+		return resolveAndAdd(t, k, Query{Model: model, Recent: recent,
+			Input: &ClassifierInput{Tenant: tenant, User: says("Hi")}}).Rule
 	}
 	for range minScores {
 		rule("any-1", 1)
@@ -183,18 +198,20 @@ func TestARecordReproducesItsShare(t *testing.T) {
 			}
 			var e Evidence
 			f := ClassifierInput{User: says(text), MaxTokens: int64(n % 900)}
-			want, err := k.Resolve(Query{Model: "auto", Input: &f, Recent: recent, Evidence: &e})
+			var score PendingScore
+			want, err := k.Resolve(Query{Model: "auto", Input: &f, Recent: recent, Evidence: &e, Pending: &score})
 			if err != nil {
 				t.Fatal(err)
 			}
+			recent.Add(score)
 			if share := want.Rule == "share"; share && i < minScores {
 				t.Fatalf("prompt %d went by its share", i)
 			}
 			var again Evidence
-			got, known, err := k.ResolveRecorded(Query{Model: "auto", Evidence: &again,
+			got, missing, err := k.ResolveRecorded(Query{Model: "auto", Evidence: &again,
 				Input: &ClassifierInput{MaxTokens: f.MaxTokens}}, &e, nil)
-			if got != want || !known || err != nil || !reflect.DeepEqual(again, e) {
-				t.Fatalf("%+v with %+v was repeated as %+v with %+v, %v, %v", want, e, got, again, known, err)
+			if got != want || missing != MissingNothing || err != nil || !reflect.DeepEqual(again, e) {
+				t.Fatalf("%+v with %+v was repeated as %+v with %+v, %q, %v", want, e, got, again, missing, err)
 			}
 		}
 	})
@@ -217,7 +234,7 @@ func TestSharesOfADraftDependOnItsScoring(t *testing.T) {
 		"a further group":         {Rules{Preset: "graded", Keywords: []Keyword{codeWords()}}, false},
 		"shares without a preset": {ofLengths(Rules{Share: shares(0.3, 0.2)}), false},
 	} {
-		if got := classifier(t, c.rules).SharesAs(made); got != c.same {
+		if got := classifier(t, c.rules).HasSameThresholds(made); got != c.same {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -231,15 +248,19 @@ func TestMistakesInScoresAreReported(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		"both":             {Rules{Score: shares(8, 9), Share: shares(0.3, 0.2)}, "classifier.score: both score and share"},
-		"the first tier":   {Rules{Share: map[string]float64{"small": 0.3}}, `classifier.share.small: "small" is the default tier`},
-		"below default":    {Rules{Default: "medium", Score: map[string]float64{"small": 3}}, "classifier.score.small: no request goes below"},
-		"above 1":          {Rules{Share: shares(0.7, 0.4)}, "classifier.share: the shares sum to 1.1: lower them"},
-		"an unknown tier":  {Rules{Share: map[string]float64{"huge": 0.2}}, `classifier.share.huge: unknown tier "huge"`},
-		"falling":          {Rules{Score: shares(9, 9)}, "classifier.score.medium: has no effect: a higher tier is already selected above 9"},
-		"out of reach":     {Rules{Score: shares(8, 40)}, "classifier.score.large: cannot be exceeded: the highest possible score is 19.5"},
-		"a keyword_score":  {Rules{Score: shares(8, 9), KeywordScore: shares(1, 1)}, "classifier.keyword_score: has no effect beside classifier.score"},
-		"a lonely weight":  {Rules{LengthWeight: &half}, "classifier.length_weight: has no effect without scores"},
+		"both":            {Rules{Score: shares(8, 9), Share: shares(0.3, 0.2)}, "classifier.score: both score and share"},
+		"the first tier":  {Rules{Share: map[string]float64{"small": 0.3}}, `classifier.share.small: "small" is the default tier`},
+		"below default":   {Rules{Default: "medium", Score: map[string]float64{"small": 3}}, `classifier.score.small: score selects only tiers above the default tier "medium": remove it, or lower`},
+		"above 1":         {Rules{Share: shares(0.7, 0.4)}, "classifier.share: the shares sum to 1.1: lower them"},
+		"an unknown tier": {Rules{Share: map[string]float64{"huge": 0.2}}, `classifier.share.huge: unknown tier "huge"`},
+		"falling":         {Rules{Score: shares(9, 9)}, "classifier.score.medium: has no effect: a higher tier is already selected above 9"},
+		"out of reach":    {Rules{Score: shares(8, 40)}, "classifier.score.large: cannot be exceeded: the highest possible score is 19.5"},
+		"a keyword_score": {Rules{Score: shares(8, 9), KeywordScore: shares(1, 1)}, "classifier.keyword_score: has no effect beside classifier.score"},
+		"a lonely weight": {Rules{LengthWeight: &half}, "classifier.length_weight: has no effect without scores"},
+		"the first tier in first_match": {Rules{Mode: "first_match", Default: "medium", Share: map[string]float64{"small": 0.1}},
+			`classifier.share.small: share selects only tiers above the default tier "medium"`},
+		"nothing to score": {ofLengths(Rules{Share: shares(0.3, 0.2), LengthWeight: new(float64)}),
+			"classifier.share: has no effect: all scores are 0 (add keywords, or raise length_weight)"},
 		"sums of decimals": {Rules{Share: map[string]float64{"medium": 0.3 + 0.6, "large": 0.1}}, ""},
 		"groups that only add to the score": {Rules{Share: shares(0.3, 0.2), KeywordScore: map[string]float64{},
 			Keywords: []Keyword{codeWords()}}, ""},
@@ -260,16 +281,19 @@ func TestMistakesInScoresAreReported(t *testing.T) {
 	}
 }
 
-// fullWindow returns the resolution of a text under preset graded, as a function, after 2,000 prompts.
-func fullWindow(t testing.TB, text []byte) func() Resolution {
+// fullWindow returns the resolution of a text under preset graded, with its score added, as a function, after
+// 2,000 prompts. It keeps no evidence: the record of a request allocates.
+func fullWindow(t testing.TB, text []byte, maxTokens int64) func() Resolution {
 	k, recent := catalogOf(t, Rules{Preset: "graded"}), NewRecentScores(1)
 	length := 0
-	f := ClassifierInput{PromptTokens: 250, User: func() []byte { return text[:length] }}
+	f := ClassifierInput{PromptTokens: 250, MaxTokens: maxTokens, User: func() []byte { return text[:length] }}
+	var score PendingScore
 	resolve := func() Resolution {
-		v, err := k.Resolve(Query{Model: "auto", Input: &f, Recent: recent})
+		v, err := k.Resolve(Query{Model: "auto", Input: &f, Recent: recent, Pending: &score})
 		if err != nil {
 			t.Fatal(err)
 		}
+		recent.Add(score)
 		return v
 	}
 	for i := range maxScores {
@@ -280,17 +304,30 @@ func fullWindow(t testing.TB, text []byte) func() Resolution {
 	return resolve
 }
 
+// TestAScoredRequestAllocatesNothing, apart from its record.
 func TestAScoredRequestAllocatesNothing(t *testing.T) {
-	resolve := fullWindow(t, plain(2<<10))
-	if v := resolve(); v.Rule != "share" || v.Note == "" {
-		t.Fatalf("it went by %+v", v)
-	}
-	least := math.Inf(1) // as in TestTextWithoutMatchAllocatesNothing
-	for range 100 {
-		least = min(least, testing.AllocsPerRun(1, func() { resolve() }))
-	}
-	if least > 0 {
-		t.Errorf("%v allocations", least)
+	for name, c := range map[string]struct {
+		text      string
+		maxTokens int64
+		note      string
+	}{
+		"plain": {string(plain(2 << 10)), 0, "score among the highest 20 %"},
+		"a max_tokens that does not count": {"Hi", 4096,
+			"score among the highest 50 %; max_tokens not counted: so high a value is a ceiling"},
+		"a matched group": {"Write a function in Python that sorts a list. " + string(plain(2<<10)), 0,
+			"score among the highest 20 %"},
+	} {
+		resolve := fullWindow(t, []byte(c.text), c.maxTokens)
+		if v := resolve(); v.Rule != "share" || v.Note != c.note {
+			t.Errorf("%s went by %+v", name, v)
+		}
+		least := math.Inf(1) // as in TestTextWithoutMatchAllocatesNothing
+		for range 100 {
+			least = min(least, testing.AllocsPerRun(1, func() { resolve() }))
+		}
+		if least > 0 {
+			t.Errorf("%s: %v allocations", name, least)
+		}
 	}
 }
 
@@ -298,7 +335,7 @@ func TestAScoredRequestAllocatesNothing(t *testing.T) {
 // window alone.
 func BenchmarkShare(b *testing.B) {
 	for _, size := range []int{1 << 10, 8 << 10} {
-		resolve := fullWindow(b, plain(size))
+		resolve := fullWindow(b, plain(size), 0)
 		b.Run(fmt.Sprintf("resolve/%d", size), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -312,7 +349,8 @@ func BenchmarkShare(b *testing.B) {
 		b.ReportAllocs()
 		var to []threshold[float64]
 		for b.Loop() {
-			to = recent.addScore(windowKey{}, twoShares(), source.NormFloat64(), to[:0])
+			to = recent.appendThresholds(to[:0], windowKey{}, twoShares())
+			recent.Add(PendingScore{value: source.NormFloat64(), known: true})
 		}
 	})
 }

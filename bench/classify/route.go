@@ -89,7 +89,8 @@ func (g gateway) send(turns []message, chats *tiers.Chats) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading a request: %w", err)
 	}
-	v, err := g.catalog.Resolve(tiers.Query{Model: req.Model, Chats: chats, Recent: g.recent,
+	var score tiers.PendingScore
+	v, err := g.catalog.Resolve(tiers.Query{Model: req.Model, Chats: chats, Recent: g.recent, Pending: &score,
 		Input: &tiers.ClassifierInput{
 			Now: time.Unix(1, 0), PromptTokens: req.PromptTokens(), Session: 1,
 			User:   func() []byte { return prompt.AppendUserText(nil, req, tiers.TextLimit) },
@@ -98,6 +99,7 @@ func (g gateway) send(turns []message, chats *tiers.Chats) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("resolving a request: %w", err)
 	}
+	g.recent.Add(score)
 	return slices.Index(tierNames(), v.Target), nil
 }
 

@@ -16,6 +16,8 @@ func skippedTexts() map[string]string {
 		replay.SkippedUnrouted:   "not routed: no model requested, or ended before a tier was selected",
 		replay.SkippedRefused:    "rejected before a tier was selected",
 		replay.SkippedKeywords:   "decided by keywords that the records do not contain",
+		replay.SkippedScore:      "decided by a score that the records do not contain",
+		replay.SkippedShare:      "before a share of the draft starts, after 200 prompts of a tenant and alias",
 		replay.SkippedTier:       "the configuration does not reproduce their tier",
 		replay.SkippedLimited:    "rejected by a limit",
 		replay.SkippedUnplaced:   "reached no worker",

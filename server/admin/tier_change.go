@@ -42,6 +42,10 @@ func (a *routeAPI) tierUnder(live, under *control.Snapshot, d *decisions.Decisio
 		c.to = report.ChangedTier[0].To
 	case skipped(replay.SkippedKeywords):
 		c.unknown = "its tier depends on keywords that the draft adds or changes, and a record has no text"
+	case skipped(replay.SkippedScore):
+		c.unknown = "its tier depends on its score, and the record has no length of its text"
+	case skipped(replay.SkippedShare):
+		c.unknown = "its tier depends on the shares of the draft, which start after 200 prompts of a tenant and alias"
 	case d.Rule == "path" || d.Rule == "stored":
 		c.unknown = "the rule " + d.Rule + " selected it, which a record cannot repeat"
 	default:

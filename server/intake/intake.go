@@ -67,5 +67,11 @@ func (it *Intake) Memory(tenant string) BodyMemory {
 // Chats returns the chats that stay at their tier.
 func (it *Intake) Chats() *tiers.Chats { return it.chats }
 
-// RecentScores returns the scores of earlier requests, for classifier.share.
-func (it *Intake) RecentScores() *tiers.RecentScores { return it.recent }
+// AddScore adds the score of an admitted request to those of which classifier.share computes its thresholds. A
+// request that generates no text, such as one that counts tokens, adds none: it is no prompt that a tier answers.
+// Call it once for each request.
+func (it *Intake) AddScore(in *Inbound, res *Resolution) {
+	if in.Dialect.Generates() && !in.counts {
+		it.recent.Add(res.Score)
+	}
+}

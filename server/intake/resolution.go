@@ -16,7 +16,9 @@ type Resolution struct {
 	Stored    bool           // the request is about a stored response
 	Overlong  bool           // the estimate exceeds the pool's context; the engine decides
 	Evidence  tiers.Evidence // evidence of the classification, if records are kept
-	Moves     []tiers.Move   // tiers that a rule selected and that the request could not use
+	// Score belongs to the scores of earlier requests, once the request is admitted; see AddScore.
+	Score tiers.PendingScore
+	Moves []tiers.Move // tiers that a rule selected and that the request could not use
 }
 
 // reserve returns the tokens to reserve for the request: its prompt, and max_tokens or else the 90th

@@ -20,7 +20,6 @@ import (
 // ResolveOptions selects the further state that Resolve reads and returns.
 type ResolveOptions struct {
 	Chats     *tiers.Chats            // chats that stay at their tier; nil: none
-	Recent    *tiers.RecentScores     // scores of earlier requests, for classifier.share; nil: none
 	Evidence  bool                    // return the evidence of the classification
 	Explained *tiers.ClassifierReport // receives the classifier's explanation if it runs; nil: not requested
 }
@@ -168,7 +167,7 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	if !r.in.Snap.Catalog.Classifies(q) {
 		return r.in.Snap.Catalog.Resolve(q)
 	}
-	q.Input, q.Chats, q.Recent = r.classifierInput(), options.Chats, options.Recent
+	q.Input, q.Chats, q.Recent, q.Pending = r.classifierInput(), options.Chats, r.it.recent, &r.res.Score
 	v, err := r.in.Snap.Catalog.Resolve(q)
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err

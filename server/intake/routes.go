@@ -35,9 +35,8 @@ const (
 )
 
 const (
-	// routeCountTokens and routeInputTokens return the length of a prompt.
-	routeCountTokens = "/messages/count_tokens"
-	routeInputTokens = "/responses/input_tokens"
+	routeCountTokens = decisions.RouteCountTokens
+	routeInputTokens = decisions.RouteInputTokens
 	routeCompact     = "/responses/compact" // returns a shorter conversation, which is not stored
 	routeResponses   = "/responses"
 	routeResponse    = "/responses/:id"

@@ -21,13 +21,14 @@ func (x *exchange) complete() (err error) {
 		}
 	}
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
-		intake.ResolveOptions{Chats: it.Chats(), Recent: it.RecentScores(), Evidence: keepsRecords(x)}); err != nil {
+		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
 		x.blameHook(err)
 		return err
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
+	it.AddScore(&x.in, &x.resolution)
 	if x.answerFromCache() {
 		return nil
 	}

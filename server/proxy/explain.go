@@ -111,7 +111,7 @@ func (n *explainer) runStages() (stage string, err error) {
 			return decisions.StageRequest, err
 		}
 		if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats().ReadOnly(),
-			Recent: it.RecentScores().ReadOnly(), Evidence: true, Explained: &n.class}); err != nil {
+			Evidence: true, Explained: &n.class}); err != nil {
 			return decisions.StageTier, err
 		}
 	} else if err := n.readPassed(); err != nil {

@@ -220,6 +220,8 @@ const texts = {
     not_routed: "no tier is needed, or the client disconnected before one was selected",
     refused_before_tier: "rejected or failed before a tier was selected",
     keywords_not_recorded: "the tier depends on keyword groups that the edited configuration adds or changes",
+    score_not_recorded: "the tier depends on a score, and the record has no length of the text",
+    share_not_started: "the shares of the edited configuration start after 200 prompts of a tenant and alias",
     tier_not_reproduced: "the configuration in force does not reproduce the tier, and the edited one changes it",
     refused_by_limit: "rejected by a limit",
     no_worker_chosen: "no policy selected a worker",
