@@ -4,8 +4,7 @@ import "time"
 
 // Rules is the classifier section of config.yaml. Tiers are given by name. An empty Mode means
 // max, Preset groups, Unavailable up and Default the first tier; nil maps mean those of
-// DefaultRules,
-// or no thresholds and shares. A nil LengthWeight means 1.
+// DefaultRules, or no thresholds and shares. A nil LengthWeight means 1.
 type Rules struct {
 	Mode         string             `yaml:"mode" enum:"max,first_match" doc:"How the signals are combined. 'max': the highest tier that 'prompt_tokens', 'max_tokens' or 'keywords' selects. 'first_match': the first signal in this order that selects a tier decides."`
 	PromptTokens map[string]int64   `yaml:"prompt_tokens" absent:"'16000' for the last tier; with three or more tiers also '4000' for the second" doc:"Thresholds by tier: a prompt with more tokens selects that tier. The map replaces the default as a whole; '{}' turns the signal off."`
