@@ -34,6 +34,10 @@ func TestEveryTierGetsItsShare(t *testing.T) {
 		for i := range before + n {
 			body := chatBody("auto", strings.Repeat("tea ", 1+source.IntN(300)), "")
 			expected := r.explained("/v1/chat/completions", body)
+			if text := strings.Join(expected.Notes, "\n"); !strings.Contains(text, "score ") ||
+				strings.Contains(text, "; thresholds: large above ") != (i >= before) {
+				t.Fatalf("request %d is explained with the notes %q", i, expected.Notes)
+			}
 			got := r.post("/v1/chat/completions", body, "X-Request-ID", fmt.Sprint("r", i))
 			tier, rule := tierOf(got)
 			want := map[bool]string{true: "share", false: "default"}[i >= before]

@@ -15,7 +15,7 @@ type Description struct {
 	Unavailable  string         `json:"unavailable" enum:"up,down,refuse" doc:"Target of a request if its tier has no worker up."`
 	Sticky       bool           `json:"sticky" doc:"A chat does not move to a lower tier while it is stored."`
 	StickyIdle   time.Duration  `json:"-"`
-	Rules        []Rule         `json:"rules" nullable:"false" doc:"Rules in the order in which they are checked: prompt_tokens and max_tokens from the highest tier, then the keyword groups, then default."`
+	Rules        []Rule         `json:"rules" nullable:"false" doc:"Rules in the order in which they are checked: prompt_tokens, max_tokens, and score or share from the highest tier, then the keyword groups, then default."`
 	KeywordScore []TierScore    `json:"keyword_score" nullable:"false" doc:"Minimum score by tier, from the highest tier. The score of a tier is the sum of the weights of the matched groups for it and higher tiers."`
 	LengthWeight float64        `json:"length_weight,omitempty" doc:"Weight of each doubling of the length of the last user turn in the score. Absent: no score selects a tier."`
 	Score        []TierScore    `json:"score,omitempty" doc:"Scores that a request must exceed, from the highest tier, in place of keyword_score. Absent: no thresholds are configured."`
@@ -26,9 +26,11 @@ type Description struct {
 
 // Rule is one rule of the classifier.
 type Rule struct {
-	Rule      string   `json:"rule" doc:"Name in X-Tier-Reason and in records: prompt_tokens, max_tokens, keyword:NAME or default."`
-	Tier      string   `json:"tier" doc:"Tier that the rule selects. Of a keyword group: the tier to which its weight counts."`
+	Rule      string   `json:"rule" doc:"Name in X-Tier-Reason and in records: prompt_tokens, max_tokens, score, share, keyword:NAME or default."`
+	Tier      string   `json:"tier" doc:"Tier that the rule selects. Of a keyword group: the tier to which its weight counts in keyword_score. Empty with score: the weight counts in the score alone."`
 	Threshold int64    `json:"threshold,omitempty" doc:"Number of tokens that a request must exceed."`
+	Score     float64  `json:"score,omitempty" doc:"Score that a request must exceed. Absent for the default tier, which gets all lower scores."`
+	Share     float64  `json:"share,omitempty" doc:"Share of the prompts that the scores select for the tier."`
 	Group     string   `json:"group,omitempty" doc:"Name of the keyword group."`
 	Weight    float64  `json:"weight,omitempty" doc:"Weight of the keyword group."`
 	In        []string `json:"in,omitempty" doc:"Texts that are searched: user, the last user turn, and system, the system prompt."`
@@ -106,12 +108,34 @@ func (k *Classifier) describeShares() (all []TierShare) {
 	sum := 0.0
 	for _, t := range k.grading.tiers {
 		if k.grading.rule == ruleShare {
-			all = append(all, TierShare{Tier: k.tiers[t.tier], Share: math.Round(1e9*(t.value-sum)) / 1e9})
+			all = append(all, TierShare{Tier: k.tiers[t.tier], Share: roundShare(t.value - sum)})
 		}
 		sum = t.value
 	}
 	return all
 }
+
+// describeGrading returns a rule for each tier that scores select, highest tier first, and one for the default tier.
+func (k *Classifier) describeGrading() (rules []Rule) {
+	for _, s := range k.describeScores() {
+		rules = append(rules, Rule{Rule: ruleScore, Tier: s.Tier, Score: s.Score})
+	}
+	rest := 1.0
+	for _, s := range k.describeShares() {
+		rules = append(rules, Rule{Rule: ruleShare, Tier: s.Tier, Share: s.Share})
+		rest -= s.Share
+	}
+	switch rest = roundShare(rest); {
+	case k.grading.rule == ruleScore:
+		rules = append(rules, Rule{Rule: ruleScore, Tier: k.name(k.defaultTier)})
+	case k.grading.rule == ruleShare && rest > 0:
+		rules = append(rules, Rule{Rule: ruleShare, Tier: k.name(k.defaultTier), Share: rest})
+	}
+	return rules
+}
+
+// roundShare removes the error of sums of decimals.
+func roundShare(share float64) float64 { return math.Round(1e9*share) / 1e9 }
 
 // describeRules returns the rules in the order in which they are checked.
 func (k *Classifier) describeRules() []Rule {
@@ -122,8 +146,12 @@ func (k *Classifier) describeRules() []Rule {
 	for _, t := range k.output {
 		rules = append(rules, Rule{Rule: "max_tokens", Tier: k.tiers[t.tier], Threshold: t.over})
 	}
+	rules = append(rules, k.describeGrading()...)
 	for i, g := range k.matcher.groups {
 		r := Rule{Rule: g.rule, Tier: k.tiers[g.tier], Group: g.name, Weight: g.weight, Preset: g.preset}
+		if k.grading.rule == ruleScore {
+			r.Tier = ""
+		}
 		for _, e := range k.matcher.expressions {
 			if e.group == i {
 				r.Match = append(r.Match, strings.TrimPrefix(e.match.String(), "(?i)"))

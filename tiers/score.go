@@ -270,6 +270,15 @@ func (k *Classifier) scored(s *search) *Scored {
 	return to
 }
 
+// String returns the score with its thresholds, if it has any, for an explanation.
+func (s *Scored) String() string {
+	text := "score " + number(s.Value)
+	for i, t := range s.Thresholds {
+		text += []string{"; thresholds: ", ", "}[min(i, 1)] + t.Tier + " above " + number(t.Score)
+	}
+	return text
+}
+
 // HasSameThresholds reports whether two classifiers compute the same thresholds of classifier.share from the same
 // requests. A classifier without share needs none, and is the same as any other.
 func (k *Classifier) HasSameThresholds(other *Classifier) bool {

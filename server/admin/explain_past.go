@@ -61,8 +61,8 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 			fmt.Sprintf("the request was decided by generation %d of the configuration; the explanation uses generation %d",
 				d.Generation, snap.Generation))
 	}
-	if note := scoreNote(&d.Features); note != "" {
-		e.Notes = append(e.Notes, note)
+	if d.Features.Score != nil {
+		e.Notes = append(e.Notes, d.Features.Score.String())
 	}
 	e.Steps = pastSteps(e, d, why)
 	if under != nil || live.Generation == d.Generation {
@@ -136,21 +136,6 @@ func setEndWithoutAttempt(e *decisions.Explanation, d *decisions.Decision) (why 
 		why = cmp.Or(decisions.HookEnd(d.Code, d.Hooks), d.Code, d.Shed, d.Limit, fmt.Sprintf("answered %d", d.Status))
 	}
 	return why
-}
-
-// scoreNote returns the recorded score with the thresholds that decided the tier; empty if none did.
-func scoreNote(f *decisions.Features) string {
-	if f.Score == nil || len(f.Score.Thresholds) == 0 {
-		return ""
-	}
-	note := fmt.Sprintf("score %g; thresholds:", f.Score.Value)
-	for i, t := range f.Score.Thresholds {
-		if i > 0 {
-			note += ","
-		}
-		note += fmt.Sprintf(" %s above %g", t.Tier, t.Score)
-	}
-	return note
 }
 
 // pastSteps returns the recorded steps before the workers. If the request reached no worker, the

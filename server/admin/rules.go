@@ -14,7 +14,7 @@ type rulesView struct {
 	tiers.Description
 	StickyIdle float64                   `json:"sticky_idle_s" doc:"Seconds for which a chat is stored after its last request."`
 	Preset     string                    `json:"preset" enum:"groups,graded,lesson,none"`
-	Rules      []ruleView                `json:"rules" nullable:"false" doc:"Rules in the order in which they are checked: prompt_tokens and max_tokens from the highest tier, then the keyword groups, then default."`
+	Rules      []ruleView                `json:"rules" nullable:"false" doc:"Rules in the order in which they are checked: prompt_tokens, max_tokens, and score or share from the highest tier, then the keyword groups, then default."`
 	Decisions  []telemetry.TierDecisions `json:"decisions" nullable:"false" doc:"Requests since the gateway started by tier or pool and rule, also of rules outside the classifier."`
 }
 

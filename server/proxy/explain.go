@@ -114,6 +114,9 @@ func (n *explainer) runStages() (stage string, err error) {
 			Evidence: true, Explained: &n.class}); err != nil {
 			return decisions.StageTier, err
 		}
+		if score := x.resolution.Evidence.Score; score != nil {
+			n.addNote("%s", score)
+		}
 	} else if err := n.readPassed(); err != nil {
 		return decisions.StageRequest, err
 	}

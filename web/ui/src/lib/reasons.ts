@@ -49,7 +49,7 @@ const texts = {
     max_tokens: "the requested output is longer than the threshold",
     keyword: "keywords of the group match",
     score: "the score of its keyword groups and length selects the tier",
-    share: "the score of its keyword groups and length is among a share of the recent ones",
+    share: "the rank of its score among the recent ones selects the tier",
     sticky: "the chat was at this tier, or this tier stores the response that the request continues",
     clamped: "the nearest tier that the tenant may use",
     context: "the prompt does not fit the context of a lower tier",

@@ -67,6 +67,10 @@ const columns: Column<Row>[] = [
     cell: (r) =>
       r.threshold !== undefined ? (
         `more than ${count(r.threshold)} tokens`
+      ) : r.rule === "score" ? (
+        r.score === undefined ? "any lower score" : `a score above ${r.score}`
+      ) : r.share !== undefined ? (
+        `${Number((100 * r.share).toPrecision(4))} % of the prompts, by score`
       ) : (
         <span className="clip" title={(r.match ?? []).join("\n")}>
           {r.group && <strong>{r.group}</strong>} <code>{(r.match ?? []).join("  ")}</code>
