@@ -21,8 +21,9 @@ func graded(medium, large float64) tiers.Rules {
 
 // scoredRecords returns the records of n chats with random lengths, as the gateway of a setup would write and read
 // them. change changes a record before it is written.
-func scoredRecords(t *testing.T, s *Setup, n int, change func(i int, d *decisions.Decision)) (all []*decisions.Decision) {
+func scoredRecords(t *testing.T, s *Setup, n int, change func(i int, d *decisions.Decision)) []*decisions.Decision {
 	t.Helper()
+	var all []*decisions.Decision
 	recent, source := tiers.NewRecentScores(1), rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		text := make([]byte, 1+source.IntN(3000))

@@ -75,12 +75,11 @@ func (r *RecentScores) Add(p PendingScore) {
 		at = r.uses.PushFront(&scoreWindow{})
 	case at == nil:
 		at = r.uses.Back()
-		delete(r.windows, at.Value.(*scoreWindow).key)
+		dropped := at.Value.(*scoreWindow)
+		delete(r.windows, dropped.key)
+		*dropped = scoreWindow{ring: dropped.ring[:0], sorted: dropped.sorted[:0]} // its memory serves the new one
 	}
 	w := at.Value.(*scoreWindow)
-	if w.key != p.key {
-		*w = scoreWindow{ring: w.ring[:0], sorted: w.sorted[:0]}
-	}
 	w.key = p.key
 	w.add(p.value)
 	r.windows[p.key] = at
@@ -89,7 +88,8 @@ func (r *RecentScores) Add(p PendingScore) {
 
 // appendThresholds appends the thresholds of a window to a list, unless it has too few scores. tiers have
 // the share of the prompts for each tier and higher ones.
-func (r *RecentScores) appendThresholds(to []threshold[float64], key windowKey, tiers []gradedTier) []threshold[float64] {
+func (r *RecentScores) appendThresholds(to []threshold[float64], key windowKey,
+	tiers []gradedTier) []threshold[float64] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.windows[key]

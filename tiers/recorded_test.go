@@ -98,8 +98,8 @@ func TestUnknownGroupsOfARecordAreReported(t *testing.T) {
 		groups := k.Classifier().NewGroups(made.Classifier())
 		v, missing, err := k.ResolveRecorded(Query{Input: &ClassifierInput{PromptTokens: c.tokens}}, &c.was, groups)
 		if err != nil || v.Target != c.target || missing != keywordsUnless(c.known) || !slices.Equal(groups, c.groups) {
-			t.Errorf("%s: to %q, missing %q, groups %q, error %v; want %q, %v, %q", name, v.Target, missing, groups, err, c.target,
-				c.known, c.groups)
+			t.Errorf("%s: to %q, missing %q, groups %q, error %v; want %q, %v, %q", name, v.Target, missing, groups, err,
+				c.target, c.known, c.groups)
 		}
 	}
 }

@@ -131,7 +131,8 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 		if i%2 == 1 {
 			text, want = code, "keyword:code"
 		}
-		if v, e := send(text); v.Rule != want || v.Note != "share starts after 200 prompts" || e.Score.Thresholds != nil || e.Score.Value == 0 {
+		if v, e := send(text); v.Rule != want || v.Note != "share starts after 200 prompts" ||
+			e.Score.Thresholds != nil || e.Score.Value == 0 {
 			t.Fatalf("prompt %d went by %q (%s) with %+v, want %q", i, v.Rule, v.Note, e, want)
 		}
 	}
@@ -141,7 +142,8 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 		t.Errorf("the longest prompt is at %+v with %+v", v, e)
 	}
 	recent = NewRecentScores(1)
-	if v := resolveAndAdd(t, k, Query{Model: "auto", Recent: recent, Input: &ClassifierInput{MaxTokens: 600}}); v.Note != "" {
+	byOutput := Query{Model: "auto", Recent: recent, Input: &ClassifierInput{MaxTokens: 600}}
+	if v := resolveAndAdd(t, k, byOutput); v.Note != "" {
 		t.Errorf("max_tokens decided, and the note is %q", v.Note)
 	}
 	for range minScores {
@@ -152,7 +154,7 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 	}
 }
 
-// TestAliasesAndTenantsHaveWindowsOfTheirOwn.
+// TestAliasesAndTenantsHaveWindowsOfTheirOwn: names that match one pattern are one alias.
 func TestAliasesAndTenantsHaveWindowsOfTheirOwn(t *testing.T) {
 	c := Config{Rules: ofLengths(Rules{Share: shares(0.3, 0.2)}),
 		Aliases: toOne(map[string]string{"best": Classify, "any-*": Classify})}
