@@ -1,0 +1,211 @@
+package tierscore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+)
+
+// Extractor takes features of requests. Its methods may be called concurrently.
+type Extractor struct {
+	start, mixer uint64 // secret parts of the hash
+	id           uint32
+	openers      [len(openers)]uint64 // hashes of the words of openers
+	class        [256]uint8           // of each byte
+}
+
+// NewExtractor returns an extractor whose hashes depend on a key. Features of different keys cannot be compared. An
+// empty key is allowed; everybody can then test if a word may occur in a request.
+func NewExtractor(key string) *Extractor {
+	sum := sha256.Sum256([]byte("tierway features\x00" + key))
+	e := &Extractor{
+		start: binary.LittleEndian.Uint64(sum[0:]),
+		mixer: binary.LittleEndian.Uint64(sum[8:]) | 1,
+		id:    binary.LittleEndian.Uint32(sum[16:]),
+		class: byteClasses(),
+	}
+	for i, o := range openers {
+		h := e.start
+		for j := range len(o.word) {
+			h = step(h, o.word[j])
+		}
+		e.openers[i] = e.finish(h)
+	}
+	return e
+}
+
+// step adds a byte to the hash of a word, as FNV-1a does.
+func step(h uint64, c byte) uint64 { return (h ^ uint64(c)) * 0x100000001b3 }
+
+// finish spreads a hash over all bits: the halves of a product of 128 bits, as in wyhash.
+func (e *Extractor) finish(h uint64) uint64 {
+	high, low := bits.Mul64(h^e.start, h*2+1^e.mixer)
+	return (high ^ low) * e.mixer
+}
+
+// Classes of bytes. Those from classLower on are part of words.
+const (
+	classOther = iota
+	classSpace
+	classLine
+	classPunctuation
+	classQuestion
+	classCode
+	classTable
+	classLower
+	classUpper
+	classDigit
+	classForeign // a byte of a character outside ASCII
+	classes
+)
+
+// Questions by their first word. questionOther is one with another first word.
+const (
+	questionNone = iota
+	questionOther
+	questionWhat
+	questionHow
+	questionWhy
+	questionFact  // who, when, where
+	questionYesNo // is, does, can
+	questions
+)
+
+// opener is the first word of a question.
+type opener struct {
+	word string
+	kind uint32
+}
+
+var openers = [...]opener{
+	{"what", questionWhat}, {"which", questionWhat}, {"how", questionHow}, {"why", questionWhy},
+	{"who", questionFact}, {"when", questionFact}, {"where", questionFact}, {"is", questionYesNo},
+	{"are", questionYesNo}, {"does", questionYesNo}, {"do", questionYesNo}, {"can", questionYesNo},
+	{"could", questionYesNo}, {"should", questionYesNo},
+}
+
+// byteClasses returns the class of each byte.
+func byteClasses() (t [256]uint8) {
+	for c := range t {
+		switch {
+		case c >= 0x80:
+			t[c] = classForeign
+		case 'a' <= c && c <= 'z':
+			t[c] = classLower
+		case 'A' <= c && c <= 'Z':
+			t[c] = classUpper
+		case '0' <= c && c <= '9':
+			t[c] = classDigit
+		case '!' <= c && c <= '~':
+			t[c] = classPunctuation
+		}
+	}
+	for _, c := range "{};`\\<>_=" {
+		t[c] = classCode
+	}
+	t[' '], t['\r'], t['\n'], t['?'], t['|'], t['\t'] =
+		classSpace, classSpace, classLine, classQuestion, classTable, classTable
+	return t
+}
+
+// Extract sets f to the features of a request. It does not allocate.
+func (e *Extractor) Extract(f *Features, in *Input) {
+	*f = Features{key: e.id, route: e.route(in)}
+	f.counts.Turns = uint32(min(max(in.Turns, 0), 1<<16))
+	if in.Tools {
+		f.counts.Tools = 1
+	}
+	if len(in.System) > 0 {
+		f.counts.System = 1
+	}
+	e.scan(f, in.User)
+}
+
+// route returns the hash of tenant and system prompt.
+func (e *Extractor) route(in *Input) uint32 {
+	h := e.start
+	for i := range len(in.Tenant) {
+		h = step(h, in.Tenant[i])
+	}
+	h = e.finish(h)
+	// Eight bytes at a time, because system prompts are long.
+	rest := in.System
+	for ; len(rest) >= 8; rest = rest[8:] {
+		h = e.finish(h ^ binary.LittleEndian.Uint64(rest))
+	}
+	for _, c := range rest {
+		h = step(h, c)
+	}
+	return uint32(e.finish(h^uint64(len(in.System))) >> 32)
+}
+
+// scan takes the features of a text in one pass.
+func (e *Extractor) scan(f *Features, text []byte) {
+	var (
+		n        [classes]uint32
+		last     uint64 // hash of the word before
+		first    uint64 // hash of the first word of the sentence
+		sentence = true // the next word is the first of a sentence
+	)
+	f.counts.Choices += e.choice(text)
+	for i := 0; i < len(text); {
+		c := text[i]
+		class := e.class[c]
+		if class >= classLower {
+			word := e.start
+			// Scripts without spaces, and symbols: each character is a word. Their characters begin with 0xE2 to 0xF4.
+			for begin := i; class >= classLower && (c < 0xE2 || i == begin); class = e.class[c] {
+				n[class]++
+				if class == classUpper {
+					c |= 'a' - 'A'
+				}
+				word = step(word, c)
+				if i++; i == len(text) {
+					break
+				}
+				c = text[i]
+			}
+			word = e.finish(word)
+			f.add(word)
+			f.add(e.finish(last ^ bits.RotateLeft64(word, 21)))
+			if last = word; sentence {
+				first, sentence = word, false
+			}
+			continue
+		}
+		n[class]++
+		i++
+		switch class {
+		case classLine:
+			f.counts.Choices += e.choice(text[i:])
+			sentence = true
+		case classQuestion:
+			f.counts.Question = e.question(first)
+			sentence = true
+		case classPunctuation:
+			sentence = sentence || c == '.' || c == '!' || c == ':'
+		}
+	}
+	f.counts.Classes = n
+}
+
+// question returns the kind of a question from the hash of its first word.
+func (e *Extractor) question(first uint64) uint32 {
+	for i, h := range e.openers {
+		if h == first {
+			return openers[i].kind
+		}
+	}
+	return questionOther
+}
+
+// choice returns 1 if a line begins with a letter or a digit and a mark: "B. ", "b) ", "(2) ".
+func (e *Extractor) choice(line []byte) uint32 {
+	if len(line) > 0 && line[0] == '(' {
+		line = line[1:]
+	}
+	if len(line) < 3 || line[2] != ' ' || line[1] != '.' && line[1] != ')' || e.class[line[0]] < classLower {
+		return 0
+	}
+	return 1
+}
