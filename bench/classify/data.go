@@ -22,6 +22,13 @@ const (
 	questionFile  = "mt-bench/question.jsonl"
 )
 
+// Names of sets.
+const (
+	gsm8kName      = "GSM8K"
+	firstTurnsName = "MT-Bench, first turns"
+	examName       = "exam questions with choices"
+)
+
 // ordinaryText is prompts that a small model answers well, each after a line of "% "
 // and its kind.
 //
@@ -46,6 +53,7 @@ type promptRow struct {
 	text     string
 	category string  // empty where the set has none
 	gain     float64 // the strong model's score less the weak one's
+	right    [2]bool // whether the weak and the strong model answered well
 	before   string  // the user's turn before it in a chat; empty: it is a chat's first
 }
 
@@ -127,30 +135,39 @@ func readGSM8K(in io.Reader) (set, error) {
 	if min(text, weak, strong) < 0 {
 		return set{}, fmt.Errorf("the head lacks prompt, %s or %s", weakModel, strongModel)
 	}
-	all := set{name: "GSM8K", seen: "partly", points: 100}
+	all := set{name: gsm8kName, seen: "partly", points: 100}
 	for i, row := range rows[1:] {
 		if slices.Contains(gsm8kSeen[:], i) {
 			all.left++
 			continue
 		}
-		gain, err := gainOf(row[weak], row[strong])
+		right, err := rightOf(row[weak], row[strong])
 		if err != nil {
 			return set{}, fmt.Errorf("row %d: %w", i, err)
 		}
-		all.prompts = append(all.prompts, promptRow{text: row[text], gain: gain})
+		all.prompts = append(all.prompts, promptRow{text: row[text], gain: gainOf(right), right: right})
 	}
 	return all, nil
 }
 
-// gainOf returns the gain of a prompt from whether each model was right.
-func gainOf(weak, strong string) (float64, error) {
-	right := map[string]float64{"True": 1, "False": 0}
-	w, known := right[weak]
-	s, also := right[strong]
-	if !known || !also {
-		return 0, errors.New("an outcome is neither True nor False")
+// rightOf returns whether the weak and the strong model were right.
+func rightOf(weak, strong string) (right [2]bool, err error) {
+	for i, text := range []string{weak, strong} {
+		if right[i] = text == "True"; !right[i] && text != "False" {
+			return right, errors.New("an outcome is neither True nor False")
+		}
 	}
-	return s - w, nil
+	return right, nil
+}
+
+// gainOf returns the gain of a prompt from whether each model was right.
+func gainOf(right [2]bool) (gain float64) {
+	for i, sign := range []float64{-1, 1} {
+		if right[i] {
+			gain += sign
+		}
+	}
+	return gain
 }
 
 // readExam reads lettered exam questions with whether each model was right.
@@ -162,13 +179,13 @@ func readExam(in io.Reader) (set, error) {
 	if len(rows) == 0 || !slices.Equal(rows[0], []string{"subject", "prompt", "weak_right", "strong_right"}) {
 		return set{}, errors.New("the head is not subject, prompt, weak_right, strong_right")
 	}
-	all := set{name: "exam questions with choices", points: 100}
+	all := set{name: examName, points: 100}
 	for i, row := range rows[1:] {
-		gain, err := gainOf(row[2], row[3])
+		right, err := rightOf(row[2], row[3])
 		if err != nil {
 			return set{}, fmt.Errorf("row %d: %w", i, err)
 		}
-		all.prompts = append(all.prompts, promptRow{text: row[1], category: row[0], gain: gain})
+		all.prompts = append(all.prompts, promptRow{text: row[1], category: row[0], gain: gainOf(right), right: right})
 	}
 	return all, nil
 }
@@ -239,10 +256,13 @@ func readLines[T any](in io.Reader) ([]T, error) {
 	}
 }
 
+// goodScore is the least score of ten with which an answer counts as right.
+const goodScore = 8
+
 // mtBench returns the first turns, each with the mean gain of both answers as
 // RouteLLM has it, and the second turns with the gain of the second answers.
 func mtBench(questions []question, scores map[asked]float64) (first, second set, err error) {
-	first = set{name: "MT-Bench, first turns", seen: "in-sample", points: 10}
+	first = set{name: firstTurnsName, seen: "in-sample", points: 10}
 	second = set{name: "MT-Bench, second turns", points: 10}
 	for _, q := range questions {
 		if slices.Contains(mtBenchSeen[:], q.ID) {
@@ -250,6 +270,7 @@ func mtBench(questions []question, scores map[asked]float64) (first, second set,
 			continue
 		}
 		var gains [2]float64
+		var right [2][2]bool // by turn
 		for i := range gains {
 			strong, known := scores[asked{q.ID, i + 1, strongModel}]
 			weak, also := scores[asked{q.ID, i + 1, weakModel}]
@@ -257,10 +278,12 @@ func mtBench(questions []question, scores map[asked]float64) (first, second set,
 				return first, second, fmt.Errorf("question %d lacks a turn or its scores", q.ID)
 			}
 			gains[i] = strong - weak
+			right[i] = [2]bool{weak >= goodScore, strong >= goodScore}
 		}
 		first.prompts = append(first.prompts,
-			promptRow{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2})
-		second.prompts = append(second.prompts, promptRow{text: q.Turns[1], category: q.Category, gain: gains[1]})
+			promptRow{text: q.Turns[0], category: q.Category, gain: (gains[0] + gains[1]) / 2, right: right[0]})
+		second.prompts = append(second.prompts,
+			promptRow{text: q.Turns[1], category: q.Category, gain: gains[1], right: right[1]})
 	}
 	return first, second, nil
 }

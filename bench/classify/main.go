@@ -21,6 +21,7 @@ type options struct {
 	data      string
 	markdown  bool
 	orders    bool
+	train     bool
 	resamples int
 }
 
@@ -45,6 +46,9 @@ func run(args []string, out io.Writer) error {
 	} else if err != nil {
 		return err
 	}
+	if o.train && err == nil {
+		return writeTraining(sets, o.resamples, o.markdown, out)
+	}
 	r, err := measure(append(sets, ordinary()...), o.resamples, o.orders)
 	if err != nil {
 		return err
@@ -58,7 +62,9 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("classify", flag.ContinueOnError)
 	f.StringVar(&o.data, "data", "../shared/data", "the folder of the labelled prompts")
 	f.BoolVar(&o.markdown, "markdown", false, "print tables in Markdown")
-	f.BoolVar(&o.orders, "orders", false, "rank the prompts by further scores, which no routing goes by")
+	f.BoolVar(&o.orders, "orders", false, "print what orders of the prompts are worth too; routing goes by none")
+	f.BoolVar(&o.train, "train", false, "print only what scores are worth that learn from labels of a part of the prompts")
+	f.BoolVar(&o.train, "train", false, "print only what scores are worth that learn from labels of a part of the prompts")
 	f.IntVar(&o.resamples, "resamples", 2000, "resamples that the 95 % intervals are made of")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -1,0 +1,143 @@
+package training
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tierway/tierscore"
+)
+
+const goodLabel = `{"id":"a","ts":"2026-01-01T00:00:00Z","route":"","tenant":"acme","tier":"small","ok":true,"weight":2,` +
+	`"source":"feedback"}`
+
+// goodFeatures returns a line of features.
+func goodFeatures(id string) string {
+	var f tierscore.Features
+	tierscore.NewExtractor("").Extract(&f, &tierscore.Input{Tenant: "acme", User: []byte("What is it?")})
+	return fmt.Sprintf(`{"id":%q,"ts":"2026-01-01T00:00:00Z","baseline":3.5,"features":%s}`, id, f.AppendJSON(nil))
+}
+
+func tiersOfTest() Tiers { return Tiers{"small", "large"} }
+
+func TestLabelsAreSummed(t *testing.T) {
+	l := NewLabels(tiersOfTest())
+	text := goodLabel + "\n\n" + strings.Replace(goodLabel, "true", "false", 1) + "\n" +
+		strings.NewReplacer("small", "large", "feedback", "replay", `"weight":2,`, "").Replace(goodLabel) + "\n" +
+		strings.Replace(goodLabel, "small", "medium", 1)
+	if err := l.Read("labels", strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	want := [2]side{{weight: 4, right: 2}, {weight: 1, right: 1, chance: true}}
+	if l.of["a"].sides != want || l.Lines != 3 || l.Other != 1 {
+		t.Errorf("%+v, %d lines, %d of other tiers", l.of["a"], l.Lines, l.Other)
+	}
+}
+
+func TestErrorsOfLabelsNameTheLine(t *testing.T) {
+	for want, c := range map[string][2]string{
+		"id is missing":            {`"id":"a"`, `"id":""`},
+		"ts is missing":            {`"ts":"2026-01-01T00:00:00Z",`, ``},
+		"parsing time":             {`"2026-01-01T00:00:00Z"`, `"now"`},
+		"tier is missing":          {`"small"`, `""`},
+		"ok is missing":            {`"ok":true,`, ``},
+		"weight 0: write a number": {`"weight":2`, `"weight":0`},
+		"weight 101":               {`"weight":2`, `"weight":101`},
+		`source "guess"`:           {`"feedback"`, `"guess"`},
+		"route \"x\"":              {`"route":""`, `"route":"x"`},
+		"unknown field":            {`"weight"`, `"wieght"`},
+		"text follows":             {`"feedback"}`, `"feedback"} {}`},
+		"unexpected EOF":           {`"feedback"}`, `"feedback"`},
+	} {
+		text := goodLabel + "\n" + strings.Replace(goodLabel, c[0], c[1], 1)
+		err := NewLabels(tiersOfTest()).Read("labels.jsonl", strings.NewReader(text))
+		if err == nil || !strings.HasPrefix(err.Error(), "labels.jsonl:2: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	twoRoutes := strings.Replace(goodLabel, `"route":""`, `"route":"00000001"`, 1) + "\n" +
+		strings.Replace(goodLabel, `"route":""`, `"route":"00000002"`, 1)
+	if err := NewLabels(tiersOfTest()).Read("l", strings.NewReader(twoRoutes)); err == nil ||
+		!strings.Contains(err.Error(), "an earlier label") {
+		t.Error(err)
+	}
+	long := strings.NewReader(strings.Repeat("x", maxLine+1))
+	if err := NewLabels(tiersOfTest()).Read("l", long); err == nil || !strings.Contains(err.Error(), "l:1: ") {
+		t.Error(err)
+	}
+}
+
+func TestFeaturesAreJoinedByID(t *testing.T) {
+	l := NewLabels(tiersOfTest())
+	if err := l.Read("l", strings.NewReader(goodLabel)); err != nil {
+		t.Fatal(err)
+	}
+	var d Data
+	if err := d.ReadFeatures("f", strings.NewReader(goodFeatures("a")+"\n"+goodFeatures("b")), l); err != nil {
+		t.Fatal(err)
+	}
+	if d.Requests() != 1 || d.Lines != 2 || d.rows[0].baseline != 3.5 || d.rows[0].sides != l.of["a"].sides {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestErrorsOfFeaturesNameTheLine(t *testing.T) {
+	good := goodFeatures("b")
+	for want, line := range map[string]string{
+		"id is missing":        strings.Replace(good, `"id":"b"`, `"id":""`, 1),
+		"ts is missing":        strings.Replace(good, `"ts":"2026-01-01T00:00:00Z",`, ``, 1),
+		"features are missing": `{"id":"b","ts":"2026-01-01T00:00:00Z","baseline":3.5}`,
+		"baseline is missing":  strings.Replace(good, `"baseline":3.5,`, ``, 1),
+		"baseline 1e+10":       strings.Replace(goodFeatures("c"), `3.5`, `1e10`, 1),
+		"no version 1":         strings.Replace(good, `"v":1`, `"v":2`, 1),
+		"an earlier line":      goodFeatures("a"),
+		"another key":          strings.Replace(goodFeatures("c"), `"key":"`, `"key":"00000000","key":"`, 1),
+		"has 00000001":         goodFeatures("d"),
+	} {
+		l := NewLabels(tiersOfTest())
+		for _, id := range []string{"a", "b", "c", "d"} {
+			label := strings.Replace(goodLabel, `"a"`, `"`+id+`"`, 1)
+			if id == "d" {
+				label = strings.Replace(label, `"route":""`, `"route":"00000001"`, 1)
+			}
+			if err := l.Read("l", strings.NewReader(label)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want == "another key" {
+			_, rest, _ := strings.Cut(line, `"key":"00000000","key":"`)
+			line = strings.Replace(goodFeatures("c"), rest[:8], "00000000", 1)
+		}
+		var d Data
+		err := d.ReadFeatures("features.jsonl", strings.NewReader(goodFeatures("a")+"\n"+line), l)
+		if err == nil || !strings.HasPrefix(err.Error(), "features.jsonl:2: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// FuzzLines verifies that no line of labels or features makes the readers panic.
+func FuzzLines(f *testing.F) {
+	f.Add(goodLabel, goodFeatures("a"))
+	f.Add(goodLabel+"\n"+goodLabel, goodFeatures("b"))
+	f.Fuzz(func(t *testing.T, labels, features string) {
+		l := NewLabels(tiersOfTest())
+		if l.Read("l", strings.NewReader(labels)) != nil {
+			return
+		}
+		var d Data
+		if d.ReadFeatures("f", strings.NewReader(features), l) != nil {
+			return
+		}
+		for i := range d.rows {
+			for _, s := range d.rows[i].sides {
+				if s.right < 0 || s.right > s.weight {
+					t.Errorf("%+v", s)
+				}
+			}
+			if columns := d.columns(i); len(columns) <= d.rows[i].words || columns[len(columns)-1] >= tierscore.Columns {
+				t.Errorf("columns %v", columns)
+			}
+		}
+	})
+}
