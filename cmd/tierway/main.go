@@ -60,7 +60,8 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetHelpTemplate(helpTemplate)
 	c.SetFlagErrorFunc(flagError)
 	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(),
-		auditCommand(), importCommand(), reloadCommand(), replayCommand(), simulateCommand(), versionCommand())
+		auditCommand(), importCommand(), reloadCommand(), replayCommand(), simulateCommand(), trainCommand(),
+		versionCommand())
 	return c
 }
 

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/tierscore/training"
+)
+
+type trainFlags struct {
+	features, labels []string
+	tiers            training.Tiers
+	output           string
+	json             bool
+}
+
+func trainCommand() *cobra.Command {
+	var f trainFlags
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Train a tier score on recorded features and labels, and compare it with the default score",
+		Example: "  tierway train --features features.jsonl --labels labels.jsonl -o tier.model\n" +
+			"  tierway train --features features.jsonl --labels replay.jsonl --labels feedback.jsonl --large gpt -o tier.model",
+		Long: "Reads lines of features and of labels, which have the ids of requests in common. The newest quarter of each route\n" +
+			"is held out to compare the model with the default score. The model is enabled if the lower bound of the 95 %\n" +
+			"interval of the difference is above 0. docs/training.md describes the files, the figures and their limits.\n" +
+			"Exit status: 0 written and enabled, 1 written and not enabled, 2 error.",
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	c.Flags().StringArrayVar(&f.features, "features", nil, "file of features, one request per line; - for standard input; repeat "+
+		"for several files")
+	c.Flags().StringArrayVar(&f.labels, "labels", nil, "file of labels, one label per line; repeat for several files")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "file of the model")
+	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
+	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
+	c.Flags().BoolVar(&f.json, "json", false, "print the report as JSON")
+	for _, name := range []string{"features", "labels", "output"} {
+		c.MarkFlagsOneRequired(name)
+	}
+	return c
+}
+
+// trainSeed makes the resamples of a training repeatable.
+const trainSeed = 1
+
+func (f trainFlags) run(c *cobra.Command) error {
+	if f.tiers.Small == f.tiers.Large {
+		return fmt.Errorf("--small and --large are both %q: name two tiers", f.tiers.Small)
+	}
+	labels := training.NewLabels(f.tiers)
+	if err := eachFile(c, f.labels, labels.Read); err != nil {
+		return err
+	}
+	var data training.Data
+	err := eachFile(c, f.features, func(name string, in io.Reader) error { return data.ReadFeatures(name, in, labels) })
+	if err != nil {
+		return err
+	}
+	if labels.Lines == 0 {
+		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: name the tiers with --small and --large",
+			f.tiers.Small, f.tiers.Large, labels.Other)
+	}
+	if data.Requests() == 0 {
+		return fmt.Errorf("no label has the id of a feature line: %d lines of features and %d labels have no id in common",
+			data.Lines, labels.Lines)
+	}
+	model, report, err := data.Train(rand.New(rand.NewPCG(trainSeed, 0)).IntN)
+	if err != nil {
+		return err
+	}
+	file, err := model.Append(nil)
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(f.output, file); err != nil {
+		return err
+	}
+	if f.json {
+		err = printJSON(c.OutOrStdout(), report)
+	} else {
+		err = printTraining(c.OutOrStdout(), &data, labels, report)
+	}
+	if err != nil || model.Enabled {
+		return err
+	}
+	printMessage(c, "%s is written and not enabled: %s", f.output, report.Reason)
+	return exit(1)
+}
+
+// eachFile calls read for each file; - is standard input.
+func eachFile(c *cobra.Command, paths []string, read func(name string, in io.Reader) error) error {
+	for _, path := range paths {
+		if path == "-" {
+			if err := read("standard input", c.InOrStdin()); err != nil {
+				return err
+			}
+			continue
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = read(path, file)
+		file.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file at once, so that a gateway never reads a part of it.
+func replaceFile(path string, content []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// printTraining prints the report of a training.
+func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r *training.Report) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("requests", "%d of %d lines of features have labels", r.Requests, data.Lines)
+	line("labels", "%d requests of the small tier, %d of the large one, %d of both", r.Small, r.Large, r.Paired)
+	if labels.Other > 0 {
+		line("", "%d lines are of other tiers and not used", labels.Other)
+	}
+	line("routes", "%d", r.Routes)
+	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
+	line("held out", "%d requests, %d of routes without other labels", r.HeldOut, r.Unseen)
+	if r.Measured {
+		for _, score := range []struct {
+			name string
+			of   training.Interval
+		}{{"model", r.Learned}, {"default", r.Baseline}, {"difference", r.Difference}} {
+			line(score.name, "APGR %.3f, 95 %% interval %.3f to %.3f", score.of.Value, score.of.Low, score.of.High)
+		}
+	}
+	if r.Reason == "" {
+		line("result", "the model is better than the default score and enabled")
+	} else {
+		line("result", "not enabled")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

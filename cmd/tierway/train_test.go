@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tierway/tierscore"
+	"tierway/tierscore/training"
+)
+
+// trainFiles are the files of a training.
+type trainFiles struct{ features, labels, model string }
+
+// newTrainFiles writes 400 requests with labels of both tiers. If signal is set, the small tier fails for one word.
+func newTrainFiles(t *testing.T, signal bool) trainFiles {
+	t.Helper()
+	dir := t.TempDir()
+	f := trainFiles{filepath.Join(dir, "features.jsonl"), filepath.Join(dir, "labels.jsonl"), filepath.Join(dir, "m")}
+	var features, labels bytes.Buffer
+	source := rand.New(rand.NewPCG(1, 2))
+	e := tierscore.NewExtractor("")
+	for i := range 400 {
+		hard := source.IntN(2) == 0
+		text := fmt.Sprintf("easy %d", source.IntN(50))
+		if hard {
+			text = fmt.Sprintf("hard %d", source.IntN(50))
+		}
+		if !signal {
+			hard = source.IntN(2) == 0
+		}
+		var one tierscore.Features
+		e.Extract(&one, &tierscore.Input{Tenant: "acme", User: []byte(text), Turns: 1})
+		ts := time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC).Format(time.RFC3339)
+		fmt.Fprintf(&features, `{"id":"r%d","ts":%q,"baseline":%d,"features":%s}`+"\n", i, ts, i%5, one.AppendJSON(nil))
+		for tier, ok := range map[string]bool{"small": !hard, "large": true} {
+			fmt.Fprintf(&labels, `{"id":"r%d","ts":%q,"tier":%q,"ok":%v,"source":"replay"}`+"\n", i, ts, tier, ok)
+		}
+	}
+	f.write(t, f.features, features.String())
+	f.write(t, f.labels, labels.String())
+	return f
+}
+
+func (trainFiles) write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs the command on the files.
+func (f trainFiles) run(t *testing.T, more ...string) said {
+	t.Helper()
+	return tierway(t, append([]string{"train", "--features", f.features, "--labels", f.labels, "-o", f.model}, more...)...)
+}
+
+// read returns the written model.
+func (f trainFiles) read(t *testing.T) *tierscore.Model {
+	t.Helper()
+	file, err := os.ReadFile(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := tierscore.Read(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestTrainWritesAModelThatIsBetter(t *testing.T) {
+	f := newTrainFiles(t, true)
+	s := f.run(t)
+	if s.status != 0 || s.messages != "" || !strings.Contains(s.out, "result       the model is better") ||
+		!strings.Contains(s.out, "400 of 400 lines") || !strings.Contains(s.out, "difference   APGR 0.194") {
+		t.Fatalf("status %d\n%s%s", s.status, s.out, s.messages)
+	}
+	m := f.read(t)
+	var of [2]tierscore.Features
+	for i, text := range []string{"easy 3", "hard 3"} {
+		tierscore.NewExtractor("").Extract(&of[i], &tierscore.Input{Tenant: "acme", User: []byte(text), Turns: 1})
+	}
+	easy, known := m.Score(&of[0])
+	hard, also := m.Score(&of[1])
+	if !known || !also || hard <= easy {
+		t.Errorf("the scores are %v and %v", easy, hard)
+	}
+	before, err := os.ReadFile(f.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = f.run(t, "--json")
+	var r training.Report
+	if err := json.Unmarshal([]byte(s.out), &r); err != nil || r.Requests != 400 || r.Difference.Low <= 0 {
+		t.Errorf("%v: %s", err, s.out)
+	}
+	if after, err := os.ReadFile(f.model); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("a second training gives another model: %v", err)
+	}
+}
+
+func TestTrainDoesNotEnableAModelThatIsNotBetter(t *testing.T) {
+	f := newTrainFiles(t, false)
+	s := f.run(t)
+	if s.status != 1 || !strings.Contains(s.messages, "is written and not enabled: ") ||
+		!strings.Contains(s.out, "result       not enabled") {
+		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
+	}
+	if f.read(t).Enabled {
+		t.Error("the model is enabled")
+	}
+}
+
+func TestTrainNamesTheErrorAndWritesNoModel(t *testing.T) {
+	f := newTrainFiles(t, true)
+	good, err := os.ReadFile(f.labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]struct {
+		labels string
+		more   []string
+	}{
+		f.labels + ":801: ok is missing":    {string(good) + `{"id":"x","ts":"2026-01-01T00:00:00Z","tier":"small","source":"replay"}`, nil},
+		"have no id in common":              {strings.ReplaceAll(string(good), `"id":"r`, `"id":"other`), nil},
+		"labels of the small and 0 of the":  {strings.ReplaceAll(string(good), `"large"`, `"medium"`), nil},
+		`no label is of the tiers "a" and`:  {string(good), []string{"--small", "a", "--large", "b"}},
+		`--small and --large are both "lar`: {string(good), []string{"--small", "large"}},
+		"no such file":                      {string(good), []string{"--labels", "absent"}},
+		"no such file or directory":         {string(good), []string{"-o", filepath.Join("absent", "m")}},
+	} {
+		f.write(t, f.labels, c.labels)
+		if s := f.run(t, c.more...); s.status != 2 || !strings.Contains(s.messages, want) || s.out != "" {
+			t.Errorf("%s: status %d\n%s%s", want, s.status, s.out, s.messages)
+		}
+	}
+	if _, err := os.Stat(f.model); err == nil {
+		t.Error("a model is written")
+	}
+	if s := tierway(t, "train", "--features", f.features, "--labels", f.labels); s.status != 2 ||
+		!strings.Contains(s.messages, "--output is required") {
+		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
+	}
+}
