@@ -117,7 +117,8 @@ func TestGSM8KIsReadWithoutTheSeenRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []promptRow{{text: "d,\nd", gain: 1}, {text: "e", gain: -1}, {text: "f"}}
+	want := []promptRow{{text: "d,\nd", gain: 1, right: [2]bool{false, true}}, {text: "e", gain: -1, right: [2]bool{true, false}},
+		{text: "f", right: [2]bool{true, true}}}
 	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] ||
 		s.prompts[2] != want[2] {
 		t.Errorf("%+v", s)
@@ -146,13 +147,14 @@ func TestMTBenchIsJoinedByQuestionTurnAndModel(t *testing.T) {
 		first.prompts[0] != (promptRow{text: "one", category: "math", gain: 1}) {
 		t.Errorf("%+v", first)
 	}
+	good := [2]bool{true, true} // 9.5 and 8.5 of ten
 	if second.left != 1 || len(second.prompts) != 1 ||
-		second.prompts[0] != (promptRow{text: "two", category: "math", gain: -1}) {
+		second.prompts[0] != (promptRow{text: "two", category: "math", gain: -1, right: good}) {
 		t.Errorf("%+v", second)
 	}
 	chat := inChats(first, second)
-	if len(chat.prompts) != 1 || chat.prompts[0] != (promptRow{text: "two", category: "math", gain: -1, before: "one"}) ||
-		second.prompts[0].before != "" {
+	if len(chat.prompts) != 1 || chat.prompts[0] != (promptRow{text: "two", category: "math", gain: -1, right: good,
+		before: "one"}) || second.prompts[0].before != "" {
 		t.Errorf("%+v of %+v", chat, second)
 	}
 	delete(scores, asked{82, 2, weakModel})
@@ -170,12 +172,13 @@ func TestExamQuestionsAreReadWithAndWithoutChoices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	right := [2]bool{false, true}
 	if exam.points != 100 || len(exam.prompts) != 1 ||
-		exam.prompts[0] != (promptRow{text: question, category: "algebra", gain: 1}) {
+		exam.prompts[0] != (promptRow{text: question, category: "algebra", gain: 1, right: right}) {
 		t.Errorf("%+v", exam)
 	}
 	bare := withoutChoices(exam)
-	if len(bare.prompts) != 1 || bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1}) ||
+	if len(bare.prompts) != 1 || bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1, right: right}) ||
 		exam.prompts[0].text != question {
 		t.Errorf("%+v of %+v", bare, exam)
 	}
