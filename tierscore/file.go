@@ -84,7 +84,8 @@ func Read(in io.Reader) (*Model, error) {
 	}
 	length := binary.LittleEndian.Uint32(rest)
 	if rest = rest[4:]; length > maxHeader || int(length) > len(rest) {
-		return nil, fmt.Errorf("the header of the model has %d bytes, and the file ends earlier: copy or train it again", length)
+		return nil, fmt.Errorf("the header of the model has %d bytes, and the file ends earlier: copy or train it again",
+			length)
 	}
 	var h header
 	d := json.NewDecoder(bytes.NewReader(rest[:length]))
@@ -102,7 +103,7 @@ func Read(in io.Reader) (*Model, error) {
 func (h *header) model(body []byte) (*Model, error) {
 	switch columns := h.Columns + h.Routes; {
 	case h.Features != Version:
-		return nil, fmt.Errorf("the model was trained with features of version %d, this release takes version %d: train again",
+		return nil, fmt.Errorf("the model has features of version %d, this release takes version %d: train again",
 			h.Features, Version)
 	case h.Columns != Columns:
 		return nil, fmt.Errorf("the model has %d columns, want %d", h.Columns, Columns)

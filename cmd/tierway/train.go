@@ -36,9 +36,10 @@ func trainCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringArrayVar(&f.features, "features", nil, "file of features, one request per line; - for standard input; repeat "+
-		"for several files")
-	c.Flags().StringArrayVar(&f.labels, "labels", nil, "file of labels, one label per line; repeat for several files")
+	c.Flags().StringArrayVar(&f.features, "features", nil,
+		"file of features, one request per line; - for standard input; repeat for several files")
+	c.Flags().StringArrayVar(&f.labels, "labels", nil,
+		"file of labels, one label per line; - for standard input; repeat for several files")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "file of the model")
 	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
 	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
@@ -66,7 +67,7 @@ func (f trainFlags) run(c *cobra.Command) error {
 		return err
 	}
 	if labels.Lines == 0 {
-		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: name the tiers with --small and --large",
+		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: set --small and --large",
 			f.tiers.Small, f.tiers.Large, labels.Other)
 	}
 	if data.Requests() == 0 {
