@@ -60,8 +60,8 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetHelpTemplate(helpTemplate)
 	c.SetFlagErrorFunc(flagError)
 	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(),
-		auditCommand(), importCommand(), reloadCommand(), replayCommand(), simulateCommand(), trainCommand(),
-		versionCommand())
+		auditCommand(), importCommand(), reloadCommand(), replayCommand(), simulateCommand(), featuresCommand(),
+		trainCommand(), versionCommand())
 	return c
 }
 

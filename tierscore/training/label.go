@@ -79,9 +79,9 @@ func NewLabels(tiers Tiers) *Labels { return &Labels{tiers: tiers, of: map[strin
 
 // Read adds lines of labels. An error names the line after the name of the file.
 func (l *Labels) Read(name string, in io.Reader) error {
-	return eachLine(name, in, func(text []byte) error {
+	return EachLine(name, in, maxLine, func(text []byte) error {
 		var one label
-		if err := decode(text, &one); err != nil {
+		if err := Decode(text, &one); err != nil {
 			return err
 		}
 		if err := one.check(); err != nil {
@@ -148,9 +148,9 @@ func (l *Labels) add(one *label) error {
 
 // ReadFeatures adds the requests of feature lines that have labels. An error names the line after the name of the file.
 func (d *Data) ReadFeatures(name string, in io.Reader, labels *Labels) error {
-	return eachLine(name, in, func(text []byte) error {
+	return EachLine(name, in, maxLine, func(text []byte) error {
 		var one featureLine
-		if err := decode(text, &one); err != nil {
+		if err := Decode(text, &one); err != nil {
 			return err
 		}
 		switch {
@@ -181,8 +181,8 @@ func (d *Data) ReadFeatures(name string, in io.Reader, labels *Labels) error {
 	})
 }
 
-// decode reads one JSON object without unknown fields.
-func decode(text []byte, into any) error {
+// Decode reads one JSON object without unknown fields.
+func Decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -194,10 +194,11 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// eachLine calls read for each line that is not blank.
-func eachLine(name string, in io.Reader, read func(text []byte) error) error {
+// EachLine calls read for each line that is not blank, of at most limit bytes. An error names the line after the name of
+// the file.
+func EachLine(name string, in io.Reader, limit int, read func(text []byte) error) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, limit)
 	n := 0
 	for lines.Scan() {
 		n++

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tierway/openai"
+	"tierway/openai/prompt"
+	"tierway/tiers"
+	"tierway/tierscore"
+	"tierway/tierscore/training"
+)
+
+type featuresFlags struct {
+	config, keyFile string
+	requests        []string
+}
+
+func featuresCommand() *cobra.Command {
+	var f featuresFlags
+	c := &cobra.Command{
+		Use:   "features",
+		Short: "Print the features of requests, without their text, for tierway train",
+		Example: "  tierway features -c config.yaml -f requests.jsonl > features.jsonl\n" +
+			"  zcat requests.jsonl.gz | tierway features -c config.yaml --key-file features.key -f - > features.jsonl",
+		Long: "Reads lines with id, ts, tenant and the body of a request, and prints a line of features for each. They have\n" +
+			"hashes and counters, and the score of the configuration's keywords and of the length as the baseline.\n" +
+			"docs/training.md describes the files.",
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "configuration file")
+	c.Flags().StringArrayVarP(&f.requests, "file", "f", nil,
+		"file of requests, one per line; - for standard input; repeat for several files")
+	c.Flags().StringVar(&f.keyFile, "key-file", "",
+		"file with the key of the hashes, at least 16 characters (default: no key)")
+	c.MarkFlagsOneRequired("file")
+	return c
+}
+
+// leastFeaturesKey is the least length of the key of the hashes.
+const leastFeaturesKey = 16
+
+func (f featuresFlags) run(c *cobra.Command) error {
+	file, err := loadConfig(c, f.config)
+	if err != nil {
+		return err
+	}
+	key := ""
+	if f.keyFile != "" {
+		text, err := os.ReadFile(f.keyFile)
+		if err != nil {
+			return err
+		}
+		if key = string(bytes.TrimSpace(text)); len(key) < leastFeaturesKey {
+			return fmt.Errorf("--key-file %s has %d characters: write at least %d", f.keyFile, len(key), leastFeaturesKey)
+		}
+	}
+	out := bufio.NewWriter(c.OutOrStdout())
+	p := featuresPrinter{classifier: file.Catalog().Classifier(), extractor: tierscore.NewExtractor(key), out: out}
+	if err := eachFile(c, f.requests, p.printFeatures); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// featuresPrinter prints lines of features.
+type featuresPrinter struct {
+	classifier *tiers.Classifier
+	extractor  *tierscore.Extractor
+	out        io.Writer
+}
+
+// requestLine is a line of requests.
+type requestLine struct {
+	ID     string          `json:"id"`
+	Time   time.Time       `json:"ts"`
+	Tenant string          `json:"tenant"`
+	Path   string          `json:"path"` // empty: detected from the body
+	Body   json.RawMessage `json:"body"`
+}
+
+// dialects are the dialects of paths with prompts.
+func dialects() map[string]openai.Dialect {
+	return map[string]openai.Dialect{"/v1/chat/completions": openai.Chat, "/v1/completions": openai.Completions,
+		"/v1/messages": openai.Messages, responsesPath: openai.Responses}
+}
+
+// maxRequestLine limits a line of requests in bytes, as the default of max_body_bytes limits a body.
+const maxRequestLine = 32 << 20
+
+// printFeatures prints the features of a file's requests.
+func (p *featuresPrinter) printFeatures(name string, in io.Reader) error {
+	return training.EachLine(name, in, maxRequestLine, p.printLine)
+}
+
+func (p *featuresPrinter) printLine(line []byte) error {
+	var one requestLine
+	if err := training.Decode(line, &one); err != nil {
+		return err
+	}
+	switch {
+	case one.ID == "":
+		return errors.New("id is missing: write the id that the labels have")
+	case one.Time.IsZero():
+		return errors.New("ts is missing: write a time such as 2026-01-31T12:00:00Z")
+	case len(one.Body) == 0:
+		return errors.New("body is missing: write the JSON body of the request")
+	}
+	path := cmp.Or(one.Path, pathOf(one.Body))
+	dialect, ok := dialects()[path]
+	if !ok {
+		return fmt.Errorf("path %q has no prompt of a chat or text: leave the line out, or write another path", path)
+	}
+	req, err := openai.Parse(dialect, one.Body)
+	if err != nil {
+		return err
+	}
+	user, system := prompt.AppendUserText(nil, req, tiers.TextLimit), prompt.AppendSystemText(nil, req, tiers.TextLimit)
+	var turns struct{ Messages, Input []json.RawMessage }
+	_ = json.Unmarshal(one.Body, &turns) // an input that is a text has one turn
+	var features tierscore.Features
+	p.extractor.Extract(&features, &tierscore.Input{Tenant: one.Tenant, System: system, User: user, Tools: req.Tools,
+		Turns: max(len(turns.Messages), len(turns.Input), 1)})
+	baseline := p.classifier.Classify(&tiers.ClassifierInput{PromptTokens: req.PromptTokens(), MaxTokens: req.MaxTokens,
+		User: func() []byte { return user }, System: func() []byte { return system }}).Score
+	_, err = fmt.Fprintf(p.out, `{"id":%s,"ts":%q,"baseline":%g,"features":%s}`+"\n", quote(one.ID),
+		one.Time.Format(time.RFC3339Nano), baseline, features.AppendJSON(nil))
+	return err
+}
+
+// quote returns a JSON string.
+func quote(s string) []byte {
+	text, _ := json.Marshal(s) //nolint:errchkjson // a string
+	return text
+}
