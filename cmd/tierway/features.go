@@ -32,8 +32,8 @@ func featuresCommand() *cobra.Command {
 		Short: "Print the features of requests, without their text, for tierway train",
 		Example: "  tierway features -c config.yaml -f requests.jsonl > features.jsonl\n" +
 			"  zcat requests.jsonl.gz | tierway features -c config.yaml --key-file features.key -f - > features.jsonl",
-		Long: "Reads lines with id, ts, tenant and the body of a request, and prints a line of features for each. They have\n" +
-			"hashes and counters, and the score of the configuration's keywords and of the length as the baseline.\n" +
+		Long: "Reads lines with id, ts, tenant and the body of a request, and prints a line of features for each, with\n" +
+			"hashes and counters, and with the score of the configuration's keywords and of the length as the baseline.\n" +
 			"docs/training.md describes the files.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
