@@ -13,11 +13,11 @@ import (
 )
 
 // fields returns the counts in the order of a record.
-func (c *counts) fields() (all [classes + 5]*uint32) {
-	for i := range c.Classes {
-		all[i] = &c.Classes[i]
+func (c *counts) fields() (all [byteKinds + 5]*uint32) {
+	for i := range c.Kinds {
+		all[i] = &c.Kinds[i]
 	}
-	copy(all[classes:], []*uint32{&c.Choices, &c.Question, &c.Turns, &c.Tools, &c.System})
+	copy(all[byteKinds:], []*uint32{&c.Choices, &c.Question, &c.Turns, &c.Tools, &c.System})
 	return all
 }
 
@@ -38,7 +38,7 @@ func (f *Features) AppendJSON(dst []byte) []byte {
 		dst = strconv.AppendUint(dst, uint64(*n), 10)
 	}
 	dst = append(dst, `],"words":"`...)
-	var words [2 * maxBuckets]byte // a difference has at most two bytes
+	var words [WordColumns]byte // a difference of two bytes is above 127
 	n, last := 0, -1
 	for at, set := range f.seen {
 		for ; set != 0; set &= set - 1 {
@@ -50,9 +50,6 @@ func (f *Features) AppendJSON(dst []byte) []byte {
 	return append(base64.RawURLEncoding.AppendEncode(dst, words[:n]), `"}`...)
 }
 
-// MarshalJSON returns the object that AppendJSON appends.
-func (f Features) MarshalJSON() ([]byte, error) { return f.AppendJSON(nil), nil }
-
 // record is the shape of AppendJSON's object.
 type record struct {
 	Version *int     `json:"v"`
@@ -62,13 +59,14 @@ type record struct {
 	Words   string   `json:"words"`
 }
 
-// UnmarshalJSON reads the object that AppendJSON appends. Other versions and unknown fields are errors.
+// UnmarshalJSON reads the object that AppendJSON appends. Other versions and unknown fields are errors, which do not have
+// the text.
 func (f *Features) UnmarshalJSON(text []byte) error {
 	var r record
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return fmt.Errorf("reading features: %w", err)
+		return errors.New("features are no object of v, key, route, counts and words")
 	}
 	if r.Version == nil || *r.Version != Version {
 		return fmt.Errorf("features have no version %d: record them with this release", Version)
@@ -101,7 +99,7 @@ func ParseRoute(text string) (uint32, error) { return parseHash("route", text) }
 func parseHash(field, text string) (uint32, error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != 4 {
-		return 0, fmt.Errorf("%s %q: write eight hexadecimal digits", field, text[:min(len(text), 16)])
+		return 0, fmt.Errorf("%s is no hash: write eight hexadecimal digits", field)
 	}
 	return binary.BigEndian.Uint32(b), nil
 }
@@ -122,9 +120,6 @@ func (f *Features) parseWords(text string) error {
 		f.seen[last>>6] |= 1 << (last & 63)
 		f.buckets++
 		words = words[n:]
-	}
-	if f.buckets > maxBuckets {
-		return fmt.Errorf("words of features are %d buckets, at most %d are possible", f.buckets, maxBuckets)
 	}
 	return nil
 }

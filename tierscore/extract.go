@@ -11,18 +11,18 @@ type Extractor struct {
 	start, mixer uint64 // secret parts of the hash
 	id           uint32
 	openers      [len(openers)]uint64 // hashes of the words of openers
-	class        [256]uint8           // of each byte
+	kind         [256]uint8           // of each byte
 }
 
 // NewExtractor returns an extractor whose hashes depend on a key. Features of different keys cannot be compared. An
-// empty key is allowed; everybody can then test if a word may occur in a request.
+// empty key is allowed; every reader of a record can then test if a word may occur in a request.
 func NewExtractor(key string) *Extractor {
 	sum := sha256.Sum256([]byte("tierway features\x00" + key))
 	e := &Extractor{
 		start: binary.LittleEndian.Uint64(sum[0:]),
 		mixer: binary.LittleEndian.Uint64(sum[8:]) | 1,
 		id:    binary.LittleEndian.Uint32(sum[16:]),
-		class: byteClasses(),
+		kind:  kindsOfBytes(),
 	}
 	for i, o := range openers {
 		h := e.start
@@ -43,20 +43,20 @@ func (e *Extractor) finish(h uint64) uint64 {
 	return (high ^ low) * e.mixer
 }
 
-// Classes of bytes. Those from classLower on are part of words.
+// Kinds of bytes. Those from byteLower on are part of words.
 const (
-	classOther = iota
-	classSpace
-	classLine
-	classPunctuation
-	classQuestion
-	classCode
-	classTable
-	classLower
-	classUpper
-	classDigit
-	classForeign // a byte of a character outside ASCII
-	classes
+	byteOther = iota
+	byteSpace
+	byteLine
+	bytePunctuation
+	byteQuestion
+	byteCode
+	byteTable
+	byteLower
+	byteUpper
+	byteDigit
+	byteForeign // a byte of a character outside ASCII
+	byteKinds
 )
 
 // Questions by their first word. questionOther is one with another first word.
@@ -84,27 +84,27 @@ var openers = [...]opener{
 	{"could", questionYesNo}, {"should", questionYesNo},
 }
 
-// byteClasses returns the class of each byte.
-func byteClasses() (t [256]uint8) {
+// kindsOfBytes returns the kind of each byte.
+func kindsOfBytes() (t [256]uint8) {
 	for c := range t {
 		switch {
 		case c >= 0x80:
-			t[c] = classForeign
+			t[c] = byteForeign
 		case 'a' <= c && c <= 'z':
-			t[c] = classLower
+			t[c] = byteLower
 		case 'A' <= c && c <= 'Z':
-			t[c] = classUpper
+			t[c] = byteUpper
 		case '0' <= c && c <= '9':
-			t[c] = classDigit
+			t[c] = byteDigit
 		case '!' <= c && c <= '~':
-			t[c] = classPunctuation
+			t[c] = bytePunctuation
 		}
 	}
 	for _, c := range "{};`\\<>_=" {
-		t[c] = classCode
+		t[c] = byteCode
 	}
 	t[' '], t['\r'], t['\n'], t['?'], t['|'], t['\t'] =
-		classSpace, classSpace, classLine, classQuestion, classTable, classTable
+		byteSpace, byteSpace, byteLine, byteQuestion, byteTable, byteTable
 	return t
 }
 
@@ -142,7 +142,7 @@ func (e *Extractor) route(in *Input) uint32 {
 // scan takes the features of a text in one pass.
 func (e *Extractor) scan(f *Features, text []byte) {
 	var (
-		n        [classes]uint32
+		n        [byteKinds]uint32
 		last     uint64 // hash of the word before
 		first    uint64 // hash of the first word of the sentence
 		sentence = true // the next word is the first of a sentence
@@ -150,13 +150,13 @@ func (e *Extractor) scan(f *Features, text []byte) {
 	f.counts.Choices += e.choice(text)
 	for i := 0; i < len(text); {
 		c := text[i]
-		class := e.class[c]
-		if class >= classLower {
+		kind := e.kind[c]
+		if kind >= byteLower {
 			word := e.start
 			// Scripts without spaces, and symbols: each character is a word. Their characters begin with 0xE2 to 0xF4.
-			for begin := i; class >= classLower && (c < 0xE2 || i == begin); class = e.class[c] {
-				n[class]++
-				if class == classUpper {
+			for begin := i; kind >= byteLower && (c < 0xE2 || i == begin); kind = e.kind[c] {
+				n[kind]++
+				if kind == byteUpper {
 					c |= 'a' - 'A'
 				}
 				word = step(word, c)
@@ -173,20 +173,26 @@ func (e *Extractor) scan(f *Features, text []byte) {
 			}
 			continue
 		}
-		n[class]++
+		n[kind]++
 		i++
-		switch class {
-		case classLine:
+		switch kind {
+		case byteLine:
 			f.counts.Choices += e.choice(text[i:])
 			sentence = true
-		case classQuestion:
+		case byteQuestion:
 			f.counts.Question = e.question(first)
 			sentence = true
-		case classPunctuation:
-			sentence = sentence || c == '.' || c == '!' || c == ':'
+		case bytePunctuation:
+			sentence = sentence || (c == '.' || c == '!' || c == ':') && e.endsSentence(text[i:])
 		}
 	}
-	f.counts.Classes = n
+	f.counts.Kinds = n
+}
+
+// endsSentence reports whether the text after a mark is empty or begins with a space or a line break: "3.5" and "10:30"
+// are inside a sentence.
+func (e *Extractor) endsSentence(rest []byte) bool {
+	return len(rest) == 0 || e.kind[rest[0]] == byteSpace || e.kind[rest[0]] == byteLine
 }
 
 // question returns the kind of a question from the hash of its first word.
@@ -204,7 +210,7 @@ func (e *Extractor) choice(line []byte) uint32 {
 	if len(line) > 0 && line[0] == '(' {
 		line = line[1:]
 	}
-	if len(line) < 3 || line[2] != ' ' || line[1] != '.' && line[1] != ')' || e.class[line[0]] < classLower {
+	if len(line) < 3 || line[2] != ' ' || line[1] != '.' && line[1] != ')' || e.kind[line[0]] < byteLower {
 		return 0
 	}
 	return 1

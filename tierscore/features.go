@@ -11,9 +11,6 @@ const Version = 1
 const (
 	// WordColumns is the number of columns of words and bigrams together.
 	WordColumns = 1 << 14
-	// maxBuckets limits the buckets of a request, which its record holds. Texts below 8 KiB stay below it.
-	maxBuckets = 2048
-
 	// Columns is the number of columns of words, bigrams and counts.
 	Columns = WordColumns + structureBuckets
 )
@@ -27,9 +24,9 @@ type Input struct {
 	Tools  bool   // the request offers tools
 }
 
-// Features of one request. They have no text: of words and bigrams only the bucket ids. The order and the number of
-// words are lost, but a reader who has the extractor's key can test if a word may occur. The zero value is that of
-// an empty request.
+// Features of one request. They have no text: of words and bigrams only the bucket ids. The number of words is lost,
+// but bigrams have the order of neighbours. A reader who has the extractor's key and a dictionary can test if a word
+// occurs, and reconstruct short prompts. The zero value is that of an empty request.
 type Features struct {
 	key     uint32 // identifies the extractor's key
 	route   uint32 // hash of tenant and system prompt
@@ -40,9 +37,9 @@ type Features struct {
 
 // counts are numbers of a request; the fields of a record have this order.
 type counts struct {
-	Classes  [classes]uint32 // bytes of the user text by class
-	Choices  uint32          // lines that begin with a letter or a number and a mark, such as "B. "
-	Question uint32          // kind of the last question
+	Kinds    [byteKinds]uint32 // bytes of the user text by kind
+	Choices  uint32            // lines that begin with a letter or a number and a mark, such as "B. "
+	Question uint32            // kind of the last question
 	Turns    uint32
 	Tools    uint32 // 1 if the request offers tools
 	System   uint32 // 1 if the request has a system prompt
@@ -57,21 +54,21 @@ func (f *Features) Key() uint32 { return f.key }
 // add sets the bucket of a hash.
 func (f *Features) add(hash uint64) {
 	at, bit := hash>>(64-8), uint64(1)<<(hash>>(64-14)&63)
-	if f.seen[at]&bit == 0 && f.buckets < maxBuckets {
+	if f.seen[at]&bit == 0 {
 		f.seen[at] |= bit
 		f.buckets++
 	}
 }
 
-// AppendColumns appends the columns that a request has in a model, in rising order. The first [Features.Words] are
+// AppendColumns appends the columns that a request has in a model, in rising order. The first [Features.WordCount] are
 // those of words and bigrams; the column of the route is not among them.
 func (f *Features) AppendColumns(dst []uint32) []uint32 {
 	f.visit(func(column, _ int) { dst = append(dst, uint32(column)) })
 	return dst
 }
 
-// Words returns the number of hashed words and bigrams. They are the first columns.
-func (f *Features) Words() int { return f.buckets }
+// WordCount returns the number of buckets of words and bigrams. They are the first columns.
+func (f *Features) WordCount() int { return f.buckets }
 
 // visit calls f for the columns in rising order. Words and bigrams are part 0, all others part 1.
 func (f *Features) visit(column func(column, part int)) {

@@ -2,7 +2,11 @@ package tierscore
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -30,23 +34,28 @@ func featuresOf(in *Input) *Features {
 func TestFeaturesAreStable(t *testing.T) {
 	const want = `{"v":1,"key":"af0cca2e","route":"b6d8b89d","counts":[0,16,3,4,1,3,2,25,3,9,10,2,2,3,1,1],` +
 		`"words":"sQJ4N8gBbACCA4kCqQPkAkyIB9EBTY0KU78B3QKPA-MD_QqOAtEEjRvICfYB3QSOAtgD8wPFAVpi4QQ"}`
-	if got := string(featuresOf(example()).AppendJSON(nil)); Version != 1 || got != want {
+	f := featuresOf(example())
+	if got := string(f.AppendJSON(nil)); Version != 1 || got != want {
 		t.Errorf("version %d:\n%s, want\n%s", Version, got, want)
+	}
+	const wantColumns = "163f3a27ffdb08a3"
+	if got := fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, f.AppendColumns(nil))))[:16]; got != wantColumns {
+		t.Errorf("version %d: the columns have the hash %s, want %s", Version, got, wantColumns)
 	}
 }
 
 func TestCountsOfAText(t *testing.T) {
 	c := featuresOf(example()).counts
 	want := counts{Choices: 2, Question: questionWhat, Turns: 3, Tools: 1, System: 1}
-	want.Classes = c.Classes
+	want.Kinds = c.Kinds
 	if c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}
-	for class, n := range map[int]uint32{
-		classDigit: 9, classQuestion: 1, classLine: 3, classTable: 2, classCode: 3, classForeign: 10, classUpper: 3,
+	for kind, n := range map[int]uint32{
+		byteDigit: 9, byteQuestion: 1, byteLine: 3, byteTable: 2, byteCode: 3, byteForeign: 10, byteUpper: 3,
 	} {
-		if c.Classes[class] != n {
-			t.Errorf("class %d has %d bytes, want %d", class, c.Classes[class], n)
+		if c.Kinds[kind] != n {
+			t.Errorf("kind %d has %d bytes, want %d", kind, c.Kinds[kind], n)
 		}
 	}
 }
@@ -54,7 +63,9 @@ func TestCountsOfAText(t *testing.T) {
 func TestKindsOfQuestions(t *testing.T) {
 	for text, want := range map[string]uint32{
 		"": questionNone, "Add two numbers.": questionNone, "And now?": questionOther, "How many are left?": questionHow,
-		"It rains. Why does it rain?": questionWhy, "What?\nIs it?": questionYesNo, "He left: who is he?": questionFact,
+		"It rains. Why does it rain?": questionWhy,
+		"Is 3.5 at 10:30 more?":       questionYesNo, "See a.b: what is it?": questionWhat,
+		"Stop!\nWhy?": questionWhy, "What?\nIs it?": questionYesNo, "He left: who is he?": questionFact,
 	} {
 		if got := featuresOf(&Input{User: []byte(text)}).counts.Question; got != want {
 			t.Errorf("%q is a question of kind %d, want %d", text, got, want)
@@ -70,7 +81,7 @@ func TestWordsAreFoldedAndHashedWithTheirNeighbours(t *testing.T) {
 	if words("solve this") == words("this solve") {
 		t.Error("the order of neighbours changes nothing")
 	}
-	if n := featuresOf(&Input{User: []byte("数学 数")}).Words(); n != 5 { // 数, 学; ^数, 数学, 学数
+	if n := featuresOf(&Input{User: []byte("数学 数")}).WordCount(); n != 5 { // 数, 学; ^数, 数学, 学数
 		t.Errorf("two characters have %d words and bigrams, want 5", n)
 	}
 }
@@ -110,10 +121,7 @@ func TestEncodingReturnsTheFeatures(t *testing.T) {
 			Tenant: rapid.String().Draw(rt, "tenant"), User: []byte(rapid.String().Draw(rt, "user")),
 			Turns: rapid.IntRange(0, 1<<20).Draw(rt, "turns"), Tools: rapid.Bool().Draw(rt, "tools"),
 		})
-		text, err := json.Marshal(f)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		text := f.AppendJSON(nil)
 		var got Features
 		if err := json.Unmarshal(text, &got); err != nil || got != *f {
 			rt.Errorf("%s is read with %v", text, err)
@@ -121,17 +129,24 @@ func TestEncodingReturnsTheFeatures(t *testing.T) {
 	})
 }
 
-// TestEncodingHasNoText: no word of four or more bytes occurs, neither plain nor in the decoded buckets.
+// TestEncodingHasNoText: no word occurs, neither plain nor in the decoded buckets.
 func TestEncodingHasNoText(t *testing.T) {
 	secret := "zanzibar quixotic 4111111111111111 übermut 秘密の言葉 acmecorp"
 	f := featuresOf(&Input{Tenant: "acmecorp", System: []byte(secret), User: []byte(secret)})
 	text := string(f.AppendJSON(nil))
+	var r record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	buckets, err := base64.RawURLEncoding.DecodeString(r.Words)
+	if err != nil || len(buckets) < f.WordCount() {
+		t.Fatalf("%d bytes of %d buckets: %v", len(buckets), f.WordCount(), err)
+	}
 	for _, word := range strings.Fields(secret) {
-		if strings.Contains(text, word) {
+		if strings.Contains(text, word) || bytes.Contains(buckets, []byte(word)) {
 			t.Errorf("%s contains %s", text, word)
 		}
 	}
-	// Words in another order, and as often as one likes, give the same buckets, but for their bigrams.
 	once, often := featuresOf(&Input{User: []byte("a a")}), featuresOf(&Input{User: []byte("a a a a")})
 	if once.seen != often.seen {
 		t.Error("the number of words can be read")
@@ -143,12 +158,38 @@ func TestLongTextsHaveALimitedRecord(t *testing.T) {
 	for i := range 20_000 {
 		text.WriteString(strings.Repeat("w", i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + " ")
 	}
-	f := featuresOf(&Input{User: text.Bytes()})
-	if f.Words() > maxBuckets {
-		t.Errorf("%d buckets", f.Words())
-	}
-	if n := len(f.AppendJSON(nil)); n > 6000 {
+	if n := len(featuresOf(&Input{User: text.Bytes()}).AppendJSON(nil)); n > 22<<10 {
 		t.Errorf("the record has %d bytes", n)
+	}
+	all := Features{buckets: WordColumns}
+	for i := range all.seen {
+		all.seen[i] = math.MaxUint64
+	}
+	if n := len(all.AppendJSON(nil)); n > 22<<10 {
+		t.Errorf("the record with all buckets has %d bytes", n)
+	}
+}
+
+// TestEndOfALongTextHasFeatures: the last words often are the question.
+func TestEndOfALongTextHasFeatures(t *testing.T) {
+	var text bytes.Buffer
+	for i := range 4000 {
+		fmt.Fprintf(&text, "%d ", i)
+	}
+	before := featuresOf(&Input{User: text.Bytes()})
+	text.WriteString("zebra quagga okapi")
+	if after := featuresOf(&Input{User: text.Bytes()}); after.WordCount() == before.WordCount() {
+		t.Error("the last words of a long text set no bucket")
+	}
+}
+
+func TestRunsFillTheColumnsOfCounts(t *testing.T) {
+	sum := questions
+	for _, r := range runs {
+		sum += r.levels
+	}
+	if sum != structureBuckets {
+		t.Errorf("the runs and questions have %d buckets, not %d", sum, structureBuckets)
 	}
 }
 
@@ -200,13 +241,13 @@ func TestMalformedFeaturesAreErrors(t *testing.T) {
 	good := string(featuresOf(example()).AppendJSON(nil))
 	for want, c := range map[string][2]string{
 		"no version 1":           {`"v":1`, `"v":2`},
-		"unknown field":          {`"v":1`, `"text":"x","v":1`},
-		"key \"af\"":             {`"af0cca2e"`, `"af"`},
-		"route \"zz\"":           {`"b6d8b89d"`, `"zz"`},
+		"no object of v, key":    {`"v":1`, `"text":"x","v":1`},
+		"key is no hash":         {`"af0cca2e"`, `"af"`},
+		"route is no hash":       {`"b6d8b89d"`, `"zz"`},
 		"17 numbers":             {`[0,`, `[0,0,`},
 		"not base64":             {`"words":"`, `"words":"!`},
 		"a bucket above":         {`"words":"`, `"words":"____`},
-		"cannot unmarshal":       {`"v":1`, `"v":"1"`},
+		"features are no object": {`"v":1`, `"v":"1"`},
 		"counts of features are": {`[0,`, `[0,0,0,`},
 	} {
 		var f Features

@@ -15,6 +15,8 @@ const (
 	MaxFile = 64<<10 - 1
 	// maxHeader limits the header of a file. It leaves room for the weights with MaxRoutes.
 	maxHeader = 16 << 10
+	// maxReport limits the report in the header. The other fields need less than 1 KiB.
+	maxReport = 15 << 10
 	// magic begins a file.
 	magic = "tierway score 1\n"
 )
@@ -41,7 +43,14 @@ type headHeader struct {
 
 // Append appends the model's file to dst. It is an error if the report is too long or no JSON object.
 func (m *Model) Append(dst []byte) ([]byte, error) {
-	text, err := json.Marshal(header{
+	if len(m.Report) > maxReport {
+		return nil, fmt.Errorf("the report of the model has %d bytes, at most %d are possible: shorten it", len(m.Report),
+			maxReport)
+	}
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false) // it would make the report of a read model longer
+	err := encoder.Encode(header{
 		Features: Version, Enabled: m.Enabled, Columns: Columns, Routes: len(m.routes),
 		Key:   hex.EncodeToString(binary.BigEndian.AppendUint32(nil, m.key)),
 		Small: headHeader{m.small.bias, m.small.scale}, Large: headHeader{m.large.bias, m.large.scale},
@@ -50,10 +59,7 @@ func (m *Model) Append(dst []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the header of a model: %w", err)
 	}
-	if len(text) > maxHeader {
-		return nil, fmt.Errorf("the header of the model has %d bytes, at most %d are possible: shorten the report", len(text),
-			maxHeader)
-	}
+	text := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 	dst = append(dst, magic...)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(text)))
 	dst = append(dst, text...)
@@ -112,6 +118,8 @@ func (h *header) model(body []byte) (*Model, error) {
 	case len(body) != 4*h.Routes+2*columns:
 		return nil, fmt.Errorf("the weights of the model have %d bytes, want %d: copy or train it again", len(body),
 			4*h.Routes+2*columns)
+	case len(h.Report) > maxReport:
+		return nil, fmt.Errorf("the report of the model has more than %d bytes", maxReport)
 	case len(h.Report) == 0 || h.Report[0] != '{':
 		return nil, errors.New("the report of the model is no JSON object")
 	case !h.Small.valid() || !h.Large.valid() || !h.Learned.valid() || !h.Baseline.valid():

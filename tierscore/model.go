@@ -113,7 +113,7 @@ func standardOf(scores []float64) standard {
 }
 
 // Score returns the score of a request; ok is false if the model is disabled, the features were taken with another
-// key, or no label is of the request's route. The caller then uses Default. Score does not allocate.
+// key, or the labels do not suffice for the request's route. The caller then uses Default. Score does not allocate.
 func (m *Model) Score(f *Features) (score float64, ok bool) {
 	difference, ok := m.Difference(f)
 	return m.learned.of(difference), ok && m.Enabled
@@ -128,7 +128,7 @@ func (m *Model) Standard(difference float64) float64 { return m.learned.of(diffe
 // Difference returns P(large right) − P(small right), also of a disabled model; ok is false if Score has no score for
 // the key or the route.
 func (m *Model) Difference(f *Features) (difference float64, ok bool) {
-	// 2,048 words and 160 other columns at most: the sums need 19 bits.
+	// All columns at most, each below 128 in absolute value: the sums need 22 bits.
 	var small, large sums
 	f.visit(func(column, part int) {
 		small[part] += int32(m.small.weights[column])

@@ -31,7 +31,7 @@ func testModel(t testing.TB) *Model {
 func checkScore(t *testing.T, m *Model, f *Features) {
 	t.Helper()
 	a, known := m.Difference(f)
-	b, has := m.DifferenceOf(f.AppendColumns(nil), f.Words(), f.Route())
+	b, has := m.DifferenceOf(f.AppendColumns(nil), f.WordCount(), f.Route())
 	if !(math.Abs(a) <= 1) || a != b || known && !has {
 		t.Errorf("the differences are %v, %v", a, b)
 	}
@@ -52,7 +52,7 @@ func TestScoreIsThatOfTheHeads(t *testing.T) {
 				counts += h.scale * float64(h.weights[c])
 			}
 		}
-		z[tier] = h.bias + words/math.Sqrt(float64(f.Words()+1)) + counts + h.scale*float64(h.weights[Columns])
+		z[tier] = h.bias + words/math.Sqrt(float64(f.WordCount()+1)) + counts + h.scale*float64(h.weights[Columns])
 	}
 	difference := 1/(1+math.Exp(-z[1])) - 1/(1+math.Exp(-z[0]))
 	want := (difference - 1) / math.Sqrt(8.0/3)
@@ -147,16 +147,16 @@ func TestLargestFileIsBelow64KiB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Report = []byte(`{"x":"` + strings.Repeat("x", maxHeader-600) + `"}`)
+	m.Report = []byte(`{"x":"` + strings.Repeat("<", maxReport-8) + `"}`)
 	file := fileOf(t, m)
-	if most := len(file) + 600; most > MaxFile {
+	if most := len(file) + maxHeader - maxReport; most > MaxFile {
 		t.Errorf("a file may have %d bytes", most)
 	}
 	if _, err := Read(bytes.NewReader(file)); err != nil {
 		t.Error(err)
 	}
-	m.Report = []byte(`{"x":"` + strings.Repeat("x", maxHeader) + `"}`)
-	if _, err := m.Append(nil); err == nil || !strings.Contains(err.Error(), "shorten the report") {
+	m.Report = []byte(`{"x":"` + strings.Repeat("x", maxReport) + `"}`)
+	if _, err := m.Append(nil); err == nil || !strings.Contains(err.Error(), "shorten it") {
 		t.Errorf("a longer header is written: %v", err)
 	}
 }

@@ -65,9 +65,10 @@ type Interval struct {
 // resamples is the number of bootstrap samples of an interval.
 const resamples = 1000
 
-// compare returns the APGR of two scores and of their difference, with bootstrap intervals. pick(n) returns a random
-// number from 0 to n − 1. ok is false if the gap is not positive in most samples.
-func compare(learned, baseline, gains []float64, pick func(n int) int) (of [3]Interval, ok bool) {
+// compare returns the APGR of two scores and of their difference, with bootstrap intervals. A sample draws whole
+// clusters, which are indexes of requests, because the requests of a cluster are not independent. pick(n) returns a
+// random number from 0 to n − 1. ok is false if the gap is not positive in most samples.
+func compare(learned, baseline, gains []float64, clusters [][]int, pick func(n int) int) (all [3]Interval, ok bool) {
 	a, b := newCurve(learned), newCurve(baseline)
 	measure := func(times []int) (v [3]float64) {
 		v[0], v[1] = a.apgr(gains, times), b.apgr(gains, times)
@@ -78,8 +79,10 @@ func compare(learned, baseline, gains []float64, pick func(n int) int) (of [3]In
 	times := make([]int, len(gains))
 	for range resamples {
 		clear(times)
-		for range times {
-			times[pick(len(times))]++
+		for range clusters {
+			for _, i := range clusters[pick(len(clusters))] {
+				times[i]++
+			}
 		}
 		v := measure(times)
 		for k := range samples {
@@ -90,12 +93,12 @@ func compare(learned, baseline, gains []float64, pick func(n int) int) (of [3]In
 	}
 	values := measure(nil)
 	if math.IsNaN(values[0]) || len(samples[0]) < resamples*95/100 {
-		return of, false
+		return all, false
 	}
-	for k := range of {
+	for k := range all {
 		slices.Sort(samples[k])
 		last := float64(len(samples[k]) - 1)
-		of[k] = Interval{values[k], samples[k][int(math.Round(0.025*last))], samples[k][int(math.Round(0.975*last))]}
+		all[k] = Interval{values[k], samples[k][int(math.Round(0.025*last))], samples[k][int(math.Round(0.975*last))]}
 	}
-	return of, true
+	return all, true
 }

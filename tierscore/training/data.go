@@ -1,8 +1,10 @@
 package training
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"time"
 
@@ -26,7 +28,8 @@ type row struct {
 	first    int // of its columns in cols
 	end      int
 	words    int
-	sides    [2]side // small, large
+	content  uint64        // hash of route and columns
+	tiers    [2]tierLabels // small, large
 }
 
 // Example is a request with a label for each tier that answered it; nil: no label.
@@ -39,32 +42,59 @@ type Example struct {
 
 // Add adds an example whose tiers do not depend on the request.
 func (d *Data) Add(e Example) error {
-	var sides [2]side
+	var tiers [2]tierLabels
 	for i, ok := range []*bool{e.Small, e.Large} {
 		if ok != nil {
-			sides[i] = side{weight: 1, chance: true}
-			if *ok {
-				sides[i].right = 1
-			}
+			tiers[i].add(1, *ok, true)
 		}
 	}
 	d.Lines++
-	return d.add(&featureLine{Time: e.Time, Baseline: &e.Baseline, Features: e.Features}, sides)
+	return d.add(&featureLine{Time: Timestamp{e.Time}, Baseline: &e.Baseline, Features: e.Features}, tiers)
 }
 
-func (d *Data) add(line *featureLine, sides [2]side) error {
+func (d *Data) add(line *featureLine, tiers [2]tierLabels) error {
 	f := line.Features
 	switch {
 	case len(d.rows) > 0 && f.Key() != d.key:
 		return errors.New("the features were taken with another key than those before: train with one key")
-	case math.IsNaN(*line.Baseline) || math.Abs(*line.Baseline) > 1e9:
-		return fmt.Errorf("baseline %g is out of range", *line.Baseline)
+	case math.IsNaN(*line.Baseline) || math.Abs(*line.Baseline) > maxBaseline:
+		return fmt.Errorf("baseline is out of range: write a number from -%g to %g", maxBaseline, maxBaseline)
 	}
 	d.key = f.Key()
 	first := len(d.cols)
 	d.cols = f.AppendColumns(d.cols)
-	d.rows = append(d.rows, row{line.Time, f.Route(), *line.Baseline, first, len(d.cols), f.Words(), sides})
+	d.rows = append(d.rows, row{line.Time.Time, f.Route(), *line.Baseline, first, len(d.cols), f.WordCount(),
+		contentOf(f.Route(), d.cols[first:]), tiers})
 	return nil
+}
+
+// maxBaseline limits default scores, so that no sum of them overflows.
+const maxBaseline = 1e9
+
+// contentOf returns the FNV-1a hash of a route and columns.
+func contentOf(route uint32, columns []uint32) uint64 {
+	h := fnv.New64a()
+	h.Write(binary.LittleEndian.AppendUint32(nil, route))
+	for _, c := range columns {
+		h.Write(binary.LittleEndian.AppendUint32(nil, c))
+	}
+	return h.Sum64()
+}
+
+// clusters divides rows into those with equal route and columns, such as repetitions of a prompt, in the order of their
+// first rows. The values are positions in rows.
+func (d *Data) clusters(rows []int) (all [][]int) {
+	at := map[uint64]int{}
+	for k, i := range rows {
+		content := d.rows[i].content
+		c, ok := at[content]
+		if !ok {
+			c, all = len(all), append(all, nil)
+			at[content] = c
+		}
+		all[c] = append(all[c], k)
+	}
+	return all
 }
 
 // Requests returns the number of labelled requests.
@@ -74,4 +104,7 @@ func (d *Data) Requests() int { return len(d.rows) }
 func (d *Data) columns(i int) []uint32 { return d.cols[d.rows[i].first:d.rows[i].end] }
 
 // paired reports whether both tiers have a label.
-func (r *row) paired() bool { return r.sides[0].weight > 0 && r.sides[1].weight > 0 }
+func (r *row) paired() bool { return r.tiers[0].all.weight > 0 && r.tiers[1].all.weight > 0 }
+
+// random reports whether a tier has a random label.
+func (r *row) random() bool { return r.tiers[0].random.weight > 0 || r.tiers[1].random.weight > 0 }

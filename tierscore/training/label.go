@@ -1,15 +1,11 @@
 package training
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"tierway/tierscore"
 )
@@ -23,9 +19,9 @@ type Tiers struct{ Small, Large string }
 // label is one line of labels: whether the answer of a tier to a request was right.
 type label struct {
 	ID     string    `json:"id"`
-	Time   time.Time `json:"ts"`
-	Route  string    `json:"route"` // as in features; may be empty
-	Tenant string    `json:"tenant"`
+	Time   Timestamp `json:"ts"`
+	Route  string    `json:"route"`  // as in features; may be empty
+	Tenant string    `json:"tenant"` // not used: the route has it
 	Tier   string    `json:"tier"`
 	OK     *bool     `json:"ok"`
 	Weight *float64  `json:"weight"` // 1 if it is absent
@@ -35,13 +31,13 @@ type label struct {
 // featureLine is one line of features.
 type featureLine struct {
 	ID       string              `json:"id"`
-	Time     time.Time           `json:"ts"`
+	Time     Timestamp           `json:"ts"`
 	Baseline *float64            `json:"baseline"` // the default score
 	Features *tierscore.Features `json:"features"`
 }
 
-// Sources of labels. Of the first two, the tier does not depend on the request: both tiers answered, or chance selected
-// one. Only they are used to evaluate.
+// Sources of labels. Labels of the first two are random: the tier does not depend on the request, because both tiers
+// answered or the tier was selected at random. Only they are used to evaluate.
 const (
 	sourceReplay      = "replay"
 	sourceExploration = "exploration"
@@ -55,27 +51,54 @@ const maxWeight = 100
 // Labels are the labels of requests by id. The zero value has none.
 type Labels struct {
 	tiers Tiers
-	of    map[string]*labelled
+	byID  map[string]*labelled
 	Lines int // of both tiers
 	Other int // lines of other tiers, which are not used
 }
 
 // labelled are the labels of one request.
 type labelled struct {
-	route string
-	sides [2]side // small, large
-	used  bool    // a feature line has the id
+	route *uint32       // nil: no label has a route
+	tiers [2]tierLabels // small, large
+	used  bool          // a feature line has the id
 }
 
-// side sums the labels of a request at one tier.
-type side struct {
+// tierLabels sums the labels of a request at one tier.
+type tierLabels struct {
+	all    tally
+	random tally // of sources whose tier does not depend on the request
+}
+
+// tally sums labels.
+type tally struct {
 	weight float64 // of all labels
 	right  float64 // of those with a right answer
-	chance bool    // a label is of a source whose tier does not depend on the request
+}
+
+// share returns the share of right answers, or 0 without labels.
+func (t tally) share() float64 {
+	if t.weight == 0 {
+		return 0
+	}
+	return t.right / t.weight
+}
+
+func (t *tally) add(weight float64, ok bool) {
+	t.weight += weight
+	if ok {
+		t.right += weight
+	}
+}
+
+func (t *tierLabels) add(weight float64, ok, random bool) {
+	t.all.add(weight, ok)
+	if random {
+		t.random.add(weight, ok)
+	}
 }
 
 // NewLabels returns no labels of two tiers.
-func NewLabels(tiers Tiers) *Labels { return &Labels{tiers: tiers, of: map[string]*labelled{}} }
+func NewLabels(tiers Tiers) *Labels { return &Labels{tiers: tiers, byID: map[string]*labelled{}} }
 
 // Read adds lines of labels. An error names the line after the name of the file.
 func (l *Labels) Read(name string, in io.Reader) error {
@@ -98,19 +121,15 @@ func (l *label) check() error {
 	case l.ID == "":
 		return errors.New("id is missing: write the id of a feature line")
 	case l.Time.IsZero():
-		return errors.New("ts is missing: write a time such as 2026-01-31T12:00:00Z")
+		return ErrNoTime
 	case l.Tier == "":
 		return errors.New("tier is missing: write the tier that answered")
 	case l.OK == nil:
 		return errors.New("ok is missing: write true or false")
 	case l.Weight != nil && !(*l.Weight > 0 && *l.Weight <= maxWeight):
-		return fmt.Errorf("weight %g: write a number above 0, at most %d", *l.Weight, maxWeight)
+		return fmt.Errorf("weight is out of range: write a number above 0, at most %d", maxWeight)
 	case !slices.Contains(sources, l.Source):
-		return fmt.Errorf("source %q: write one of %s", l.Source, strings.Join(sources, ", "))
-	}
-	if l.Route != "" {
-		_, err := tierscore.ParseRoute(l.Route)
-		return err
+		return fmt.Errorf("source is unknown: write one of %s", strings.Join(sources, ", "))
 	}
 	return nil
 }
@@ -121,27 +140,26 @@ func (l *Labels) add(one *label) error {
 		l.Other++
 		return nil
 	}
-	of := l.of[one.ID]
-	if of == nil {
-		of = &labelled{}
-		l.of[one.ID] = of
-	}
-	if of.route != "" && one.Route != "" && of.route != one.Route {
-		return fmt.Errorf("route %s: an earlier label of the id has %s", one.Route, of.route)
+	request := l.byID[one.ID]
+	if request == nil {
+		request = &labelled{}
+		l.byID[one.ID] = request
 	}
 	if one.Route != "" {
-		of.route = one.Route
+		route, err := tierscore.ParseRoute(one.Route)
+		switch {
+		case err != nil:
+			return err
+		case request.route != nil && *request.route != route:
+			return errors.New("route is not that of an earlier label of the id: write the route of the features")
+		}
+		request.route = &route
 	}
 	weight := 1.0
 	if one.Weight != nil {
 		weight = *one.Weight
 	}
-	s := &of.sides[at]
-	s.weight += weight
-	if *one.OK {
-		s.right += weight
-	}
-	s.chance = s.chance || one.Source == sourceReplay || one.Source == sourceExploration
+	request.tiers[at].add(weight, *one.OK, one.Source == sourceReplay || one.Source == sourceExploration)
 	l.Lines++
 	return nil
 }
@@ -157,59 +175,23 @@ func (d *Data) ReadFeatures(name string, in io.Reader, labels *Labels) error {
 		case one.ID == "":
 			return errors.New("id is missing: write the id of the request")
 		case one.Time.IsZero():
-			return errors.New("ts is missing: write a time such as 2026-01-31T12:00:00Z")
+			return ErrNoTime
 		case one.Features == nil:
 			return errors.New("features are missing")
 		case one.Baseline == nil:
 			return errors.New("baseline is missing: write the default score of the request")
 		}
 		d.Lines++
-		of := labels.of[one.ID]
-		if of == nil {
+		request := labels.byID[one.ID]
+		switch {
+		case request == nil:
 			return nil
+		case request.used:
+			return errors.New("id is that of an earlier line: keep one of them")
+		case request.route != nil && *request.route != one.Features.Route():
+			return errors.New("the route of the features is not that of a label of the id: correct or remove the label's route")
 		}
-		if of.used {
-			return fmt.Errorf("id %q: an earlier line has it; keep one of them", one.ID)
-		}
-		of.used = true
-		if of.route != "" {
-			if route, err := tierscore.ParseRoute(of.route); err != nil || route != one.Features.Route() {
-				return fmt.Errorf("the route of the features is %08x, and a label of the id has %s", one.Features.Route(), of.route)
-			}
-		}
-		return d.add(&one, of.sides)
+		request.used = true
+		return d.add(&one, request.tiers)
 	})
-}
-
-// Decode reads one JSON object without unknown fields.
-func Decode(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if d.InputOffset() != int64(len(text)) {
-		return errors.New("text follows the JSON object: write one object per line")
-	}
-	return nil
-}
-
-// EachLine calls read for each line that is not blank, of at most limit bytes. An error names the line after the name of
-// the file.
-func EachLine(name string, in io.Reader, limit int, read func(text []byte) error) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, limit)
-	n := 0
-	for lines.Scan() {
-		n++
-		if text := bytes.TrimSpace(lines.Bytes()); len(text) > 0 {
-			if err := read(text); err != nil {
-				return fmt.Errorf("%s:%d: %w", name, n, err)
-			}
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%s:%d: %w", name, n+1, err)
-	}
-	return nil
 }

@@ -28,26 +28,26 @@ func TestLabelsAreSummed(t *testing.T) {
 	if err := l.Read("labels", strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
-	want := [2]side{{weight: 4, right: 2}, {weight: 1, right: 1, chance: true}}
-	if l.of["a"].sides != want || l.Lines != 3 || l.Other != 1 {
-		t.Errorf("%+v, %d lines, %d of other tiers", l.of["a"], l.Lines, l.Other)
+	want := [2]tierLabels{{all: tally{4, 2}}, {all: tally{1, 1}, random: tally{1, 1}}}
+	if l.byID["a"].tiers != want || l.Lines != 3 || l.Other != 1 {
+		t.Errorf("%+v, %d lines, %d of other tiers", l.byID["a"], l.Lines, l.Other)
 	}
 }
 
 func TestErrorsOfLabelsNameTheLine(t *testing.T) {
 	for want, c := range map[string][2]string{
-		"id is missing":            {`"id":"a"`, `"id":""`},
-		"ts is missing":            {`"ts":"2026-01-01T00:00:00Z",`, ``},
-		"parsing time":             {`"2026-01-01T00:00:00Z"`, `"now"`},
-		"tier is missing":          {`"small"`, `""`},
-		"ok is missing":            {`"ok":true,`, ``},
-		"weight 0: write a number": {`"weight":2`, `"weight":0`},
-		"weight 101":               {`"weight":2`, `"weight":101`},
-		`source "guess"`:           {`"feedback"`, `"guess"`},
-		"route \"x\"":              {`"route":""`, `"route":"x"`},
-		"unknown field":            {`"weight"`, `"wieght"`},
-		"text follows":             {`"feedback"}`, `"feedback"} {}`},
-		"unexpected EOF":           {`"feedback"}`, `"feedback"`},
+		"id is missing":          {`"id":"a"`, `"id":""`},
+		"ts is missing":          {`"ts":"2026-01-01T00:00:00Z",`, ``},
+		"ts is no time":          {`"2026-01-01T00:00:00Z"`, `"now"`},
+		"tier is missing":        {`"small"`, `""`},
+		"ok is missing":          {`"ok":true,`, ``},
+		"weight is out of range": {`"weight":2`, `"weight":0`},
+		"a number above 0":       {`"weight":2`, `"weight":101`},
+		"source is unknown":      {`"feedback"`, `"guess"`},
+		"route is no hash":       {`"route":""`, `"route":"x"`},
+		"unknown field":          {`"weight"`, `"wieght"`},
+		"text follows":           {`"feedback"}`, `"feedback"} {}`},
+		"ends early":             {`"feedback"}`, `"feedback"`},
 	} {
 		text := goodLabel + "\n" + strings.Replace(goodLabel, c[0], c[1], 1)
 		err := NewLabels(tiersOfTest()).Read("labels.jsonl", strings.NewReader(text))
@@ -61,8 +61,15 @@ func TestErrorsOfLabelsNameTheLine(t *testing.T) {
 		!strings.Contains(err.Error(), "an earlier label") {
 		t.Error(err)
 	}
-	long := strings.NewReader(strings.Repeat("x", maxLine+1))
-	if err := NewLabels(tiersOfTest()).Read("l", long); err == nil || !strings.Contains(err.Error(), "l:1: ") {
+}
+
+func TestLinesAreLimited(t *testing.T) {
+	longest := goodLabel + strings.Repeat(" ", maxLine-len(goodLabel))
+	if err := NewLabels(tiersOfTest()).Read("l", strings.NewReader(longest+"\n"+longest)); err != nil {
+		t.Error(err)
+	}
+	err := NewLabels(tiersOfTest()).Read("l", strings.NewReader(goodLabel+"\n"+longest+" \n"))
+	if want := "l:2: the line has more than 1048576 bytes: leave it out"; err == nil || err.Error() != want {
 		t.Error(err)
 	}
 }
@@ -76,7 +83,7 @@ func TestFeaturesAreJoinedByID(t *testing.T) {
 	if err := d.ReadFeatures("f", strings.NewReader(goodFeatures("a")+"\n"+goodFeatures("b")), l); err != nil {
 		t.Fatal(err)
 	}
-	if d.Requests() != 1 || d.Lines != 2 || d.rows[0].baseline != 3.5 || d.rows[0].sides != l.of["a"].sides {
+	if d.Requests() != 1 || d.Lines != 2 || d.rows[0].baseline != 3.5 || d.rows[0].tiers != l.byID["a"].tiers {
 		t.Errorf("%+v", d)
 	}
 }
@@ -88,11 +95,11 @@ func TestErrorsOfFeaturesNameTheLine(t *testing.T) {
 		"ts is missing":        strings.Replace(good, `"ts":"2026-01-01T00:00:00Z",`, ``, 1),
 		"features are missing": `{"id":"b","ts":"2026-01-01T00:00:00Z","baseline":3.5}`,
 		"baseline is missing":  strings.Replace(good, `"baseline":3.5,`, ``, 1),
-		"baseline 1e+10":       strings.Replace(goodFeatures("c"), `3.5`, `1e10`, 1),
+		"baseline is out of":   strings.Replace(goodFeatures("c"), `3.5`, `1e10`, 1),
 		"no version 1":         strings.Replace(good, `"v":1`, `"v":2`, 1),
 		"an earlier line":      goodFeatures("a"),
 		"another key":          strings.Replace(goodFeatures("c"), `"key":"`, `"key":"00000000","key":"`, 1),
-		"has 00000001":         goodFeatures("d"),
+		"not that of a label":  goodFeatures("d"),
 	} {
 		l := NewLabels(tiersOfTest())
 		for _, id := range []string{"a", "b", "c", "d"} {
@@ -130,8 +137,9 @@ func FuzzLines(f *testing.F) {
 			return
 		}
 		for i := range d.rows {
-			for _, s := range d.rows[i].sides {
-				if s.right < 0 || s.right > s.weight {
+			for _, s := range d.rows[i].tiers {
+				if all, random := s.all, s.random; all.right > all.weight || random.right > random.weight ||
+					random.weight > all.weight {
 					t.Errorf("%+v", s)
 				}
 			}

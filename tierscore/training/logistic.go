@@ -34,7 +34,7 @@ type problem struct {
 func newProblem(d *Data, rows []int, routes map[uint32]int, tier int, lambda float64) *problem {
 	p := &problem{data: d, routes: routes, lambda: lambda, size: tierscore.Columns + len(routes) + 1}
 	for _, i := range rows {
-		s := d.rows[i].sides[tier]
+		s := d.rows[i].tiers[tier].all
 		if s.weight == 0 {
 			continue
 		}
@@ -42,7 +42,7 @@ func newProblem(d *Data, rows []int, routes map[uint32]int, tier int, lambda flo
 		if d.rows[i].paired() {
 			weight *= pairWeight
 		}
-		p.rows, p.right, p.weight = append(p.rows, i), append(p.right, s.right/s.weight), append(p.weight, weight)
+		p.rows, p.right, p.weight = append(p.rows, i), append(p.right, s.share()), append(p.weight, weight)
 	}
 	return p
 }

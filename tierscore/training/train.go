@@ -6,14 +6,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"tierway/tierscore"
 )
 
-// minLabels is the least number of labels of each tier. With fewer, no interval excludes 0.
+// minLabels is the least number of labels of each tier. With fewer, intervals are too wide to be useful.
 const minLabels = 50
 
 // Report is the result of a training.
@@ -27,17 +26,17 @@ type Report struct {
 	To       time.Time `json:"to"`
 	Lambda   float64   `json:"lambda"` // strength of the regularisation
 
-	HeldOut    int      `json:"held_out"`    // requests of the evaluation
-	Unseen     int      `json:"unseen"`      // of these, with a route without labels in the training
-	Measured   bool     `json:"measured"`    // the intervals are known
-	Learned    Interval `json:"learned"`     // APGR
-	Baseline   Interval `json:"baseline"`    // APGR
-	Difference Interval `json:"difference"`  // learned − baseline
-	Reason     string   `json:"not_enabled"` // why the model is not enabled; empty if it is
+	HeldOut    int      `json:"held_out"`   // requests of the evaluation
+	Unseen     int      `json:"unseen"`     // of these, with a route that the evaluated model does not know
+	Measured   bool     `json:"measured"`   // the intervals are known
+	Learned    Interval `json:"learned"`    // APGR
+	Baseline   Interval `json:"baseline"`   // APGR
+	Difference Interval `json:"difference"` // learned − baseline
+	Reason     string   `json:"reason"`     // why the model is not enabled; empty if it is
 }
 
-// Train fits a model and evaluates it. The newest quarter of each route is held out. The evaluated model is fitted to
-// the other requests, and the returned model to all. pick(n) returns a random number from 0 to n − 1.
+// Train fits a model and evaluates it. About a quarter of each route is held out. The evaluated model is fitted to the
+// other requests, and the returned model to all. pick(n) returns a random number from 0 to n − 1.
 //
 // The model is enabled if the lower bound of the difference is above 0. It is an error if a tier has too few labels.
 func (d *Data) Train(pick func(n int) int) (*tierscore.Model, *Report, error) {
@@ -46,15 +45,13 @@ func (d *Data) Train(pick func(n int) int) (*tierscore.Model, *Report, error) {
 	})
 	r := d.describe()
 	if min(r.Small, r.Large) < minLabels {
-		return nil, nil, fmt.Errorf("%d labels of the small and %d of the large tier have features: %d of each are needed",
-			r.Small, r.Large, minLabels)
+		return nil, nil, fmt.Errorf("the small tier has labels on %d requests with features, the large tier on %d; "+
+			"at least %d each are needed: collect more", r.Small, r.Large, minLabels)
 	}
-	train, test := d.split()
-	evaluated, lambda, err := d.fit(train)
+	lambda, err := d.evaluate(r, pick)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.evaluate(r, evaluated, test, pick)
 	m, err := d.model(d.all(), lambda, &[2][]float64{})
 	if err != nil {
 		return nil, nil, err
@@ -73,8 +70,8 @@ func (d *Data) describe() *Report {
 	for i := range d.rows {
 		one := &d.rows[i]
 		routes[one.route] = true
-		r.Small += count(one.sides[0].weight > 0)
-		r.Large += count(one.sides[1].weight > 0)
+		r.Small += count(one.tiers[0].all.weight > 0)
+		r.Large += count(one.tiers[1].all.weight > 0)
 		r.Paired += count(one.paired())
 	}
 	if r.Routes = len(routes); r.Requests > 0 {
@@ -90,76 +87,26 @@ func count(yes bool) int {
 	return 0
 }
 
-// blocks is the number of parts of the time of all requests. Requests of one part and one route are held out together,
-// because neighbours may be repetitions.
-const blocks = 20
-
-// group is the requests of one route in one part of the time.
-type group struct {
-	block int
-	rows  []int
-}
-
-// split returns the rows to train with and the held-out ones. Of each route, the newest groups are held out until they
-// have a quarter of its rows. The oldest group is never held out, unless it is the only one: then every fourth route
-// is, so that the fallback for routes without labels is evaluated too.
-func (d *Data) split() (train, test []int) {
-	byRoute := map[uint32][]group{}
-	from, span := d.rows[0].time, d.rows[len(d.rows)-1].time.Sub(d.rows[0].time)+1
-	for i, one := range d.rows {
-		block := int(float64(one.time.Sub(from)) / float64(span) * blocks)
-		groups := byRoute[one.route]
-		if len(groups) == 0 || groups[len(groups)-1].block != block {
-			groups = append(groups, group{block: block})
-		}
-		last := &groups[len(groups)-1]
-		last.rows = append(last.rows, i)
-		byRoute[one.route] = groups
-	}
-	for _, route := range slices.Sorted(maps.Keys(byRoute)) {
-		groups, n := byRoute[route], 0
-		for _, g := range groups {
-			n += len(g.rows)
-		}
-		held := 0
-		for k, g := range slices.Backward(groups) {
-			if alone := len(groups) == 1; 4*held < n && k > 0 || alone && route%4 == 0 && len(byRoute) > 1 {
-				held, test = held+len(g.rows), append(test, g.rows...)
-			} else {
-				train = append(train, g.rows...)
-			}
-		}
-	}
-	slices.Sort(train)
-	slices.Sort(test)
-	return train, test
-}
-
-// minHeldOut is the least number of held-out labels of each tier.
+// minHeldOut is the least number of labels of each tier on both sides of the evaluation, and of different held-out
+// requests. With fewer, a bootstrap sample says little about other requests.
 const minHeldOut = 20
 
-// evaluate compares a model with the default score on held-out rows and sets the result in the report.
-func (d *Data) evaluate(r *Report, m *tierscore.Model, test []int, pick func(n int) int) {
-	var rows []int
-	var labels [2]int
-	for _, i := range test {
-		sides := &d.rows[i].sides
-		if slices.ContainsFunc(sides[:], func(s side) bool { return s.weight > 0 && !s.chance }) {
-			continue
-		}
-		rows = append(rows, i)
-		for tier := range labels {
-			labels[tier] += count(sides[tier].weight > 0)
-		}
+// evaluate compares a model with the default score on held-out rows and sets the result in the report. It returns the
+// strength of regularisation. Only rows with random labels are evaluated.
+func (d *Data) evaluate(r *Report, pick func(n int) int) (lambda float64, err error) {
+	train, test := d.split()
+	test = slices.DeleteFunc(test, func(i int) bool { return !d.rows[i].random() })
+	clusters := d.clusters(test)
+	r.HeldOut = len(test)
+	if r.Reason = d.tooFew(train, test, clusters); r.Reason != "" {
+		return d.chooseLambda(d.all())
 	}
-	r.HeldOut = len(rows)
-	if min(labels[0], labels[1]) < minHeldOut {
-		r.Reason = fmt.Sprintf("%d labels of the small and %d of the large tier are held out, %d of each are needed: "+
-			"collect more labels of the sources replay and exploration", labels[0], labels[1], minHeldOut)
-		return
+	m, lambda, err := d.fit(train)
+	if err != nil {
+		return 0, err
 	}
-	learned, baseline := make([]float64, len(rows)), make([]float64, len(rows))
-	for k, i := range rows {
+	learned, baseline := make([]float64, len(test)), make([]float64, len(test))
+	for k, i := range test {
 		baseline[k] = d.rows[i].baseline
 		difference, ok := d.difference(m, i)
 		if learned[k] = m.Standard(difference); !ok {
@@ -167,17 +114,43 @@ func (d *Data) evaluate(r *Report, m *tierscore.Model, test []int, pick func(n i
 			r.Unseen++
 		}
 	}
-	of, ok := compare(learned, baseline, d.gains(rows), pick)
+	intervals, ok := compare(learned, baseline, d.gains(test), clusters, pick)
 	if !ok {
 		r.Reason = "the large tier is not better than the small one on the held-out requests"
-		return
+		return lambda, nil
 	}
 	r.Measured = true
-	r.Learned, r.Baseline, r.Difference = of[0], of[1], of[2]
-	if r.Difference.Low <= 0 {
+	r.Learned, r.Baseline, r.Difference = intervals[0], intervals[1], intervals[2]
+	switch {
+	case r.Difference.High < 0:
+		r.Reason = "the model is worse than the default score"
+	case r.Difference.Low <= 0:
 		r.Reason = "the model is not better than the default score: the 95 % interval of the difference includes 0"
-		if r.Difference.High < 0 {
-			r.Reason = "the model is worse than the default score"
+	}
+	return lambda, nil
+}
+
+// tooFew returns why the rows of the two sides cannot evaluate a model; empty if they can.
+func (d *Data) tooFew(train, test []int, clusters [][]int) string {
+	var rest, held [2]int
+	for tier := range rest {
+		for _, i := range train {
+			rest[tier] += count(d.rows[i].tiers[tier].all.weight > 0)
+		}
+		for _, i := range test {
+			held[tier] += count(d.rows[i].tiers[tier].random.weight > 0)
 		}
 	}
+	switch {
+	case min(held[0], held[1]) < minHeldOut:
+		return fmt.Sprintf("%d labels of the small and %d of the large tier are held out, %d of each are needed: "+
+			"collect more labels of the sources replay and exploration", held[0], held[1], minHeldOut)
+	case len(clusters) < minHeldOut:
+		return fmt.Sprintf("%d different requests are held out, %d are needed: label more different requests",
+			len(clusters), minHeldOut)
+	case min(rest[0], rest[1]) < minHeldOut:
+		return fmt.Sprintf("%d labels of the small and %d of the large tier remain beside the held-out requests, "+
+			"%d of each are needed: label more different requests", rest[0], rest[1], minHeldOut)
+	}
+	return ""
 }
