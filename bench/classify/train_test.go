@@ -53,7 +53,7 @@ func TestUnseenSubjectsHaveTheOrderOfLength(t *testing.T) {
 }
 
 func TestLearnedScoreFindsTheGain(t *testing.T) {
-	parts, err := trial{labels: 100, wrong: 0.1, subject: true}.measure(samplesOf([]set{subjects(300)}, false), 40)
+	parts, err := trial{labels: 300, wrong: 0.1, subject: true}.measure(samplesOf([]set{subjects(600)}, false), 40)
 	if err != nil {
 		t.Fatal(err)
 	}

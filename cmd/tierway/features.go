@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +24,8 @@ import (
 )
 
 type featuresFlags struct {
-	config, keyFile string
-	requests        []string
+	config, hashKeyFile string
+	requests            []string
 }
 
 func featuresCommand() *cobra.Command {
@@ -30,8 +33,8 @@ func featuresCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "features",
 		Short: "Print the features of requests, without their text, for tierway train",
-		Example: "  tierway features -c config.yaml -f requests.jsonl > features.jsonl\n" +
-			"  zcat requests.jsonl.gz | tierway features -c config.yaml --key-file features.key -f - > features.jsonl",
+		Example: "  tierway features -c config.yaml --hash-key-file hash.key -f requests.jsonl > features.jsonl\n" +
+			"  zcat requests.jsonl.gz | tierway features -c config.yaml --hash-key-file hash.key -f - > features.jsonl",
 		Long: "Reads lines with id, ts, tenant and the body of a request, and prints a line of features for each, with\n" +
 			"hashes and counters, and with the score of the configuration's keywords and of the length as the baseline.\n" +
 			"docs/training.md describes the files.",
@@ -41,14 +44,14 @@ func featuresCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.config, "config", "c", "config.yaml", "configuration file")
 	c.Flags().StringArrayVarP(&f.requests, "file", "f", nil,
 		"file of requests, one per line; - for standard input; repeat for several files")
-	c.Flags().StringVar(&f.keyFile, "key-file", "",
-		"file with the key of the hashes, at least 16 characters (default: no key)")
+	c.Flags().StringVar(&f.hashKeyFile, "hash-key-file", "",
+		"file with the key of the hashes, at least 16 bytes (default: no key)")
 	c.MarkFlagsOneRequired("file")
 	return c
 }
 
-// leastFeaturesKey is the least length of the key of the hashes.
-const leastFeaturesKey = 16
+// minHashKey is the least length of the key of the hashes in bytes.
+const minHashKey = 16
 
 func (f featuresFlags) run(c *cobra.Command) error {
 	file, err := loadConfig(c, f.config)
@@ -56,21 +59,20 @@ func (f featuresFlags) run(c *cobra.Command) error {
 		return err
 	}
 	key := ""
-	if f.keyFile != "" {
-		text, err := os.ReadFile(f.keyFile)
+	if f.hashKeyFile != "" {
+		text, err := os.ReadFile(f.hashKeyFile)
 		if err != nil {
 			return err
 		}
-		if key = string(bytes.TrimSpace(text)); len(key) < leastFeaturesKey {
-			return fmt.Errorf("--key-file %s has %d characters: write at least %d", f.keyFile, len(key), leastFeaturesKey)
+		if key = string(bytes.TrimSpace(text)); len(key) < minHashKey {
+			return fmt.Errorf("--hash-key-file %s has %d bytes: write at least %d", f.hashKeyFile, len(key), minHashKey)
 		}
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
 	p := featuresPrinter{classifier: file.Catalog().Classifier(), extractor: tierscore.NewExtractor(key), out: out}
-	if err := eachFile(c, f.requests, p.printFeatures); err != nil {
-		return err
-	}
-	return out.Flush()
+	err = eachFile(c, f.requests, p.printFeatures)
+	// The lines before an error are complete.
+	return errors.Join(err, out.Flush())
 }
 
 // featuresPrinter prints lines of features.
@@ -82,11 +84,11 @@ type featuresPrinter struct {
 
 // requestLine is a line of requests.
 type requestLine struct {
-	ID     string          `json:"id"`
-	Time   time.Time       `json:"ts"`
-	Tenant string          `json:"tenant"`
-	Path   string          `json:"path"` // empty: detected from the body
-	Body   json.RawMessage `json:"body"`
+	ID     string             `json:"id"`
+	Time   training.Timestamp `json:"ts"`
+	Tenant string             `json:"tenant"`
+	Path   string             `json:"path"` // empty: detected from the body
+	Body   json.RawMessage    `json:"body"`
 }
 
 // dialects are the dialects of paths with prompts.
@@ -95,8 +97,8 @@ func dialects() map[string]openai.Dialect {
 		"/v1/messages": openai.Messages, responsesPath: openai.Responses}
 }
 
-// maxRequestLine limits a line of requests in bytes, as the default of max_body_bytes limits a body.
-const maxRequestLine = 32 << 20
+// maxRequestLine limits a line of requests in bytes: twice the default of max_body_bytes, for the other fields.
+const maxRequestLine = 64 << 20
 
 // printFeatures prints the features of a file's requests.
 func (p *featuresPrinter) printFeatures(name string, in io.Reader) error {
@@ -112,14 +114,17 @@ func (p *featuresPrinter) printLine(line []byte) error {
 	case one.ID == "":
 		return errors.New("id is missing: write the id that the labels have")
 	case one.Time.IsZero():
-		return errors.New("ts is missing: write a time such as 2026-01-31T12:00:00Z")
+		return training.ErrNoTime
 	case len(one.Body) == 0:
 		return errors.New("body is missing: write the JSON body of the request")
 	}
-	path := cmp.Or(one.Path, pathOf(one.Body))
-	dialect, ok := dialects()[path]
-	if !ok {
-		return fmt.Errorf("path %q has no prompt of a chat or text: leave the line out, or write another path", path)
+	dialect, ok := dialects()[cmp.Or(one.Path, pathOf(one.Body))]
+	switch {
+	case !ok && one.Path == "":
+		return errors.New("body has no prompt of a chat or text: leave the line out, or write path")
+	case !ok:
+		return fmt.Errorf("path has no prompt of a chat or text: leave the line out, or write one of %s",
+			strings.Join(slices.Sorted(maps.Keys(dialects())), ", "))
 	}
 	req, err := openai.Parse(dialect, one.Body)
 	if err != nil {

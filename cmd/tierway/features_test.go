@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"tierway/tierscore"
 )
 
 // newFeaturesFiles writes a configuration and the requests of newTrainFiles, as bodies of chats.
@@ -22,7 +26,7 @@ tiers:
 	for i := range 400 {
 		text := [...]string{"easy", "hard"}[i%2]
 		fmt.Fprintf(&lines, `{"id":"r%d","ts":"2026-01-01T%02d:%02d:00Z","tenant":"acme","body":`+
-			`{"model":"auto","messages":[{"role":"user","content":"secret %s %d"}]}}`+"\n", i, i/60, i%60, text, i%50)
+			`{"model":"auto","messages":[{"role":"user","content":"secret %s %d"}]}}`+"\n", i, i/60, i%60, text, i%200)
 	}
 	trainFiles{}.write(t, requests, lines.String())
 	return config, requests
@@ -41,10 +45,7 @@ func TestFeaturesOfRequestsTrainAScore(t *testing.T) {
 	f.write(t, f.features, s.out)
 	var labels strings.Builder
 	for i := range 400 {
-		for tier, ok := range map[string]bool{"small": i%2 == 0, "large": true} {
-			fmt.Fprintf(&labels, `{"id":"r%d","ts":"2026-01-02T00:00:00Z","tier":%q,"ok":%v,"source":"replay"}`+"\n", i, tier,
-				ok)
-		}
+		writeLabels(&labels, i, i%2 == 0)
 	}
 	f.write(t, f.labels, labels.String())
 	if s := f.run(t); s.status != 0 || !strings.Contains(s.out, "400 of 400 lines") {
@@ -58,9 +59,34 @@ func TestKeysHideFeatures(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	trainFiles{}.write(t, key, "0123456789abcdef\n")
 	plain := tierway(t, "features", "-c", config, "-f", requests)
-	keyed := tierway(t, "features", "-c", config, "-f", requests, "--key-file", key)
-	if keyed.status != 0 || keyed.out == plain.out || strings.Contains(keyed.out, "0123456789abcdef") {
-		t.Errorf("status %d\n%s", keyed.status, keyed.messages)
+	keyed := tierway(t, "features", "-c", config, "-f", requests, "--hash-key-file", key)
+	if plain.status != 0 || keyed.status != 0 || strings.Contains(keyed.out, "0123456789abcdef") {
+		t.Fatalf("status %d and %d\n%s%s", plain.status, keyed.status, plain.messages, keyed.messages)
+	}
+	hashes := func(out string) (all []map[string]string) {
+		for line := range strings.Lines(out) {
+			var one struct{ Features map[string]any }
+			if err := json.Unmarshal([]byte(line), &one); err != nil {
+				t.Fatal(err)
+			}
+			hash := map[string]string{}
+			for _, name := range []string{"key", "route", "words"} {
+				hash[name], _ = one.Features[name].(string)
+			}
+			all = append(all, hash)
+		}
+		return all
+	}
+	with, without := hashes(keyed.out), hashes(plain.out)
+	if len(with) != 400 || len(without) != 400 {
+		t.Fatalf("%d and %d lines", len(with), len(without))
+	}
+	for i := range with {
+		for name, hash := range with[i] {
+			if hash == without[i][name] || hash == "" {
+				t.Errorf("line %d: %s is %q with and without a key", i+1, name, hash)
+			}
+		}
 	}
 }
 
@@ -77,19 +103,74 @@ func TestFeaturesNameTheFaultyLine(t *testing.T) {
 		{`{` + ts + `,"body":{"prompt":"x"}}`, "id is missing"},
 		{`{"id":"x","body":{"prompt":"x"}}`, "ts is missing"},
 		{`{"id":"x",` + ts + `}`, "body is missing"},
-		{`{"id":"x",` + ts + `,"body":{"input":"x"}}`, `path "/v1/embeddings" has no prompt`},
-		{`{"id":"x",` + ts + `,"path":"/v1/x","body":{}}`, `path "/v1/x" has no prompt`},
+		{`{"id":"x",` + ts + `,"body":{"input":"x"}}`, "body has no prompt"},
+		{`{"id":"x",` + ts + `,"path":"/v1/x","body":{}}`, "path has no prompt of a chat or text: leave the line"},
 		{`{"id":"x",` + ts + `,"body":{"messages":1}}`, "messages"},
-		{`{"id":"x",` + ts + `,"text":"x"}`, `unknown field "text"`},
+		{`{"id":"x",` + ts + `,"text":"x"}`, "unknown field: the fields are id, ts, tenant, path, body"},
 	} {
 		trainFiles{}.write(t, requests, string(good)+c.line+"\n")
 		if s := tierway(t, "features", "-c", config, "-f", requests); s.status != 2 ||
-			!strings.Contains(s.messages, requests+":401: ") || !strings.Contains(s.messages, c.want) {
+			!strings.Contains(s.messages, requests+":401: ") || !strings.Contains(s.messages, c.want) ||
+			strings.Count(s.out, "\n") != 400 || !strings.HasSuffix(s.out, "}\n") {
 			t.Errorf("%s: status %d\n%s", c.line, s.status, s.messages)
 		}
 	}
-	if s := tierway(t, "features", "-c", config, "-f", requests, "--key-file", key); s.status != 2 ||
-		!strings.Contains(s.messages, "has 5 characters: write at least 16") {
+	if s := tierway(t, "features", "-c", config, "-f", requests, "--hash-key-file", key); s.status != 2 ||
+		!strings.Contains(s.messages, "has 5 bytes: write at least 16") {
 		t.Errorf("status %d\n%s", s.status, s.messages)
 	}
+}
+
+// TestErrorsOfLinesHaveNoText: a marker stands for a part of a prompt, in each name and value of a faulty line.
+func TestErrorsOfLinesHaveNoText(t *testing.T) {
+	config, requests := newFeaturesFiles(t)
+	f := newTrainFiles(t, true)
+	const marker = "kumquat"
+	var e tierscore.Features
+	request := `{"id":"x","ts":"2026-01-01T00:00:00Z","tenant":"a","path":"/v1/chat/completions","body":{"model":"auto",` +
+		`"stream":false,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}}`
+	label := `{"id":"r0","ts":"2026-01-01T00:00:00Z","route":"00000000","tenant":"a","tier":"small","ok":true,"weight":1,` +
+		`"source":"replay"}`
+	features := `{"id":"r0","ts":"2026-01-01T00:00:00Z","baseline":1,"features":` + string(e.AppendJSON(nil)) + `}`
+	for name, c := range map[string]struct {
+		line string
+		run  func(line string) said
+	}{
+		"features -f": {request, func(line string) said {
+			trainFiles{}.write(t, requests, line)
+			return tierway(t, "features", "-c", config, "-f", requests)
+		}},
+		"train --labels": {label, func(line string) said {
+			f.write(t, f.labels, line)
+			return f.run(t)
+		}},
+		"train --features": {features, func(line string) said {
+			f.write(t, f.labels, strings.Replace(label, `"route":"00000000",`, "", 1))
+			f.write(t, f.features, line)
+			return f.run(t)
+		}},
+	} {
+		faults := 0
+		for _, faulty := range markedLines(c.line, marker) {
+			s := c.run(faulty)
+			if faults += s.status; strings.Contains(s.messages, marker) {
+				t.Errorf("%s %s: %s", name, faulty, s.messages)
+			}
+		}
+		if faults == 0 {
+			t.Errorf("%s: no line is faulty", name)
+		}
+	}
+}
+
+// markedLines returns a JSON line with a marker in place of each text, number and literal, and in other kinds of values.
+func markedLines(line, marker string) (lines []string) {
+	tokens := regexp.MustCompile(`"[^"]*"|\b(true|false|[0-9]+)\b`)
+	for _, at := range tokens.FindAllStringIndex(line, -1) {
+		for _, value := range []string{`"` + marker + `"`, marker, `["` + marker + `"]`, `{"` + marker + `":1}`} {
+			lines = append(lines, line[:at[0]]+value+line[at[1]:])
+		}
+	}
+	return append(lines, line+marker, marker+line, line[:len(line)-1]+`,"`+marker+`":"`+marker+`"}`, `"`+marker+`"`,
+		`["`+marker+`"]`)
 }

@@ -29,7 +29,7 @@ func trainCommand() *cobra.Command {
 		Short: "Train a tier score on recorded features and labels, and compare it with the default score",
 		Example: "  tierway train --features features.jsonl --labels labels.jsonl -o tier.model\n" +
 			"  tierway train --features features.jsonl --labels replay.jsonl --labels feedback.jsonl --large gpt -o tier.model",
-		Long: "Reads lines of features and of labels, which have the ids of requests in common. The newest quarter of each route\n" +
+		Long: "Reads lines of features and of labels, which have the ids of requests in common. About a quarter of each route\n" +
 			"is held out to compare the model with the default score. The model is enabled if the lower bound of the 95 %\n" +
 			"interval of the difference is above 0. docs/training.md describes the files, the figures and their limits.\n" +
 			"Exit status: 0 written and enabled, 1 written and not enabled, 2 error.",
@@ -65,6 +65,9 @@ func (f trainFlags) run(c *cobra.Command) error {
 	err := eachFile(c, f.features, func(name string, in io.Reader) error { return data.ReadFeatures(name, in, labels) })
 	if err != nil {
 		return err
+	}
+	if labels.Lines+labels.Other == 0 {
+		return errors.New("the files of --labels have no line: write a line for each label")
 	}
 	if labels.Lines == 0 {
 		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: set --small and --large",
@@ -119,14 +122,14 @@ func eachFile(c *cobra.Command, paths []string, read func(name string, in io.Rea
 	return nil
 }
 
-// replaceFile writes a file at once, so that a gateway never reads a part of it.
+// replaceFile writes a file at once, so that a reader never has a part of it. Every user may read it.
 func replaceFile(path string, content []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
-	if err = errors.Join(err, file.Close()); err == nil {
+	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
@@ -148,13 +151,13 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	}
 	line("routes", "%d", r.Routes)
 	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
-	line("held out", "%d requests, %d of routes without other labels", r.HeldOut, r.Unseen)
+	line("held out", "%d requests, %d of routes with too few other labels", r.HeldOut, r.Unseen)
 	if r.Measured {
 		for _, score := range []struct {
 			name string
-			of   training.Interval
+			apgr training.Interval
 		}{{"model", r.Learned}, {"default", r.Baseline}, {"difference", r.Difference}} {
-			line(score.name, "APGR %.3f, 95 %% interval %.3f to %.3f", score.of.Value, score.of.Low, score.of.High)
+			line(score.name, "APGR %.3f, 95 %% interval %.3f to %.3f", score.apgr.Value, score.apgr.Low, score.apgr.High)
 		}
 	}
 	if r.Reason == "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,13 +40,22 @@ func newTrainFiles(t *testing.T, signal bool) trainFiles {
 		e.Extract(&one, &tierscore.Input{Tenant: "acme", User: []byte(text), Turns: 1})
 		ts := time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC).Format(time.RFC3339)
 		fmt.Fprintf(&features, `{"id":"r%d","ts":%q,"baseline":%d,"features":%s}`+"\n", i, ts, i%5, one.AppendJSON(nil))
-		for tier, ok := range map[string]bool{"small": !hard, "large": true} {
-			fmt.Fprintf(&labels, `{"id":"r%d","ts":%q,"tier":%q,"ok":%v,"source":"replay"}`+"\n", i, ts, tier, ok)
-		}
+		writeLabels(&labels, i, !hard)
 	}
 	f.write(t, f.features, features.String())
 	f.write(t, f.labels, labels.String())
 	return f
+}
+
+// writeLabels writes the labels of a request. The large tier is right.
+func writeLabels(to io.Writer, i int, small bool) {
+	for _, tier := range []struct {
+		name string
+		ok   bool
+	}{{"small", small}, {"large", true}} {
+		fmt.Fprintf(to, `{"id":"r%d","ts":"2026-01-02T00:00:00Z","tier":%q,"ok":%v,"source":"replay"}`+"\n", i, tier.name,
+			tier.ok)
+	}
 }
 
 func (trainFiles) write(t *testing.T, path, text string) {
@@ -79,7 +89,7 @@ func TestTrainWritesAModelThatIsBetter(t *testing.T) {
 	f := newTrainFiles(t, true)
 	s := f.run(t)
 	if s.status != 0 || s.messages != "" || !strings.Contains(s.out, "result       the model is better") ||
-		!strings.Contains(s.out, "400 of 400 lines") || !strings.Contains(s.out, "difference   APGR 0.194") {
+		!strings.Contains(s.out, "400 of 400 lines") || !strings.Contains(s.out, "\ndifference   APGR 0.") {
 		t.Fatalf("status %d\n%s%s", s.status, s.out, s.messages)
 	}
 	m := f.read(t)
@@ -91,6 +101,9 @@ func TestTrainWritesAModelThatIsBetter(t *testing.T) {
 	hard, also := m.Score(&of[1])
 	if !known || !also || hard <= easy {
 		t.Errorf("the scores are %v and %v", easy, hard)
+	}
+	if info, err := os.Stat(f.model); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the mode of the model is %v, %v", info.Mode(), err)
 	}
 	before, err := os.ReadFile(f.model)
 	if err != nil {
@@ -124,21 +137,24 @@ func TestTrainNamesTheErrorAndWritesNoModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, c := range map[string]struct {
-		labels string
-		more   []string
+	for _, c := range []struct {
+		want, labels string
+		more         []string
 	}{
-		f.labels + ":801: ok is missing":    {string(good) + `{"id":"x","ts":"2026-01-01T00:00:00Z","tier":"small","source":"replay"}`, nil},
-		"have no id in common":              {strings.ReplaceAll(string(good), `"id":"r`, `"id":"other`), nil},
-		"labels of the small and 0 of the":  {strings.ReplaceAll(string(good), `"large"`, `"medium"`), nil},
-		`no label is of the tiers "a" and`:  {string(good), []string{"--small", "a", "--large", "b"}},
-		`--small and --large are both "lar`: {string(good), []string{"--small", "large"}},
-		"no such file":                      {string(good), []string{"--labels", "absent"}},
-		"no such file or directory":         {string(good), []string{"-o", filepath.Join("absent", "m")}},
+		{f.labels + ":801: ok is missing",
+			string(good) + `{"id":"x","ts":"2026-01-01T00:00:00Z","tier":"small","source":"replay"}`, nil},
+		{"have no id in common", strings.ReplaceAll(string(good), `"id":"r`, `"id":"other`), nil},
+		{"labels on 400 requests with features, the large tier on 0; at least 50",
+			strings.ReplaceAll(string(good), `"large"`, `"medium"`), nil},
+		{`no label is of the tiers "a" and`, string(good), []string{"--small", "a", "--large", "b"}},
+		{`--small and --large are both "lar`, string(good), []string{"--small", "large"}},
+		{"the files of --labels have no line", "", nil},
+		{"no such file or directory", string(good), []string{"--labels", "absent"}},
+		{"no such file or directory", string(good), []string{"-o", filepath.Join("absent", "m")}},
 	} {
 		f.write(t, f.labels, c.labels)
-		if s := f.run(t, c.more...); s.status != 2 || !strings.Contains(s.messages, want) || s.out != "" {
-			t.Errorf("%s: status %d\n%s%s", want, s.status, s.out, s.messages)
+		if s := f.run(t, c.more...); s.status != 2 || !strings.Contains(s.messages, c.want) || s.out != "" {
+			t.Errorf("%s: status %d\n%s%s", c.want, s.status, s.out, s.messages)
 		}
 	}
 	if _, err := os.Stat(f.model); err == nil {

@@ -258,7 +258,7 @@ func TestAreaOfAnOrder(t *testing.T) {
 
 func TestTooFewLabelsAreAnError(t *testing.T) {
 	_, _, err := traffic{n: 49, pairs: true}.data(t).Train(pick())
-	if err == nil || !strings.Contains(err.Error(), "small tier has labels on 49 requests with features, the large tier on 49") {
+	if err == nil || !strings.Contains(err.Error(), "labels on 49 requests with features, the large tier on 49") {
 		t.Error(err)
 	}
 	if _, _, err := (&Data{}).Train(pick()); err == nil {
@@ -268,9 +268,10 @@ func TestTooFewLabelsAreAnError(t *testing.T) {
 
 func TestRoutesAreLimited(t *testing.T) {
 	d := &Data{}
+	label := tierLabels{all: tally{weight: 1}}
 	for i := range tierscore.MaxRoutes + 10 {
 		for range minRouteLabels + i/(tierscore.MaxRoutes/2) {
-			d.rows = append(d.rows, row{route: uint32(i), tiers: [2]tierLabels{{all: tally{weight: 1}}, {all: tally{weight: 1}}}})
+			d.rows = append(d.rows, row{route: uint32(i), tiers: [2]tierLabels{label, label}})
 		}
 	}
 	routes := d.routes(d.all())
