@@ -24,7 +24,7 @@ type sample struct {
 // trial is a score that learns from labelled prompts and is measured on the others.
 type trial struct {
 	title   string
-	labels  int     // prompts with labels
+	labels  int     // prompts with labels, at least
 	wrong   float64 // share of wrong labels
 	subject bool    // each subject, or set, has a route of its own; else all prompts have the same
 	unseen  bool    // the held-out prompts have other subjects
@@ -46,7 +46,7 @@ func trials() (all []trial) {
 // heldOut is what scores are worth on the held-out prompts of one set, summed over the splits.
 type heldOut struct {
 	set             string
-	prompts         int
+	prompts, labels int
 	length, learned [3]float64 // APGR and the bounds of its interval
 }
 
@@ -64,7 +64,7 @@ func writeTraining(sets []set, resamples int, markdown bool, out io.Writer) erro
 			route = "many"
 		}
 		for _, p := range parts {
-			row := []string{t.title, fmt.Sprint(t.labels), percent(t.wrong), route, p.set, fmt.Sprint(p.prompts / splits)}
+			row := []string{t.title, fmt.Sprint((p.labels + splits/2) / splits), percent(t.wrong), route, p.set, fmt.Sprint(p.prompts / splits)}
 			for _, v := range [][3]float64{p.length, p.learned} {
 				row = append(row, fmt.Sprintf("%.3f", v[0]/splits), fmt.Sprintf("[%.3f, %.3f]", v[1]/splits, v[2]/splits))
 			}
@@ -112,6 +112,7 @@ func (t trial) measure(all []sample, resamples int) (parts []heldOut, err error)
 			if at < 0 {
 				at, parts = len(parts), append(parts, heldOut{set: set})
 			}
+			parts[at].labels += len(labelled)
 			parts[at].add(model, prompts, resamples)
 		}
 	}

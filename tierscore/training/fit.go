@@ -100,15 +100,15 @@ func (d *Data) routes(rows []int) []uint32 {
 	for _, i := range rows {
 		r := &d.rows[i]
 		n[r.route]++
-		of := labels[r.route]
-		for tier := range of {
-			of[tier] += count(r.tiers[tier].all.weight > 0)
+		perTier := labels[r.route]
+		for tier := range perTier {
+			perTier[tier] += count(r.tiers[tier].all.weight > 0)
 		}
-		labels[r.route] = of
+		labels[r.route] = perTier
 	}
 	var all []uint32
-	for route, of := range labels {
-		if min(of[0], of[1]) >= minRouteLabels {
+	for route, perTier := range labels {
+		if min(perTier[0], perTier[1]) >= minRouteLabels {
 			all = append(all, route)
 		}
 	}

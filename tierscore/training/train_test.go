@@ -80,7 +80,7 @@ func TestTrainingFindsTheSolution(t *testing.T) {
 	}
 }
 
-// TestSingleLabelsSuffice: each request has a label of one tier, which chance selected, and some are wrong.
+// TestSingleLabelsSuffice: each request has a label of one tier, selected at random, and some are wrong.
 func TestSingleLabelsSuffice(t *testing.T) {
 	_, r, err := traffic{n: 1200, wrong: 0.1, hard: "zebra "}.data(t).Train(pick())
 	if err != nil {
