@@ -59,8 +59,8 @@ type record struct {
 	Words   string   `json:"words"`
 }
 
-// UnmarshalJSON reads the object that AppendJSON appends. Other versions and unknown fields are errors, which do not have
-// the text.
+// UnmarshalJSON reads the object that AppendJSON appends. Other versions and unknown fields are errors. No error has a
+// name or value of the text.
 func (f *Features) UnmarshalJSON(text []byte) error {
 	var r record
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -239,24 +239,24 @@ func FuzzFeatures(f *testing.F) {
 
 func TestMalformedFeaturesAreErrors(t *testing.T) {
 	good := string(featuresOf(example()).AppendJSON(nil))
-	for want, c := range map[string][2]string{
-		"no version 1":           {`"v":1`, `"v":2`},
-		"no object of v, key":    {`"v":1`, `"text":"x","v":1`},
-		"key is no hash":         {`"af0cca2e"`, `"af"`},
-		"route is no hash":       {`"b6d8b89d"`, `"zz"`},
-		"17 numbers":             {`[0,`, `[0,0,`},
-		"not base64":             {`"words":"`, `"words":"!`},
-		"a bucket above":         {`"words":"`, `"words":"____`},
-		"features are no object": {`"v":1`, `"v":"1"`},
-		"counts of features are": {`[0,`, `[0,0,0,`},
+	for _, c := range []struct{ want, old, replacement string }{
+		{"no version 1", `"v":1`, `"v":2`},
+		{"no object of v, key, route, counts and words", `"v":1`, `"text":"x","v":1`},
+		{"key is no hash", `"af0cca2e"`, `"af"`},
+		{"route is no hash", `"b6d8b89d"`, `"zz"`},
+		{"17 numbers", `[0,`, `[0,0,`},
+		{"not base64", `"words":"`, `"words":"!`},
+		{"a bucket above", `"words":"`, `"words":"____`},
+		{"no object of v, key, route, counts and words", `"v":1`, `"v":"1"`},
+		{"18 numbers", `[0,`, `[0,0,0,`},
 	} {
 		var f Features
-		text := strings.Replace(good, c[0], c[1], 1)
-		if err := json.Unmarshal([]byte(text), &f); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		text := strings.Replace(good, c.old, c.replacement, 1)
+		if err := json.Unmarshal([]byte(text), &f); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.want, err)
 		}
 		if f != (Features{}) {
-			t.Errorf("%s: the features are changed", want)
+			t.Errorf("%s: the features are changed", c.want)
 		}
 	}
 }

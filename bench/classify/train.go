@@ -40,7 +40,8 @@ func trials() (all []trial) {
 		}
 		all = append(all, trial{"three sets", 3000, wrong, true, false, true})
 	}
-	return append(all, trial{"other subjects", 2500, 0, false, true, false}, trial{"other subjects", 2500, 0, true, true, false})
+	return append(all, trial{"other subjects", 2500, 0, false, true, false},
+		trial{"other subjects", 2500, 0, true, true, false})
 }
 
 // heldOut is what scores are worth on the held-out prompts of one set, summed over the splits.
@@ -64,7 +65,8 @@ func writeTraining(sets []set, resamples int, markdown bool, out io.Writer) erro
 			route = "many"
 		}
 		for _, p := range parts {
-			row := []string{t.title, fmt.Sprint((p.labels + splits/2) / splits), percent(t.wrong), route, p.set, fmt.Sprint(p.prompts / splits)}
+			row := []string{t.title, fmt.Sprint((p.labels + splits/2) / splits), percent(t.wrong), route, p.set,
+				fmt.Sprint(p.prompts / splits)}
 			for _, v := range [][3]float64{p.length, p.learned} {
 				row = append(row, fmt.Sprintf("%.3f", v[0]/splits), fmt.Sprintf("[%.3f, %.3f]", v[1]/splits, v[2]/splits))
 			}

@@ -163,7 +163,8 @@ func TestErrorsOfLinesHaveNoText(t *testing.T) {
 	}
 }
 
-// markedLines returns a JSON line with a marker in place of each text, number and literal, and in other kinds of values.
+// markedLines returns a JSON line with a marker in place of each text, number and literal, and in other kinds of
+// values.
 func markedLines(line, marker string) (lines []string) {
 	tokens := regexp.MustCompile(`"[^"]*"|\b(true|false|[0-9]+)\b`)
 	for _, at := range tokens.FindAllStringIndex(line, -1) {

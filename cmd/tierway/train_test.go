@@ -122,7 +122,8 @@ func TestTrainWritesAModelThatIsBetter(t *testing.T) {
 func TestTrainDoesNotEnableAModelThatIsNotBetter(t *testing.T) {
 	f := newTrainFiles(t, false)
 	s := f.run(t)
-	if s.status != 1 || !strings.Contains(s.messages, "is written and not enabled: the model is not better than the default score") ||
+	if s.status != 1 ||
+		!strings.Contains(s.messages, "is written and not enabled: the model is not better than the default score") ||
 		!strings.Contains(s.out, "result       not enabled") {
 		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
 	}

@@ -89,8 +89,8 @@ func scaleOf(column int) float64 {
 	return wordScale
 }
 
-// minRouteLabels is the least number of labels of each tier with which a model knows a route. A share of 20 labels has a
-// standard error of at most 0.11. The default score is safer than a model that has seen less.
+// minRouteLabels is the least number of labels of each tier with which a model knows a route. A share of 20 labels has
+// a standard error of at most 0.11. The default score is safer than a model that has seen less.
 const minRouteLabels = 20
 
 // routes returns the routes of rows with enough labels in rising order; of more than a model can have, those with the
@@ -122,8 +122,8 @@ func (d *Data) routes(rows []int) []uint32 {
 }
 
 // chooseLambda returns the strength of regularisation with the least squared error of the predicted gains, by
-// cross-validation. The area APGR itself varies more from fold to fold, and selects worse with few labels. Without random
-// labels it is the largest.
+// cross-validation. The area APGR itself varies more from fold to fold, and selects worse with few labels. Without
+// random labels it is the largest.
 func (d *Data) chooseLambda(rows []int) (float64, error) {
 	fold := d.foldsOf(rows)
 	strengths := lambdas()

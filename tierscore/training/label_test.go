@@ -35,24 +35,24 @@ func TestLabelsAreSummed(t *testing.T) {
 }
 
 func TestErrorsOfLabelsNameTheLine(t *testing.T) {
-	for want, c := range map[string][2]string{
-		"id is missing":          {`"id":"a"`, `"id":""`},
-		"ts is missing":          {`"ts":"2026-01-01T00:00:00Z",`, ``},
-		"ts is no time":          {`"2026-01-01T00:00:00Z"`, `"now"`},
-		"tier is missing":        {`"small"`, `""`},
-		"ok is missing":          {`"ok":true,`, ``},
-		"weight is out of range": {`"weight":2`, `"weight":0`},
-		"a number above 0":       {`"weight":2`, `"weight":101`},
-		"source is unknown":      {`"feedback"`, `"guess"`},
-		"route is no hash":       {`"route":""`, `"route":"x"`},
-		"unknown field":          {`"weight"`, `"wieght"`},
-		"text follows":           {`"feedback"}`, `"feedback"} {}`},
-		"ends early":             {`"feedback"}`, `"feedback"`},
+	for _, c := range []struct{ want, old, replacement string }{
+		{"id is missing", `"id":"a"`, `"id":""`},
+		{"ts is missing", `"ts":"2026-01-01T00:00:00Z",`, ``},
+		{"ts is no time", `"2026-01-01T00:00:00Z"`, `"now"`},
+		{"tier is missing", `"small"`, `""`},
+		{"ok is missing", `"ok":true,`, ``},
+		{"weight is out of range", `"weight":2`, `"weight":0`},
+		{"weight is out of range", `"weight":2`, `"weight":101`},
+		{"source is unknown", `"feedback"`, `"guess"`},
+		{"route is no hash", `"route":""`, `"route":"x"`},
+		{"unknown field", `"weight"`, `"wieght"`},
+		{"text follows", `"feedback"}`, `"feedback"} {}`},
+		{"ends early", `"feedback"}`, `"feedback"`},
 	} {
-		text := goodLabel + "\n" + strings.Replace(goodLabel, c[0], c[1], 1)
+		text := goodLabel + "\n" + strings.Replace(goodLabel, c.old, c.replacement, 1)
 		err := NewLabels(tiersOfTest()).Read("labels.jsonl", strings.NewReader(text))
-		if err == nil || !strings.HasPrefix(err.Error(), "labels.jsonl:2: ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		if err == nil || !strings.HasPrefix(err.Error(), "labels.jsonl:2: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.want, err)
 		}
 	}
 	twoRoutes := strings.Replace(goodLabel, `"route":""`, `"route":"00000001"`, 1) + "\n" +

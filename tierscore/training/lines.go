@@ -62,8 +62,8 @@ func fieldsOf[T any]() (names []string) {
 	return names
 }
 
-// EachLine calls read for each line that is not blank, of at most limit bytes. An error names the line after the name of
-// the file.
+// EachLine calls read for each line that is not blank, of at most limit bytes. An error names the line after the name
+// of the file.
 func EachLine(name string, in io.Reader, limit int, read func(text []byte) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, limit+1) // and the line break
