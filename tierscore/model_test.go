@@ -152,8 +152,8 @@ func TestLargestFileIsBelow64KiB(t *testing.T) {
 	if most := len(file) + maxHeader - maxReport; most > MaxFile {
 		t.Errorf("a file may have %d bytes", most)
 	}
-	if _, err := Read(bytes.NewReader(file)); err != nil {
-		t.Error(err)
+	if read, err := Read(bytes.NewReader(file)); err != nil || !bytes.Equal(fileOf(t, read), file) {
+		t.Errorf("the file is not written as it was read: %v", err)
 	}
 	m.Report = []byte(`{"x":"` + strings.Repeat("x", maxReport) + `"}`)
 	if _, err := m.Append(nil); err == nil || !strings.Contains(err.Error(), "shorten it") {

@@ -61,6 +61,11 @@ func TestErrorsOfLabelsNameTheLine(t *testing.T) {
 		!strings.Contains(err.Error(), "an earlier label") {
 		t.Error(err)
 	}
+	twoForms := strings.Replace(goodLabel, `"route":""`, `"route":"0000000a"`, 1) + "\n" +
+		strings.Replace(goodLabel, `"route":""`, `"route":"0000000A"`, 1)
+	if err := NewLabels(tiersOfTest()).Read("l", strings.NewReader(twoForms)); err != nil {
+		t.Errorf("two forms of a route: %v", err)
+	}
 }
 
 func TestLinesAreLimited(t *testing.T) {
