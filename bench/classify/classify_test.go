@@ -117,7 +117,8 @@ func TestGSM8KIsReadWithoutTheSeenRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []promptRow{{text: "d,\nd", gain: 1, right: [2]bool{false, true}}, {text: "e", gain: -1, right: [2]bool{true, false}},
+	want := []promptRow{{text: "d,\nd", gain: 1, right: [2]bool{false, true}},
+		{text: "e", gain: -1, right: [2]bool{true, false}},
 		{text: "f", right: [2]bool{true, true}}}
 	if s.left != 3 || len(s.prompts) != 3 || s.prompts[0] != want[0] || s.prompts[1] != want[1] ||
 		s.prompts[2] != want[2] {
@@ -178,7 +179,8 @@ func TestExamQuestionsAreReadWithAndWithoutChoices(t *testing.T) {
 		t.Errorf("%+v", exam)
 	}
 	bare := withoutChoices(exam)
-	if len(bare.prompts) != 1 || bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1, right: right}) ||
+	if len(bare.prompts) != 1 ||
+		bare.prompts[0] != (promptRow{text: "Which is even?", category: "algebra", gain: 1, right: right}) ||
 		exam.prompts[0].text != question {
 		t.Errorf("%+v of %+v", bare, exam)
 	}
