@@ -62,8 +62,7 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("classify", flag.ContinueOnError)
 	f.StringVar(&o.data, "data", "../shared/data", "the folder of the labelled prompts")
 	f.BoolVar(&o.markdown, "markdown", false, "print tables in Markdown")
-	f.BoolVar(&o.orders, "orders", false, "print what orders of the prompts are worth too; routing goes by none")
-	f.BoolVar(&o.train, "train", false, "print only what scores are worth that learn from labels of a part of the prompts")
+	f.BoolVar(&o.orders, "orders", false, "rank the prompts by further scores, which no routing goes by")
 	f.BoolVar(&o.train, "train", false, "print only what scores are worth that learn from labels of a part of the prompts")
 	f.IntVar(&o.resamples, "resamples", 2000, "resamples that the 95 % intervals are made of")
 	if err := f.Parse(args); err != nil {
