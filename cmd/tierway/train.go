@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ func (f trainFlags) run(c *cobra.Command) error {
 	if f.tiers.Small == f.tiers.Large {
 		return fmt.Errorf("--small and --large are both %q: name two tiers", f.tiers.Small)
 	}
+	if err := f.checkOutput(); err != nil {
+		return err
+	}
 	labels := training.NewLabels(f.tiers)
 	if err := eachFile(c, f.labels, labels.Read); err != nil {
 		return err
@@ -79,6 +83,10 @@ func (f trainFlags) run(c *cobra.Command) error {
 	}
 	model, report, err := data.Train(rand.New(rand.NewPCG(trainSeed, 0)).IntN)
 	if err != nil {
+		if labels.Other > 0 {
+			return fmt.Errorf("%w; %d labels are of other tiers than %q and %q: set --small and --large", err, labels.Other,
+				f.tiers.Small, f.tiers.Large)
+		}
 		return err
 	}
 	file, err := model.Append(nil)
@@ -98,6 +106,32 @@ func (f trainFlags) run(c *cobra.Command) error {
 	}
 	printMessage(c, "%s is written and not enabled: %s", f.output, report.Reason)
 	return exit(1)
+}
+
+// checkOutput returns an error unless the model can be written: to a new file, or in place of a file that is no input.
+func (f trainFlags) checkOutput() error {
+	if f.output == "-" {
+		return errors.New("--output is -: name a file, because a model is binary")
+	}
+	if _, err := os.Stat(filepath.Dir(f.output)); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	old, err := os.Lstat(f.output)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !old.Mode().IsRegular() {
+		return fmt.Errorf("--output %s is not a regular file: name a new one, or a model to replace", f.output)
+	}
+	for _, input := range slices.Concat(f.features, f.labels) {
+		if at, err := os.Stat(input); err == nil && os.SameFile(at, old) {
+			return fmt.Errorf("--output %s is a file of --features or --labels: name another one", f.output)
+		}
+	}
+	return nil
 }
 
 // eachFile calls read for each file; - is standard input.

@@ -166,3 +166,28 @@ func TestTrainNamesTheErrorAndWritesNoModel(t *testing.T) {
 		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
 	}
 }
+
+// TestTrainReplacesModelsOnly: the model replaces no input, link or folder, and nothing is trained before.
+func TestTrainReplacesModelsOnly(t *testing.T) {
+	f := newTrainFiles(t, true)
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(f.features, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ output, want string }{
+		{f.features, "is a file of --features or --labels"},
+		{f.labels, "is a file of --features or --labels"},
+		{link, "is not a regular file"},
+		{dir, "is not a regular file"},
+		{filepath.Join(dir, "absent", "m"), "no such file or directory"},
+		{"-", "name a file"},
+	} {
+		if s := f.run(t, "-o", c.output); s.status != 2 || !strings.Contains(s.messages, c.want) || s.out != "" {
+			t.Errorf("%s: status %d\n%s%s", c.output, s.status, s.out, s.messages)
+		}
+	}
+	if s := f.run(t, "--large", "gpt"); s.status != 2 || !strings.Contains(s.messages, "400 labels are of other tiers") {
+		t.Errorf("status %d\n%s", s.status, s.messages)
+	}
+}

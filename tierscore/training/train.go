@@ -122,6 +122,8 @@ func (d *Data) evaluate(r *Report, pick func(n int) int) (lambda float64, err er
 	r.Measured = true
 	r.Learned, r.Baseline, r.Difference = intervals[0], intervals[1], intervals[2]
 	switch {
+	case r.Unseen == r.HeldOut:
+		r.Reason = "no held-out request has a route with enough other labels: remove ids and dates from the system prompts"
 	case r.Difference.High < 0:
 		r.Reason = "the model is worse than the default score"
 	case r.Difference.Low <= 0:

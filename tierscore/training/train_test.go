@@ -109,6 +109,27 @@ func TestModelWithoutSignalIsNotEnabled(t *testing.T) {
 	}
 }
 
+// TestRoutesOfOneRequestAreTheReason: each request has another system prompt, so that no held-out route is known.
+func TestRoutesOfOneRequestAreTheReason(t *testing.T) {
+	d, e := &Data{}, tierscore.NewExtractor("")
+	for i := range 400 {
+		small, large := i%2 == 0, true
+		var f tierscore.Features
+		e.Extract(&f, &tierscore.Input{System: fmt.Appendf(nil, "request %d", i), User: []byte("hello"), Turns: 1})
+		err := d.Add(Example{Time: epoch.Add(time.Duration(i) * time.Minute), Features: &f, Small: &small, Large: &large})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, r, err := d.Train(pick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Enabled || !strings.Contains(r.Reason, "remove ids and dates from the system prompts") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestRepetitionsDoNotEnableAModelWithoutSignal: 20 copies of a prompt have equal answers, so that the copies are not
 // independent. At most one of 20 such data sets may pass the interval of 95 %.
 func TestRepetitionsDoNotEnableAModelWithoutSignal(t *testing.T) {
