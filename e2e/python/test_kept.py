@@ -1,6 +1,8 @@
 """The SDKs read kept answers: as a stream what was kept whole, and the reverse. The Go driver counts the engine's requests."""
 
+import os
 import unittest
+import urllib.request
 from typing import NamedTuple
 
 from support import anthropic_client, client
@@ -25,6 +27,7 @@ class Kept(unittest.TestCase):
                 first = order[0](prompt)
                 self.assertEqual(seen.headers["X-Tierway-Cache-Status"], "miss")
                 self.assertTrue(first.text.startswith("Answer ") and first.finish and first.prompt and first.output, first)
+                urllib.request.urlopen(os.environ["KEPT_URL"]).close()  # returns when the answer is kept
                 ids = {first.id}
                 for read in reversed(order):
                     kept = read(prompt)

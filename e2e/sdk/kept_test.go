@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,11 +42,13 @@ tiers:
     response_cache: { exact: { ttl: 1h } }
     workers: [ { name: kept, url: %q } ]
 `, startEngine(t, e)))
+	kept := serveKept(t, p, &asked)
+	env := []string{"KEPT_URL=" + kept}
 	t.Run("all", func(t *testing.T) {
 		for name, read := range map[string]func(t *testing.T){
-			"Go":     func(t *testing.T) { goReadsKept(t, p) },
-			"Python": func(t *testing.T) { checkRan(t, runPython(t, p, "test_kept")) },
-			"Node":   func(t *testing.T) { checkRan(t, runNode(t, p, "kept.test.js")) },
+			"Go":     func(t *testing.T) { goReadsKept(t, p, kept) },
+			"Python": func(t *testing.T) { checkRan(t, runPythonWith(t, p, env, "test_kept")) },
+			"Node":   func(t *testing.T) { checkRan(t, runNodeWith(t, p, env, "kept.test.js")) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -57,6 +60,31 @@ tiers:
 	if n, want := asked.Load(), int64(2*(3+4+4)); n != want {
 		t.Errorf("the engine got %d requests, want %d", n, want)
 	}
+}
+
+// serveKept returns a URL that answers when the gateway has kept all answers of the engine. It keeps an answer after
+// the client has received it, so that an equal request in the next moment can be a miss.
+func serveKept(t *testing.T, p *gateway.Process, asked *atomic.Int64) string {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			m, err := p.Metrics()
+			if err == nil && m.Sum("tierway_response_cache_answers_total", `result="kept"`) == float64(asked.Load()) {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// waitUntilKept returns when the gateway has kept all answers.
+func waitUntilKept(t *testing.T, kept string) {
+	t.Helper()
+	resp, err := http.Get(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
 }
 
 // keptRead is an answer as an SDK has read it.
@@ -72,20 +100,20 @@ type keptReaders struct {
 }
 
 // goReadsKept reads kept answers with openai-go.
-func goReadsKept(t *testing.T, p *gateway.Process) {
+func goReadsKept(t *testing.T, p *gateway.Process, kept string) {
 	for name, read := range map[string]keptReaders{
 		"chat":        {readKeptChat, readKeptChatStream},
 		"completions": {readKeptCompletion, readKeptCompletionStream},
 		"responses":   {readKeptResponse, readKeptResponseStream},
 	} {
 		for first, order := range map[string]keptReaders{"whole": read, "stream": {read.stream, read.whole}} {
-			t.Run(name+" kept from "+first, func(t *testing.T) { checkKept(t, p, "Go "+name+" "+first, order) })
+			t.Run(name+" kept from "+first, func(t *testing.T) { checkKept(t, p, kept, "Go "+name+" "+first, order) })
 		}
 	}
 }
 
 // checkKept reads an answer in one form, and then what the gateway has kept of it in the other form and in the same.
-func checkKept(t *testing.T, p *gateway.Process, prompt string, order keptReaders) {
+func checkKept(t *testing.T, p *gateway.Process, kept, prompt string, order keptReaders) {
 	status := ""
 	c, _ := goClient(p, option.WithMaxRetries(0), option.WithMiddleware(
 		func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
@@ -100,6 +128,7 @@ func checkKept(t *testing.T, p *gateway.Process, prompt string, order keptReader
 		first.output == 0 {
 		t.Errorf("the first answer is a %s: %+v", status, first)
 	}
+	waitUntilKept(t, kept)
 	ids := map[string]bool{first.id: true}
 	for i, again := range []func(*testing.T, openai.Client, string) keptRead{order.stream, order.whole} {
 		got := again(t, c, prompt)

@@ -104,10 +104,10 @@ func (s *shedding) refusals() (n int) {
 func TestShedClientsComeBack(t *testing.T) {
 	for name, burst := range map[string]func(*testing.T, *shedding){
 		"Python": func(t *testing.T, s *shedding) {
-			runScript(t, s.Process, "python", python(t), "shed.py", strconv.Itoa(shedClients))
+			runScript(t, s.Process, nil, "python", python(t), "shed.py", strconv.Itoa(shedClients))
 		},
 		"Node": func(t *testing.T, s *shedding) {
-			runScript(t, s.Process, "node", "node", "shed.js", strconv.Itoa(shedClients))
+			runScript(t, s.Process, nil, "node", "node", "shed.js", strconv.Itoa(shedClients))
 		},
 		"Go": goBurst,
 	} {
