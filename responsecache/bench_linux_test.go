@@ -13,9 +13,9 @@ import (
 
 // BenchmarkNearest compares with the most answers that a group has, of 384 dimensions, of which none is near. It
 // reports the mean and the 99th percentile of a look-up's CPU time, for texts with nothing in common and for those
-// whose mean similarity is that of related texts, with the default threshold. Each look-up has another text. Before it,
-// 256 MiB of other data are written, more than the processor's caches hold. C8: the percentile is at most 2 ms, else
-// the benchmark fails.
+// with the mean similarity of related texts, at the default threshold. Each look-up has another text. Before it, 256
+// MiB of other data are written, more than the processor's caches hold. C8: the percentile is at most 2 ms, else the
+// benchmark fails.
 func BenchmarkNearest(b *testing.B) {
 	for _, mean := range []float64{0, 0.5, 0.7, 0.8, 0.85, 0.88, 0.92} {
 		b.Run(fmt.Sprint("mean ", mean), func(b *testing.B) {

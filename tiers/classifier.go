@@ -115,7 +115,7 @@ func (k *Classifier) Classify(f *ClassifierInput) Classification {
 	return k.decide(f, windowSource{}, nil, nil, nil)
 }
 
-// decide is Classify with a window, whose earlier scores classifier.share needs. It also fills e with the
+// decide is Classify with the earlier scores of a window, for classifier.share. It also fills e with the
 // evidence, x with each signal and p with the score for the window, unless they are nil.
 func (k *Classifier) decide(f *ClassifierInput, at windowSource, e *Evidence, x *ClassifierReport,
 	p *PendingScore) Classification {

@@ -12,7 +12,7 @@ const (
 	// minScores is the number of scores from which a window has thresholds: at 20 % their standard
 	// error is 2.8 points.
 	minScores = 200
-	// firstScores is the capacity of a new window: most tenants that send one prompt send few.
+	// firstScores is the capacity of a new window, for tenants with few prompts.
 	firstScores = 64
 	// MaxScoreWindows bounds the windows of RecentScores. A window of 2,000 scores in two orders takes
 	// 33 KB, so that all take 16 MB.
@@ -138,7 +138,7 @@ func (w *scoreWindow) grow() {
 }
 
 // quantile returns the lowest score that at most a share of the scores exceeds; -1 for all of them. Equal
-// scores get equal tiers, so that many equal prompts make the share smaller, never larger.
+// scores stay below the threshold together, so they make a share smaller.
 func (w *scoreWindow) quantile(share float64) float64 {
 	n := len(w.sorted)
 	above := int(share*float64(n) + 1e-9) // 0.3 of 10 is less than 3

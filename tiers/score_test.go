@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ofLengths returns rules without groups, whose score is log2(1 + bytes).
+// ofLengths returns rules without groups: the score is log2(1 + bytes).
 func ofLengths(rules Rules) Rules {
 	rules.Preset = "none"
 	return rules

@@ -126,8 +126,8 @@ func TestAChatStaysAtTheTierOfItsShare(t *testing.T) {
 	}
 }
 
-// TestAnUnknownScoreIsReported, and added to no window: of a request that was not classified, of one whose groups the
-// record lacks, and of one before the shares start, unless another signal decides.
+// TestAnUnknownScoreIsReported, and added to no window: the request was not classified, its record lacks the groups, or
+// it came before the shares start. If another signal decides, nothing is missing.
 func TestAnUnknownScoreIsReported(t *testing.T) {
 	withGroup := Rules{Preset: "graded", Keywords: []Keyword{codeWords()}}
 	zero := 0.0

@@ -14,7 +14,7 @@ type Extractor struct {
 	kind         [256]uint8           // of each byte
 }
 
-// NewExtractor returns an extractor whose hashes depend on a key. Features of different keys cannot be compared. An
+// NewExtractor returns an extractor with hashes that depend on a key. Features of different keys cannot be compared. An
 // empty key is allowed; every reader of a record can then test if a word may occur in a request.
 func NewExtractor(key string) *Extractor {
 	sum := sha256.Sum256([]byte("tierway features\x00" + key))

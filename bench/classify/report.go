@@ -22,7 +22,7 @@ type result struct {
 	upper  value                    // if medium and large answer as the strong model
 	lower  value                    // if only large does
 	graded [len(strongShares)]value // of preset graded, by the share of large
-	orders []line                   // empty for sets whose prompts another set has too
+	orders []line                   // empty if another set has the same prompts
 }
 
 // report is a whole run.
@@ -31,7 +31,7 @@ type report struct {
 	results   []result
 }
 
-// gateways are those whose routing is measured.
+// gateways are the measured ones, by their presets.
 type gateways struct {
 	shipped, lesson, graded gateway
 	shares                  [len(strongShares)]gateway // preset graded with a share of large alone

@@ -71,7 +71,7 @@ for (const [name, { whole, stream }] of Object.entries(dialects)) {
       const first = await order[0](prompt);
       assert.equal(status, 'miss');
       assert.ok(first.text.startsWith('Answer ') && first.finish && first.prompt && first.output);
-      await fetch(process.env.KEPT_URL); // returns when the answer is kept
+      assert.ok((await fetch(process.env.KEPT_URL)).ok, 'the answer is not kept'); // returns when it is
       const ids = new Set([first.id]);
       for (const again of order.toReversed()) {
         const kept = await again(prompt);

@@ -1,12 +1,14 @@
 package sdk_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -62,16 +64,19 @@ tiers:
 	}
 }
 
-// serveKept returns a URL that answers when the gateway has kept all answers of the engine. It keeps an answer after
-// the client has received it, so that an equal request in the next moment can be a miss.
+// serveKept returns a URL that answers when the gateway has kept all answers of the engine, or with 503 after a minute.
+// The gateway keeps an answer after the client has received it, so an equal request in the next moment can be a miss.
 func serveKept(t *testing.T, p *gateway.Process, asked *atomic.Int64) string {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, stop := context.WithTimeout(r.Context(), time.Minute)
+		defer stop()
+		for ctx.Err() == nil {
 			m, err := p.Metrics()
 			if err == nil && m.Sum("tierway_response_cache_answers_total", `result="kept"`) == float64(asked.Load()) {
 				return
 			}
 		}
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
@@ -85,6 +90,9 @@ func waitUntilKept(t *testing.T, kept string) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatal("the answer is not kept")
+	}
 }
 
 // keptRead is an answer as an SDK has read it.

@@ -67,9 +67,8 @@ func (it *Intake) Memory(tenant string) BodyMemory {
 // Chats returns the chats that stay at their tier.
 func (it *Intake) Chats() *tiers.Chats { return it.chats }
 
-// AddScore adds the score of an admitted request to those of which classifier.share computes its thresholds. A
-// request that generates no text, such as one that counts tokens, adds none: it is no prompt that a tier answers.
-// Call it once for each request.
+// AddScore adds the score of an admitted request to its window, for the thresholds of classifier.share. A request that
+// generates no text, such as one that counts tokens, adds none. Call it once for each request.
 func (it *Intake) AddScore(in *Inbound, res *Resolution) {
 	if in.Dialect.Generates() && !in.counts {
 		it.recent.Add(res.Score)
