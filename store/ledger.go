@@ -47,6 +47,7 @@ type Ledger struct {
 
 // target is the database that rows are written to: SQL.
 type target interface {
+	hasSchema() bool
 	Ping(ctx context.Context) error
 	WriteRows(ctx context.Context, rows []Row) (int, error)
 	Prune(ctx context.Context, rowsBefore time.Time) (int64, error)
@@ -106,7 +107,10 @@ func (l *Ledger) prune(ctx context.Context) {
 // write writes a batch. After a failure it first waits for a successful ping.
 func (l *Ledger) write(ctx context.Context, rows []Row) (lost int, err error) {
 	before := l.Stats()
-	if before.Err != nil {
+	switch {
+	case !l.sql.hasSchema():
+		err = errUnmigrated
+	case before.Err != nil:
 		err = l.ping(ctx)
 	}
 	if err == nil {

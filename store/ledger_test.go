@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,7 +29,8 @@ type shelf struct {
 	takes  time.Duration
 	poison string
 	pruned []time.Time
-	lose   bool // the next write succeeds, but its result is lost
+	lose   bool        // the next write succeeds, but its result is lost
+	bare   atomic.Bool // there is no schema
 }
 
 func (s *shelf) fail(err error) {
@@ -36,6 +38,8 @@ func (s *shelf) fail(err error) {
 	defer s.mu.Unlock()
 	s.down = err
 }
+
+func (s *shelf) hasSchema() bool { return !s.bare.Load() }
 
 func (s *shelf) Ping(context.Context) error {
 	s.mu.Lock()
@@ -49,8 +53,11 @@ func (s *shelf) WriteRows(ctx context.Context, rows []Row) (int, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down != nil {
+	switch {
+	case s.down != nil:
 		return 0, s.down
+	case s.bare.Load():
+		return 0, errors.New("there is no table")
 	}
 	for _, r := range rows {
 		if r.ID == s.poison {
@@ -153,6 +160,26 @@ func TestRowsWaitDuringAnOutageAndAreWrittenWithinTwoSeconds(t *testing.T) {
 		if lines := strings.Count(log.String(), "\n"); lines != 2 {
 			t.Errorf("%d lines tell of one outage:\n%s", lines, log.String())
 		}
+	})
+}
+
+// TestRowsWaitForTheSchema, which a database that was down at the start gets later.
+func TestRowsWaitForTheSchema(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &shelf{}
+		to.bare.Store(true)
+		l := newLedger(LedgerConfig{}, to)
+		stop := started(t, l)
+		addRows(l, 0, 10)
+		time.Sleep(time.Minute)
+		if s := l.Stats(); s.Waiting != 10 || !errors.Is(s.Err, errUnmigrated) || !Unreachable(s.Err) {
+			t.Errorf("without a schema: %+v", s)
+		}
+		to.bare.Store(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		stats(t, l, spool.Stats{Written: 10})
+		stop()
 	})
 }
 

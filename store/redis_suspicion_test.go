@@ -86,6 +86,7 @@ func TestASuspectedRedisDelaysEachUseByTheTimeoutAtMost(t *testing.T) {
 				t.Fatalf("a request waits %v", took)
 			}
 		}
+		synctest.Wait() // the log follows the state
 		if took := time.Since(began); took > 2*probeTimeout || o.redis.log.lines() != 1 {
 			t.Errorf("confirmed after %v; the log has:\n%s", took, o.redis.log.String())
 		}

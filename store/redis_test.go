@@ -325,6 +325,7 @@ func TestRedisThatIsSlowNowAndThenDoesNotFlap(t *testing.T) {
 			o.askMany(100)
 			o.line.slowEach(nth, DefaultRedisTimeout*3/5)
 			o.askMany(1000)
+			synctest.Wait() // the log follows the state
 			if o.redis.log.lines() != 1 || o.redis.Up() {
 				t.Errorf("after an outage each answer of %d is late: the log has:\n%s", nth, o.redis.log.String())
 			}

@@ -51,7 +51,8 @@ type SQL struct {
 	id    string    // see databaseID
 	onRow func()
 
-	audited atomic.Int64 // see NewestAudit
+	audited  atomic.Int64 // see NewestAudit
+	migrated atomic.Bool  // see hasSchema
 }
 
 // OpenSQL checks the URL and returns its database. It does not connect to a server until the first

@@ -87,7 +87,7 @@ func Unreachable(err error) bool {
 		return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED || code == sqlite3.SQLITE_INTERRUPT
 	}
 	for _, away := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded, driver.ErrBadConn, io.EOF,
-		io.ErrUnexpectedEOF, net.ErrClosed, errMoved} {
+		io.ErrUnexpectedEOF, net.ErrClosed, errMoved, errUnmigrated} {
 		if errors.Is(err, away) {
 			return true
 		}

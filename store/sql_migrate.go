@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,12 @@ import (
 type Migrated struct {
 	From, To int64
 }
+
+// errUnmigrated means that Migrate has not succeeded yet.
+var errUnmigrated = errors.New("the database has no schema of this release yet")
+
+// hasSchema reports whether Migrate has made or found a schema that this program can use.
+func (s *SQL) hasSchema() bool { return s.migrated.Load() }
 
 // advisoryLock is the number of the PostgreSQL lock that migrations hold: "tierway" in ASCII. Other
 // programs in the same database are unlikely to use it.
@@ -35,6 +42,7 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 		}
 		m = Migrated{From: from, To: from}
 		if from > latest {
+			s.migrated.Store(from == latest+1) // migrations only add
 			return m, s.fail(ctx, "migrating the database", newer(from, latest))
 		}
 		applied, err := s.up(ctx)
@@ -42,6 +50,7 @@ func (s *SQL) Migrate(ctx context.Context) (m Migrated, err error) {
 			if m.To = latest; applied == 0 { // another program has migrated since
 				m.From = latest
 			}
+			s.migrated.Store(true)
 			s.log.Info("the database's schema is up to date", "from", m.From, "to", m.To)
 			return m, nil
 		}

@@ -273,7 +273,8 @@ func (db *Database) follow(ctx context.Context) {
 			}
 			return err
 		})
-		if ctx.Err() == nil {
+		// Before the schema is there, a database that responds is not available.
+		if ctx.Err() == nil && (err != nil || db.migrated.Load()) {
 			db.updateState(err, db.stores.Ledger.Stats().Err)
 		}
 	}
