@@ -65,8 +65,8 @@ func TestClassifierRulesAreChecked(t *testing.T) {
 			`6:30: classifier.score.medium: cannot be exceeded: the highest possible score is 19.5 (lower the score, or add keywords)`,
 			`6:60: classifier.keyword_score: has no effect beside classifier.score, which selects the tier (remove one of them)`,
 		}},
-		"a weight without scores": {"classifier: {length_weight: 2}", []string{
-			`6:29: classifier.length_weight: has no effect without scores (add score or share, or remove it)`,
+		"a weight without scores": {"classifier: {preset: groups, length_weight: 2}", []string{
+			`6:45: classifier.length_weight: has no effect without scores (add score or share, or remove it)`,
 		}},
 		"keywords without a score": {
 			"classifier: {keyword_score: {}, keywords: [{tier: large, name: a, match: [abc]}]}", []string{

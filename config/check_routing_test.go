@@ -106,7 +106,7 @@ func TestAbsentRoutingKeysHaveDefaults(t *testing.T) {
 	if diff := cmp.Diff(wantBreaker, f.Breaker); diff != "" {
 		t.Errorf("breaker: -want +got:\n%s", diff)
 	}
-	wantRules := tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
+	wantRules := tiers.Rules{Mode: "max", Unavailable: "up",
 		Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}}
 	if diff := cmp.Diff(wantRules, f.Classifier); diff != "" {
 		t.Errorf("classifier: -want +got:\n%s", diff)
@@ -199,7 +199,7 @@ func TestRoutingKeysAreChecked(t *testing.T) {
 		"another mode": {"classifier: {mode: first}",
 			`6:20: classifier.mode: want one of max, first_match, got "first"`},
 		"a mistyped preset": {"classifier: {preset: group}",
-			`6:22: classifier.preset: want one of groups, graded, lesson, none, got "group" (did you mean groups?)`},
+			`6:22: classifier.preset: want one of graded, groups, lesson, none, got "group" (did you mean groups?)`},
 		"another way out": {"classifier: {unavailable: sideways}",
 			`6:27: classifier.unavailable: want one of up, down, refuse, got "sideways"`},
 		"no memory of chats": {"classifier: {sticky: {idle: 0s}}",

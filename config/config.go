@@ -218,7 +218,7 @@ func Default() File {
 		Policy:      routing.Config{Name: "kv_aware"},
 		SessionKeys: defaultSessionKeys(),
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
-		Classifier: tiers.Rules{Mode: "max", Preset: "groups", Unavailable: "up",
+		Classifier: tiers.Rules{Mode: "max", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
 		// A call takes milliseconds; several slow ones would double the time to a first token.
 		HooksTimeout: time.Second,

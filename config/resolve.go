@@ -239,7 +239,7 @@ func (f *File) resolved() *File {
 		}
 	}
 	out.Hooks = resolvedHooks(f.Hooks)
-	out.Classifier.Default = f.catalogConfig().Default
+	out.Classifier.Default, out.Classifier.Preset = f.catalogConfig().Default, f.Classifier.PresetName()
 	out.Classifier.Keywords = slices.Clone(f.Classifier.Keywords)
 	for i := range out.Classifier.Keywords {
 		k := &out.Classifier.Keywords[i]

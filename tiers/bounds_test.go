@@ -64,7 +64,7 @@ func TestExpressionsOfAConfigurationAreBounded(t *testing.T) {
 // result: a repetition must not be compiled to find out that it is too large.
 func TestInstructionsAreEstimatedBeforeCompilation(t *testing.T) {
 	patterns := append(bounded(), `(?:abcdefgh){1000}`, `a{2,900}?`, `x{700,}`, `(?:(?:ab|c.){10}){100}`)
-	for _, g := range presetGroups("medium", "large") {
+	for _, g := range groupsOfPreset("medium", "large") {
 		patterns = append(patterns, g.Match...)
 	}
 	for _, pattern := range patterns {

@@ -1,7 +1,6 @@
 package tiers
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 )
@@ -65,7 +64,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 			c.addGroup(keyAt("classifier.keywords", i), keyword, c.addExpression)
 		}
 	}
-	preset := cmp.Or(rules.Preset, normal.Preset)
+	preset := rules.PresetName()
 	scored := rules.KeywordScore
 	if scored == nil {
 		scored = normal.KeywordScore

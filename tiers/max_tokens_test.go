@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"cmp"
 	"math/bits"
 	"testing"
 
@@ -61,6 +62,7 @@ func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 		"the lesson counts powers of two": {Rules{Preset: "lesson"}, ClassifierInput{MaxTokens: 1024},
 			"medium max_tokens", ""},
 	} {
+		c.rules.Preset = cmp.Or(c.rules.Preset, "groups")
 		k := classifier(t, c.rules)
 		class, signals := explained(k, &c.f)
 		if got := three()[class.Tier] + " " + class.Rule; got != c.want || class.Note != c.note || class != k.Classify(&c.f) {
@@ -76,7 +78,7 @@ func TestDefaultMaxTokensIsNotCounted(t *testing.T) {
 // TestUncountedMaxTokensIsInTheNote checks that a resolution says why max_tokens was not
 // counted, beside the other overridden rules.
 func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
-	k := catalogOf(t, Rules{})
+	k := catalogOf(t, Rules{Preset: "groups"})
 	f := &ClassifierInput{MaxTokens: 32000, Tools: true}
 	v, err := k.Resolve(Query{Model: Auto, Input: f})
 	if want := "max_tokens not counted: the request offers tools"; err != nil || v.Target != "small" ||
@@ -97,7 +99,7 @@ func TestUncountedMaxTokensIsInTheNote(t *testing.T) {
 // TestMaxTokensNeverMovesARequestWithTools compares requests with the same requests without
 // max_tokens.
 func TestMaxTokensNeverMovesARequestWithTools(t *testing.T) {
-	k := classifier(t, Rules{})
+	k := classifier(t, Rules{Preset: "groups"})
 	rapid.Check(t, func(rt *rapid.T) {
 		f := ClassifierInput{PromptTokens: rapid.Int64Range(0, 30000).Draw(rt, "prompt"),
 			MaxTokens: rapid.Int64Range(0, 1<<31-1).Draw(rt, "max"),

@@ -20,7 +20,25 @@ func presetExpressions(group string) (all []string) {
 	return all
 }
 
-// presetGroups returns the preset "groups", which detect requests that a small model often
+// Presets that decide by the same groups.
+const (
+	presetGroups = "groups"
+	presetGraded = "graded"
+)
+
+// PresetName returns the preset of the rules. Rules without one have graded, but groups if they have keywords or a
+// keyword_score of their own, which the shares of graded would replace.
+func (r *Rules) PresetName() string {
+	switch {
+	case r.Preset != "":
+		return r.Preset
+	case len(r.Keywords) > 0 || r.KeywordScore != nil:
+		return presetGroups
+	}
+	return presetGraded
+}
+
+// groupsOfPreset returns the groups of the presets groups and graded, which detect requests that a small model often
 // answers wrongly and a large one correctly. Each expression requires a literal of at least three bytes
 // and is bounded, so that a turn is scanned once and an expression runs only around its
 // literal. Words that everyday prompts share with code or maths (class, program, script, table,
@@ -28,7 +46,7 @@ func presetExpressions(group string) (all []string) {
 // percentage counts only beside a question about a quantity. docs/tiers.md has the measured
 // value of the groups. The strong model's lead is largest on code, which therefore requests the
 // last tier; the other groups request a lower one.
-func presetGroups(lower, last string) []Keyword {
+func groupsOfPreset(lower, last string) []Keyword {
 	return []Keyword{
 		{Tier: last, Name: "code", Weight: 2, Match: presetExpressions("code")},
 		{Tier: lower, Name: "maths", Weight: 1, Match: presetExpressions("maths")},

@@ -153,7 +153,7 @@ func asked() map[string][]string {
 }
 
 func TestEachGroupMatchesItsPrompts(t *testing.T) {
-	groups := presetGroups("medium", "large")
+	groups := groupsOfPreset("medium", "large")
 	speaking := plainly(groups)
 	for name, prompts := range asked() {
 		for _, prompt := range prompts {
@@ -168,7 +168,7 @@ func TestEachGroupMatchesItsPrompts(t *testing.T) {
 }
 
 func TestEachExpressionIsNeeded(t *testing.T) {
-	for _, g := range presetGroups("medium", "large") {
+	for _, g := range groupsOfPreset("medium", "large") {
 		for _, m := range g.Match {
 			if !slices.ContainsFunc(asked()[g.Name], regexp.MustCompile("(?i)"+m).MatchString) {
 				t.Errorf("%s: none of its prompts needs %s", g.Name, m)
@@ -229,7 +229,7 @@ func everyday() []string {
 }
 
 func TestNoGroupMatchesEverydayPrompts(t *testing.T) {
-	speaking := plainly(presetGroups("medium", "large"))
+	speaking := plainly(groupsOfPreset("medium", "large"))
 	for _, prompt := range everyday() {
 		if got := speaking(prompt); len(got) > 0 {
 			t.Errorf("%q matches %q", prompt, got)
@@ -238,7 +238,7 @@ func TestNoGroupMatchesEverydayPrompts(t *testing.T) {
 }
 
 func TestAnalysisAloneIsNotEnough(t *testing.T) {
-	for _, g := range presetGroups("medium", "large") {
+	for _, g := range groupsOfPreset("medium", "large") {
 		if enough := g.Weight >= 1; enough == (g.Name == "analysis") {
 			t.Errorf("%s has weight %g", g.Name, g.Weight)
 		}
@@ -246,7 +246,7 @@ func TestAnalysisAloneIsNotEnough(t *testing.T) {
 }
 
 func TestEachExpressionOfAPresetIsCheap(t *testing.T) {
-	for _, g := range slices.Concat(presetGroups("medium", "large"), presetLesson("large")) {
+	for _, g := range slices.Concat(groupsOfPreset("medium", "large"), presetLesson("large")) {
 		for _, m := range g.Match {
 			re, err := syntax.Parse("(?i)"+m, syntax.Perl)
 			if err != nil {
@@ -307,7 +307,7 @@ func heard(t *testing.T, k *Classifier, text string) []string {
 }
 
 func TestClassifierMatchesLikeItsExpressions(t *testing.T) {
-	presets := map[string][]Keyword{"groups": presetGroups("medium", "large"), "lesson": presetLesson("large")}
+	presets := map[string][]Keyword{"groups": groupsOfPreset("medium", "large"), "lesson": presetLesson("large")}
 	// In the middle of a text that matches nothing, a prompt is searched
 	// through windows.
 	filler := strings.Repeat("We walked along the shore, and nobody said a word. ", 40)

@@ -22,7 +22,7 @@ import (
 func DefaultRules(tierNames []string) Rules {
 	on := true
 	r := Rules{
-		Mode: "max", Preset: "groups", Unavailable: "up",
+		Mode: "max", Preset: presetGraded, Unavailable: "up",
 		PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{}, KeywordScore: map[string]float64{},
 		Sticky: Sticky{Enabled: &on, Idle: 30 * time.Minute}, // roughly how long an idle engine keeps a chat's cache
 	}
@@ -242,8 +242,8 @@ func (c *checker) addPreset(name string, lowest int) {
 	last := c.tiers[len(c.tiers)-1]
 	var all []Keyword
 	switch name {
-	case "groups", "graded":
-		all = presetGroups(c.tiers[lowest], last)
+	case presetGroups, presetGraded:
+		all = groupsOfPreset(c.tiers[lowest], last)
 	case "lesson":
 		all = presetLesson(last)
 	}

@@ -81,13 +81,13 @@ func TestPresetGradedHasSharesForTiersAboveTheDefault(t *testing.T) {
 		tiers string
 		want  string
 	}{
-		{Rules{}, "small medium large", "large 0.2, medium 0.3"},
-		{Rules{}, "small large", "large 0.2"},
-		{Rules{}, "a b c d", "d 0.2, b 0.3"},
+		{Rules{}, "small medium large", "large 0.1, medium 0.3"},
+		{Rules{}, "small large", "large 0.1"},
+		{Rules{}, "a b c d", "d 0.1, b 0.3"},
 		{Rules{}, "only", ""},
-		{Rules{Default: "medium"}, "small medium large", "large 0.2"},
+		{Rules{Default: "medium"}, "small medium large", "large 0.1"},
 		{Rules{Default: "large"}, "small medium large", ""},
-		{Rules{Share: map[string]float64{"large": 0.1}}, "small medium large", "large 0.1"},
+		{Rules{Share: map[string]float64{"large": 0.2}}, "small medium large", "large 0.2"},
 		{Rules{Share: map[string]float64{}}, "small medium large", ""},
 		{Rules{Score: map[string]float64{"large": 9}}, "small medium large", ""},
 	} {
@@ -137,7 +137,7 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 		}
 	}
 	v, e := send(strings.Repeat("x ", 5000))
-	if v.Target != "large" || v.Rule != "share" || v.Note != "score among the highest 20 %" ||
+	if v.Target != "large" || v.Rule != "share" || v.Note != "score among the highest 10 %" ||
 		len(e.Score.Thresholds) != 2 {
 		t.Errorf("the longest prompt is at %+v with %+v", v, e)
 	}
@@ -149,7 +149,7 @@ func TestSharesStartAfter200Prompts(t *testing.T) {
 	for range minScores {
 		send(code)
 	}
-	if v, _ := send("Hi"); v.Target != "small" || v.Rule != "share" || v.Note != "score below the highest 50 %" {
+	if v, _ := send("Hi"); v.Target != "small" || v.Rule != "share" || v.Note != "score below the highest 40 %" {
 		t.Errorf("the shortest prompt is at %+v", v)
 	}
 }
@@ -229,12 +229,12 @@ func TestSharesOfADraftDependOnItsScoring(t *testing.T) {
 	}{
 		"equal":                   {Rules{Preset: "graded"}, true},
 		"other signals":           {Rules{Preset: "graded", MaxTokens: map[string]int64{"large": 7}}, true},
-		"the groups with shares":  {Rules{Share: shares(0.3, 0.2)}, true},
-		"without shares":          {Rules{}, true},
-		"other shares":            {Rules{Preset: "graded", Share: shares(0.3, 0.1)}, false},
+		"the groups with shares":  {Rules{Share: shares(0.3, 0.1)}, true},
+		"without shares":          {Rules{Preset: "groups"}, true},
+		"other shares":            {Rules{Preset: "graded", Share: shares(0.3, 0.2)}, false},
 		"another weight":          {Rules{Preset: "graded", LengthWeight: &half}, false},
 		"a further group":         {Rules{Preset: "graded", Keywords: []Keyword{codeWords()}}, false},
-		"shares without a preset": {ofLengths(Rules{Share: shares(0.3, 0.2)}), false},
+		"shares without a preset": {ofLengths(Rules{Share: shares(0.3, 0.1)}), false},
 	} {
 		if got := classifier(t, c.rules).HasSameThresholds(made); got != c.same {
 			t.Errorf("%s: %v", name, got)
@@ -258,9 +258,11 @@ func TestMistakesInScoresAreReported(t *testing.T) {
 		"falling":         {Rules{Score: shares(9, 9)}, "classifier.score.medium: has no effect: a higher tier is already selected above 9"},
 		"out of reach":    {Rules{Score: shares(8, 40)}, "classifier.score.large: cannot be exceeded: the highest possible score is 19.5"},
 		"a keyword_score": {Rules{Score: shares(8, 9), KeywordScore: shares(1, 1)}, "classifier.keyword_score: has no effect beside classifier.score"},
-		"a lonely weight": {Rules{LengthWeight: &half}, "classifier.length_weight: has no effect without scores"},
+		"a lonely weight": {Rules{Preset: "groups", LengthWeight: &half}, "classifier.length_weight: has no effect without scores"},
 		"the first tier in first_match": {Rules{Mode: "first_match", Default: "medium", Share: map[string]float64{"small": 0.1}},
 			`classifier.share.small: share selects only tiers above the default tier "medium"`},
+		"no tier above the default": {Rules{Preset: "graded", Default: "large", PromptTokens: map[string]int64{}, MaxTokens: map[string]int64{}},
+			`classifier.preset: graded has no effect: no tier is above the default tier "large"`},
 		"nothing to score": {ofLengths(Rules{Share: shares(0.3, 0.2), LengthWeight: new(float64)}),
 			"classifier.share: has no effect: all scores are 0 (add keywords, or raise length_weight)"},
 		"sums of decimals": {Rules{Share: map[string]float64{"medium": 0.3 + 0.6, "large": 0.1}}, ""},
@@ -313,11 +315,11 @@ func TestAScoredRequestAllocatesNothing(t *testing.T) {
 		maxTokens int64
 		note      string
 	}{
-		"plain": {string(plain(2 << 10)), 0, "score among the highest 20 %"},
+		"plain": {string(plain(2 << 10)), 0, "score among the highest 10 %"},
 		"a max_tokens that does not count": {"Hi", 4096,
-			"score among the highest 50 %; max_tokens not counted: so high a value is a ceiling"},
+			"score below the highest 40 %; max_tokens not counted: so high a value is a ceiling"},
 		"a matched group": {"Write a function in Python that sorts a list. " + string(plain(2<<10)), 0,
-			"score among the highest 20 %"},
+			"score among the highest 10 %"},
 	} {
 		resolve := fullWindow(t, []byte(c.text), c.maxTokens)
 		if v := resolve(); v.Rule != "share" || v.Note != c.note {

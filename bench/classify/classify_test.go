@@ -222,14 +222,15 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := r.results[0]
-	if one.shares != [3]shares{{0.5, 0.25, 0.25}, {0.75, 0, 0.25}, {0.5, 0.5, 0}} {
+	if one.shares != [3]shares{{0.75, 0.25, 0}, {0.5, 0.25, 0.25}, {0.75, 0, 0.25}} {
 		t.Errorf("the tiers get %v", one.shares)
 	}
 	// All of the gap of 1.5 a prompt; half of it at random.
-	if v := one.upper; !near(v.up, 0.5) || !near(v.over.value, 0.75) || !near(v.within.value, 0) || !near(v.recovered, 1) {
+	if v := one.groups.upper; !near(v.up, 0.5) || !near(v.over.value, 0.75) || !near(v.within.value, 0) ||
+		!near(v.recovered, 1) {
 		t.Errorf("medium and large: %+v", v)
 	}
-	if v := one.lower; !near(v.up, 0.25) || !near(v.over.value, 1-0.375) || !near(v.recovered, 4.0/6) {
+	if v := one.groups.lower; !near(v.up, 0.25) || !near(v.over.value, 1-0.375) || !near(v.recovered, 4.0/6) {
 		t.Errorf("large: %+v", v)
 	}
 	// The lesson's only match is a poem: (0.25, 0), then straight to (1, 1).
@@ -240,7 +241,8 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 	}
 	for _, markdown := range []bool{false, true} {
 		text := r.text(markdown)
-		for _, want := range []string{"some (in-sample)", "plain", "medium, large", "+0.75 of 10 [", "score of preset graded",
+		for _, want := range []string{"some (in-sample)", "plain", "graded: medium, large", "groups: large", "+0.75 of 10 [",
+			"score of preset graded",
 			"groups alone", "large: 0.2", "lesson, any match", "prompt length", "digit count", "random", "coding", "writing", "maths", "50 %"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("markdown %v: the report lacks %q:\n%s", markdown, want, text)
@@ -377,7 +379,7 @@ func TestDataDocIsGeneratedFromMeasurements(t *testing.T) {
 	for _, one := range r.results {
 		if s := one.set; s.points > 0 && s.seen != "in-sample" && !strings.Contains(s.name, "with choices") &&
 			!strings.HasSuffix(s.name, "chat") {
-			for _, v := range []value{one.upper, one.graded[1]} {
+			for _, v := range []value{one.groups.upper, one.graded[0]} {
 				if want := percent(v.up) + ", " + s.score(v.over); !strings.Contains(string(figures), want) {
 					t.Errorf("docs/performance.md lacks the measured figure of %s: %s", s.name, want)
 				}

@@ -16,14 +16,23 @@ const fewCategories = 10
 
 // result is one set's figures.
 type result struct {
-	set    set
-	routed []routed                 // by the configuration as it is shipped
-	shares [3]shares                // by it, by the preset lesson and by the preset graded
-	upper  value                    // if medium and large answer as the strong model
-	lower  value                    // if only large does
-	graded [len(strongShares)]value // of preset graded, by the share of large
-	orders []line                   // empty if another set has the same prompts
+	set     set
+	shares  [len(presets)]shares
+	shipped preset                   // as the gateway is shipped
+	groups  preset                   // preset groups
+	graded  [len(strongShares)]value // of preset graded, by the share of large
+	orders  []line                   // empty if another set has the same prompts
 }
+
+// preset is a labelled set under a preset.
+type preset struct {
+	routed []routed
+	upper  value // if medium and large answer as the strong model
+	lower  value // if only large does
+}
+
+// presets are the presets of the shares, the one of the shipped configuration first.
+var presets = [...]string{"graded", "groups", "lesson"}
 
 // report is a whole run.
 type report struct {
@@ -31,21 +40,21 @@ type report struct {
 	results   []result
 }
 
-// gateways are the measured ones, by their presets.
+// gateways are the measured ones.
 type gateways struct {
-	shipped, lesson, graded gateway
-	shares                  [len(strongShares)]gateway // preset graded with a share of large alone
+	presets [len(presets)]gateway
+	shares  [len(strongShares)]gateway // preset graded with a share of large alone
 }
 
 func newGateways() (g gateways, err error) {
-	if g.shipped, err = newGateway(""); err != nil {
-		return g, err
-	}
-	if g.lesson, err = newGateway("classifier: { preset: lesson }\n"); err != nil {
-		return g, err
-	}
-	if g.graded, err = newGateway("classifier: { preset: graded }\n"); err != nil {
-		return g, err
+	for i, name := range presets {
+		section := "" // as shipped
+		if i > 0 {
+			section = fmt.Sprintf("classifier: { preset: %s }\n", name)
+		}
+		if g.presets[i], err = newGateway(section); err != nil {
+			return g, err
+		}
 	}
 	for i, share := range strongShares {
 		section := fmt.Sprintf("classifier: { preset: graded, share: { large: %v } }\n", share)
@@ -77,20 +86,25 @@ func measure(sets []set, resamples int, orders bool) (report, error) {
 // measure is measure for one set.
 func (g *gateways) measure(s set, resamples int, orders bool) (one result, err error) {
 	one.set = s
-	for i, by := range []gateway{g.shipped, g.lesson, g.graded} {
+	for i, by := range g.presets {
 		sent, err := by.route(s.prompts)
 		if err != nil {
 			return one, err
 		}
-		if one.shares[i] = sharesOf(sent); i == 0 {
-			one.routed = sent
+		one.shares[i] = sharesOf(sent)
+		switch i {
+		case 0:
+			one.shipped.routed = sent
+		case 1:
+			one.groups.routed = sent
 		}
 	}
 	if s.points == 0 {
 		return one, nil
 	}
-	one.upper = valueOf(one.routed, 1, resamples, seed)
-	one.lower = valueOf(one.routed, 2, resamples, seed)
+	for _, p := range []*preset{&one.shipped, &one.groups} {
+		p.upper, p.lower = valueOf(p.routed, 1, resamples, seed), valueOf(p.routed, 2, resamples, seed)
+	}
 	for i, by := range g.shares {
 		sent, err := by.route(s.prompts)
 		if err != nil {
@@ -107,8 +121,10 @@ func (g *gateways) measure(s set, resamples int, orders bool) (one result, err e
 // text is the report as tables.
 func (r report) text(markdown bool) string {
 	var b strings.Builder
-	rows := [][]string{{"set", "prompts", "small", "medium", "large", "lesson: small", "medium", "large",
-		"graded: small", "medium", "large"}}
+	rows := [][]string{{"set", "prompts"}}
+	for _, name := range presets {
+		rows[0] = append(rows[0], name+": small", "medium", "large")
+	}
 	for _, one := range r.results {
 		row := []string{one.set.title(), fmt.Sprint(len(one.set.prompts))}
 		for _, share := range slices.Concat(one.shares[0][:], one.shares[1][:], one.shares[2][:]) {
@@ -118,13 +134,15 @@ func (r report) text(markdown bool) string {
 	}
 	writeTable(&b, rows, markdown)
 	fmt.Fprintf(&b, "\n")
-	rows = [][]string{{"set", "as strong", "sent there", "score less random", "in each category", "gap recovered"}}
+	rows = [][]string{{"set", "preset: as strong", "sent there", "score less random", "in each category", "gap recovered"}}
 	for _, one := range r.results {
-		if one.upper.up > 0 {
-			rows = append(rows, one.set.worth("medium, large", one.upper))
-		}
-		if one.lower.up > 0 {
-			rows = append(rows, one.set.worth("large", one.lower))
+		for i, p := range []preset{one.shipped, one.groups} {
+			if p.upper.up > 0 {
+				rows = append(rows, one.set.worth(presets[i]+": medium, large", p.upper))
+			}
+			if p.lower.up > 0 {
+				rows = append(rows, one.set.worth(presets[i]+": large", p.lower))
+			}
 		}
 	}
 	writeTable(&b, rows, markdown)
@@ -168,11 +186,11 @@ func (s set) score(i interval) string {
 	return fmt.Sprintf("%s of %g [%s, %s]", number(i.value), s.points, number(i.low), number(i.high))
 }
 
-// writeCategories writes the shares of each category of a labelled set that has few.
+// writeCategories writes the shares of each category of a labelled set that has few, under preset groups.
 func (one result) writeCategories(b *strings.Builder, markdown bool) {
 	var names []string
 	of := map[string][]routed{}
-	for _, r := range one.routed {
+	for _, r := range one.groups.routed {
 		if of[r.category] == nil {
 			names = append(names, r.category)
 		}
@@ -181,7 +199,7 @@ func (one result) writeCategories(b *strings.Builder, markdown bool) {
 	if one.set.points == 0 || len(names) < 2 || len(names) > fewCategories {
 		return
 	}
-	rows := [][]string{{one.set.title(), "prompts", "gap", "small", "medium", "large"}}
+	rows := [][]string{{one.set.title(), "prompts", "gap", "groups: small", "medium", "large"}}
 	for _, name := range names {
 		gap := 0.0
 		for _, r := range of[name] {

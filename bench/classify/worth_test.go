@@ -77,12 +77,13 @@ func TestTheSameSeedDrawsTheSameIntervalOfRouting(t *testing.T) {
 	}
 }
 
-// TestPromptsAreRoutedAsTheGatewayIsShipped has one prompt for each tier, and a chat.
+// TestPromptsAreRoutedAsTheGatewayIsShipped has prompts for each tier and chats, before the shares start.
 func TestPromptsAreRoutedAsTheGatewayIsShipped(t *testing.T) {
 	g, err := newGateway("")
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.recent = tiers.NewRecentScores(1)
 	const code = "Write a function that sorts a list."
 	for want, prompts := range [][]promptRow{
 		{{text: "hi"}, {text: "Which one?\nA. this\nB. that"}, {text: "Thanks!", before: "hi"}, {text: "\"quoted\"\n\té"}},

@@ -13,7 +13,7 @@ type rulesView struct {
 	Tiers []string `json:"tiers" nullable:"false" doc:"Names of the tiers, least capable first."`
 	tiers.Description
 	StickyIdle float64                   `json:"sticky_idle_s" doc:"Seconds for which a chat is stored after its last request."`
-	Preset     string                    `json:"preset" enum:"groups,graded,lesson,none"`
+	Preset     string                    `json:"preset" enum:"graded,groups,lesson,none"`
 	Rules      []ruleView                `json:"rules" nullable:"false" doc:"Rules in the order in which they are checked: prompt_tokens, max_tokens, and score or share from the highest tier, then the keyword groups, then default."`
 	Decisions  []telemetry.TierDecisions `json:"decisions" nullable:"false" doc:"Requests since the gateway started by tier or pool and rule, also of rules outside the classifier."`
 }
@@ -28,7 +28,7 @@ func (a *workerAPI) getRules(context.Context, *struct{}) (*reply[rulesView], err
 	snap := a.control.Snapshot()
 	d := snap.Catalog.Describe(snap.File.Models)
 	v := rulesView{Tiers: []string{}, Description: d, StickyIdle: d.StickyIdle.Seconds(),
-		Preset: snap.File.Classifier.Preset, Decisions: a.options.Counts.TierDecisions()}
+		Preset: snap.File.Classifier.PresetName(), Decisions: a.options.Counts.TierDecisions()}
 	for _, p := range snap.Pools {
 		if p.Tier {
 			v.Tiers = append(v.Tiers, p.Name)
