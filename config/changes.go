@@ -232,12 +232,13 @@ type flattener struct {
 	shared map[string]bool // tenants with several keys; these are named by digest too
 	keys   func(variable string) string
 	tokens map[string]*tokenizer.Tokenizer
+	model  *learnedModel
 }
 
 // settingsOf returns the settings of a configuration in the order of the reference, without
 // unset values that have no default.
 func settingsOf(f *File, shared map[string]bool) []setting {
-	l := flattener{shared: shared, keys: f.keys, tokens: f.tokens}
+	l := flattener{shared: shared, keys: f.keys, tokens: f.tokens, model: f.model}
 	l.section("", effectLive, reflect.ValueOf(f).Elem())
 	return l.all
 }
@@ -283,6 +284,8 @@ func (l *flattener) scalar(path, effect string, k key, v reflect.Value) {
 		value += "\x00" + l.keys(value) // a new key changes how the worker is called
 	case k.form == "tokenizer" && t != nil:
 		value += "\x00" + t.Hash()
+	case k.form == "model" && l.model != nil:
+		value += "\x00" + l.model.hash
 	}
 	if k.reload == effectDrain {
 		effect = effectDrain

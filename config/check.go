@@ -33,6 +33,7 @@ func (d *decoder) check(f *File) {
 	d.checkControllers(f)
 	d.checkOwnAddress(f)
 	d.checkCatalog(f)
+	d.checkLearning(f)
 	d.checkRights(f)
 	d.checkContexts(f.Tiers)
 	d.checkStore(f)

@@ -51,6 +51,7 @@ type decoder struct {
 	variables         map[string]string               // values of variables, without those too short to be secrets
 	keys              map[string]string               // workers' keys by variable
 	tokens            map[string]*tokenizer.Tokenizer // by path
+	live              *File                           // beside which a draft is evaluated; nil: no draft
 }
 
 // reportNode adds a problem of the value at path, positioned at n, and returns it.

@@ -17,7 +17,7 @@ const draftName = "draft"
 // ${NAME} is allowed only where f has the same text under the same key.
 func (f *File) Draft(ctx context.Context, text []byte) (*File, error) {
 	d := newDecoder(draftName, nil)
-	d.draft, d.ended = true, ctx.Err
+	d.draft, d.live, d.ended = true, f, ctx.Err
 	if f.expanded != nil {
 		d.allowedExpansions = f.expanded.values
 		d.variables = maps.Clone(f.expanded.variables)

@@ -53,6 +53,7 @@ var forms = map[string]form{
 	"file": {check: unless(func(text string) bool {
 		return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
 	}, "is not a file name", "")},
+	"model": {}, // checkLearning reads it
 	"proxy": {check: checkProxy},
 	"path":  {check: checkPath},
 	"kvaddress": {check: unless(isKVAddress, "is not host:port", "write the address of the engine's kv_port, "+

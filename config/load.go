@@ -69,6 +69,7 @@ func (f *File) resolvePaths(path string) {
 	f.Store.SQLPasswordFile = beside(path, f.Store.SQLPasswordFile)
 	f.Store.RedisPasswordFile = beside(path, f.Store.RedisPasswordFile)
 	f.Store.SpillDir = beside(path, f.Store.SpillDir)
+	f.Learning.Model = beside(path, f.Learning.Model)
 }
 
 // Spill returns the directory of the ledger's rows that are not written until a stop; empty for a database in memory.

@@ -287,6 +287,9 @@ func (s *Scored) String() string {
 	return text
 }
 
+// HasShares reports whether classifier.share selects tiers.
+func (k *Classifier) HasShares() bool { return k.grading.rule == ruleShare }
+
 // HasSameThresholds reports whether two classifiers compute the same thresholds of classifier.share from the same
 // requests. A classifier without share needs none, and is the same as any other.
 func (k *Classifier) HasSameThresholds(other *Classifier) bool {

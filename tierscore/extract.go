@@ -14,6 +14,9 @@ type Extractor struct {
 	kind         [256]uint8           // of each byte
 }
 
+// LeastKey is the least length in bytes of a key that nobody can guess.
+const LeastKey = 16
+
 // NewExtractor returns an extractor with hashes that depend on a key. Features of different keys cannot be compared. An
 // empty key is allowed; every reader of a record can then test if a word may occur in a request.
 func NewExtractor(key string) *Extractor {

@@ -119,6 +119,10 @@ func (m *Model) Score(f *Features) (score float64, ok bool) {
 	return m.learned.of(difference), ok && m.Enabled
 }
 
+// Matches reports whether an extractor has the key of the features that the model was trained with. Without it, no
+// request has a score.
+func (m *Model) Matches(e *Extractor) bool { return m.key == e.id }
+
 // Default returns the default score of a request on the scale of Score.
 func (m *Model) Default(baseline float64) float64 { return m.baseline.of(baseline) }
 

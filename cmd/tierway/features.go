@@ -45,27 +45,25 @@ func featuresCommand() *cobra.Command {
 	c.Flags().StringArrayVarP(&f.requests, "file", "f", nil,
 		"file of requests, one per line; - for standard input; repeat for several files")
 	c.Flags().StringVar(&f.hashKeyFile, "hash-key-file", "",
-		"file with the key of the hashes, at least 16 bytes (default: no key)")
+		"file with the key of the hashes, at least 16 bytes (default: learning.hash_key)")
 	c.MarkFlagsOneRequired("file")
 	return c
 }
-
-// minHashKey is the least length of the key of the hashes in bytes.
-const minHashKey = 16
 
 func (f featuresFlags) run(c *cobra.Command) error {
 	file, err := loadConfig(c, f.config)
 	if err != nil {
 		return err
 	}
-	key := ""
+	key := file.Learning.HashKey
 	if f.hashKeyFile != "" {
 		text, err := os.ReadFile(f.hashKeyFile)
 		if err != nil {
 			return err
 		}
-		if key = string(bytes.TrimSpace(text)); len(key) < minHashKey {
-			return fmt.Errorf("--hash-key-file %s has %d bytes: write at least %d", f.hashKeyFile, len(key), minHashKey)
+		if key = string(bytes.TrimSpace(text)); len(key) < tierscore.LeastKey {
+			return fmt.Errorf("--hash-key-file %s has %d bytes: write at least %d", f.hashKeyFile, len(key),
+				tierscore.LeastKey)
 		}
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
@@ -131,11 +129,9 @@ func (p *featuresPrinter) printLine(line []byte) error {
 		return err
 	}
 	user, system := prompt.AppendUserText(nil, req, tiers.TextLimit), prompt.AppendSystemText(nil, req, tiers.TextLimit)
-	var turns struct{ Messages, Input []json.RawMessage }
-	_ = json.Unmarshal(one.Body, &turns) // an input that is a text has one turn
 	var features tierscore.Features
 	p.extractor.Extract(&features, &tierscore.Input{Tenant: one.Tenant, System: system, User: user, Tools: req.Tools,
-		Turns: max(len(turns.Messages), len(turns.Input), 1)})
+		Turns: prompt.CountTurns(req)})
 	baseline := p.classifier.Classify(&tiers.ClassifierInput{PromptTokens: req.PromptTokens(), MaxTokens: req.MaxTokens,
 		User: func() []byte { return user }, System: func() []byte { return system }}).Score
 	_, err = fmt.Fprintf(p.out, `{"id":%s,"ts":%q,"baseline":%g,"features":%s}`+"\n", quote(one.ID),

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"tierway/openai"
+	"tierway/server/control"
+	"tierway/server/intake"
+	"tierway/tenants"
 	"tierway/tierscore"
 )
 
@@ -87,6 +91,60 @@ func TestKeysHideFeatures(t *testing.T) {
 				t.Errorf("line %d: %s is %q with and without a key", i+1, name, hash)
 			}
 		}
+	}
+}
+
+// TestFeaturesAreThoseOfTheGateway: a model that is trained on the lines of features meets the same features in the
+// gateway, in each dialect.
+func TestFeaturesAreThoseOfTheGateway(t *testing.T) {
+	const key = "0123456789abcdef"
+	config, requests := newFeaturesFiles(t)
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainFiles{}.write(t, config, "learning: { hash_key: "+key+" }\n"+string(text))
+	caller := &intake.Caller{Caller: tenants.NewCaller(tenants.Tenant{Name: "acme"}, tenants.Key{Tenant: "acme"})}
+	in := &intake.Inbound{Snap: &control.Snapshot{Extractor: tierscore.NewExtractor(key)}}
+	long := strings.Repeat("Prove that é is prime. ", 2000)
+	seen := map[string]bool{}
+	for _, c := range []struct{ path, body string }{
+		{"/v1/chat/completions", `{"model":"auto","messages":[{"role":"user","content":"Hi"}]}`},
+		{"/v1/chat/completions", `{"model":"auto","tools":[{"type":"function","function":{"name":"f"}}],"messages":[` +
+			`{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Why?"},` +
+			`{"type":"image_url","image_url":{"url":"https://x"}}]},{"role":"assistant","content":null,"tool_calls":[]},` +
+			`{"role":"tool","tool_call_id":"1","content":"done"}]}`},
+		{"/v1/chat/completions", `{"model":"auto","messages":[{"role":"user","content":"` + long + `"}]}`},
+		{"/v1/completions", `{"model":"auto","prompt":"Hi there"}`},
+		{"/v1/completions", `{"model":"auto","prompt":["Hello","Why?"]}`},
+		{"/v1/completions", `{"model":"auto","prompt":[1,2,3]}`},
+		{"/v1/messages", `{"model":"auto","max_tokens":9,"system":"Be brief.","messages":[{"role":"user","content":"How?"},` +
+			`{"role":"assistant","content":"So."},{"role":"user","content":[{"type":"text","text":"Why?"}]}]}`},
+		{"/v1/responses", `{"model":"auto","input":"Is it?"}`},
+		{"/v1/responses", `{"model":"auto","instructions":"Be brief.","input":[{"role":"user","content":"Is it?"},` +
+			`{"type":"function_call_output","call_id":"c","output":"o"}]}`},
+	} {
+		trainFiles{}.write(t, requests, `{"id":"r","ts":"2026-01-01T00:00:00Z","tenant":"acme","path":"`+c.path+`","body":`+
+			c.body+"}\n")
+		s := tierway(t, "features", "-c", config, "-f", requests)
+		var line struct{ Features json.RawMessage }
+		if err := json.Unmarshal([]byte(s.out), &line); err != nil {
+			t.Fatalf("%v: %s%s", err, s.out, s.messages)
+		}
+		req, err := openai.Parse(dialects()[c.path], []byte(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed := intake.Parsed{Req: req, Prompt: new(intake.Prompt)}
+		for range 2 {
+			if got := string(parsed.Features(in, caller).AppendJSON(nil)); got != string(line.Features) {
+				t.Errorf("%s %.200s\ngateway  %s\nfeatures %s", c.path, c.body, got, line.Features)
+			}
+		}
+		if seen[string(line.Features)] {
+			t.Errorf("%s %.200s has the features of another request", c.path, c.body)
+		}
+		seen[string(line.Features)] = true
 	}
 }
 

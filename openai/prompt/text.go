@@ -47,6 +47,22 @@ func AppendSystemText(dst []byte, r *openai.Request, limit int) []byte {
 	return t.text()
 }
 
+// CountTurns returns the number of messages or items of a conversation, from all sides, at least 1.
+func CountTurns(r *openai.Request) int {
+	from := r.At(openai.FieldMessages)
+	if r.Dialect == openai.Responses {
+		from = r.At(openai.FieldInput)
+	}
+	c, n := r.Reader(), 0
+	if c.Seek(from); from == 0 || c.Next() != '[' {
+		return 1
+	}
+	for c.Enter('['); c.More(']'); n++ {
+		c.Skip()
+	}
+	return max(n, 1)
+}
+
 // readTurn reads a message or item. It returns its role, nil if it is not a message, and the
 // position of its content, 0 if it has none.
 func readTurn(c *openai.Reader) (role []byte, content int) {

@@ -18,6 +18,7 @@ import (
 	"tierway/routing"
 	"tierway/tenants"
 	"tierway/tiers"
+	"tierway/tierscore"
 )
 
 // Snapshot is one configuration with its pools and directory. It is immutable. A request loads
@@ -30,7 +31,8 @@ type Snapshot struct {
 	Pools    []*Pool // tiers in order, then pools
 	ByName   map[string]*Pool
 
-	Hooks *hooks.Chain // nil without hooks
+	Hooks     *hooks.Chain         // nil without hooks
+	Extractor *tierscore.Extractor // nil without learning.hash_key
 
 	SessionKeys []string // where the key of a session is found, in order; headers in canonical form
 	Vocabulary  string   // counts the tokens of prompts near a threshold; "" if there is no threshold
@@ -76,6 +78,7 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		Identity:      identity,
 		proxies:       f.TrustedProxies(),
 		Catalog:       f.Catalog(),
+		Extractor:     f.Extractor(),
 		ByName:        map[string]*Pool{},
 		SessionKeys:   sessionKeys(f.SessionKeys),
 		answerGroups:  answerGroups(f.ResponseCache.Shared),

@@ -4,6 +4,7 @@ import (
 	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/tiers"
+	"tierway/tierscore"
 	"tierway/workers/prompttokens"
 )
 
@@ -17,11 +18,15 @@ type Prompt struct {
 	cached       []routing.CachedPrefix
 	ids          []uint32 // tokens of the last look-up in LMCache's controller
 	user, system []byte
-	features     tiers.ClassifierInput
+	input        tiers.ClassifierInput
+	features     tierscore.Features
+	extractor    *tierscore.Extractor // that has set features; nil: none has
+
+	hasUser, hasSystem bool // user and system are set
 }
 
 // Session returns the hash of the session that the classifier used, or 0 without one.
-func (p *Prompt) Session() uint64 { return p.features.Session }
+func (p *Prompt) Session() uint64 { return p.input.Session }
 
 // UserTextBytes returns the length of the classified part of the user's text.
 func (p *Prompt) UserTextBytes() int { return len(p.user) }

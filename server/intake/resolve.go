@@ -267,10 +267,10 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	p, req := r.parsed.Prompt, r.parsed.Req
 	// mixed, or a session with the name of its tenant would cancel it
 	tenant := routing.Mix(maphash.String(r.it.seed, r.caller.Tenant))
-	f := &p.features
+	f := &p.input
 	*f = tiers.ClassifierInput{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
-		Tenant: tenant, Count: r.countTokens, User: r.userText, System: r.systemText}
+		Tenant: tenant, Count: r.countTokens, User: r.parsed.userText, System: r.parsed.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
 	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionParamsID,
 		req.SessionID,
@@ -286,18 +286,6 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	}
 	f.Turns = p.turns
 	return f
-}
-
-func (r *resolver) userText() []byte {
-	p := r.parsed.Prompt
-	p.user = prompt.AppendUserText(p.user[:0], r.parsed.Req, tiers.TextLimit)
-	return p.user
-}
-
-func (r *resolver) systemText() []byte {
-	p := r.parsed.Prompt
-	p.system = prompt.AppendSystemText(p.system[:0], r.parsed.Req, tiers.TextLimit)
-	return p.system
 }
 
 // countTokens counts the prompt's tokens by the vocabulary closest to the default tier's model. It

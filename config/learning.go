@@ -1,0 +1,100 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"tierway/tierscore"
+)
+
+// Learning configures the features of requests, and a model that scores them.
+type Learning struct {
+	HashKey string `yaml:"hash_key" secret:"true" absent:"requests have no features" doc:"Key of at least 16 bytes for the hashes of words and routes. Write it as ${NAME} of an environment variable. A model and features with different keys do not match, so keep the key, and give all gateways the same one."`
+	Model   string `yaml:"model" form:"model" absent:"none" doc:"File of 'tierway train'. It is read at the start and at each reload. The record of each classified request has its score. A relative path is resolved against the directory of this file. Needs 'hash_key'."`
+	Decide  bool   `yaml:"decide" doc:"'classifier.share' orders the prompts by the score of 'model'. 'false': the score is recorded and decides nothing."`
+}
+
+// learnedModel is the model of a file.
+type learnedModel struct {
+	*tierscore.Model
+	hash string // SHA-256 of the file, in hex
+}
+
+// Extractor returns the extractor of features, or nil without learning.hash_key.
+func (f *File) Extractor() *tierscore.Extractor {
+	if f.Learning.HashKey == "" {
+		return nil
+	}
+	return tierscore.NewExtractor(f.Learning.HashKey)
+}
+
+// checkLearning reads the model, and checks that it can have an effect. No message shows the key.
+func (d *decoder) checkLearning(f *File) {
+	c := f.Learning
+	switch n := len(c.HashKey); {
+	case n < tierscore.LeastKey && d.written("learning.hash_key"):
+		d.report("learning.hash_key", fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.LeastKey),
+			"generate one with `openssl rand -hex 32`").hide = true
+	case n == 0 && c.Model != "":
+		d.report("learning.model", "has no effect without learning.hash_key",
+			"set hash_key to the key of the hashes with which the model was trained")
+	}
+	if c.Model == "" {
+		if c.Decide {
+			d.report("learning.decide", "there is no model", "set learning.model to a file of tierway train, or remove the key")
+		}
+		return
+	}
+	if f.model = d.readModel(f); f.model == nil {
+		return
+	}
+	if !d.reported["learning.hash_key"] && c.HashKey != "" && !f.model.Matches(f.Extractor()) {
+		d.report("learning.model", d.shown("learning.model", c.Model)+" was trained with another key than learning.hash_key, "+
+			"so no request would have a score", "set the key of the training, or train again")
+	}
+	switch {
+	case !c.Decide:
+	case !f.model.Enabled:
+		var report struct{ Reason string }
+		_ = json.Unmarshal(f.model.Report, &report) // a model without a reason is not enabled either
+		d.report("learning.decide", "the model is not enabled: "+cmp.Or(printable(report.Reason), "its training had no result"),
+			"collect more labels and train again with tierway train, or remove the key")
+	case f.catalog != nil && !f.catalog.Classifier().HasShares():
+		d.report("learning.decide", "no share orders prompts by a score",
+			"write classifier.share, such as share: { large: 0.2 }, or preset: graded; or remove the key")
+	}
+}
+
+// readModel reads the model's file. A draft may not read files; it has the model of the file beside which it is
+// evaluated, or none.
+func (d *decoder) readModel(f *File) *learnedModel {
+	const path = "learning.model"
+	if d.draft {
+		if beside(d.live.path, f.Learning.Model) == d.live.Learning.Model {
+			return d.live.model
+		}
+		if f.Learning.Decide {
+			d.report(path, "a draft may not read another model than that of the active configuration",
+				"write its path, or learning.decide: false")
+		}
+		return nil
+	}
+	text, err := readFile(beside(d.file, f.Learning.Model))
+	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
+		err = wrapped.Err // the message names the file already
+	}
+	var model *tierscore.Model
+	if err == nil {
+		model, err = tierscore.Read(bytes.NewReader(text))
+	}
+	if err != nil {
+		d.report(path, fmt.Sprintf("cannot use %s: %v", d.shown(path, f.Learning.Model), err),
+			"name a file that tierway train of this release has written")
+		return nil
+	}
+	return &learnedModel{model, hashOf(text)}
+}
