@@ -15,6 +15,7 @@ import (
 	"tierway/server/control"
 	"tierway/server/intake"
 	"tierway/server/proxy"
+	"tierway/spool"
 	"tierway/telemetry"
 	"tierway/tenants"
 )
@@ -60,8 +61,8 @@ type Server struct {
 	cutOnce   sync.Once
 
 	decisions    *decisions.Log
-	decisionFile *decisions.File   // nil if decisions.file is not set
-	traces       *telemetry.Traces // nil if offline or without an exporter
+	decisionFile *spool.File[*decisions.Decision] // nil if decisions.file is not set
+	traces       *telemetry.Traces                // nil if offline or without an exporter
 }
 
 // New builds the server for a checked configuration. It opens no listener. Unless Offline is set, it
@@ -138,7 +139,8 @@ func (s *Server) openFiles(o Options) (err error) {
 		return nil
 	}
 	if c := o.Config.Decisions; c.File != "" {
-		s.decisionFile, err = decisions.OpenFile(decisions.FileConfig{
+		s.decisionFile, err = spool.OpenFile[*decisions.Decision](spool.FileConfig{
+			Key:     "decisions.file",
 			Path:    c.File,
 			MaxSize: int64(c.MaxSize),
 			Files:   c.MaxFiles,

@@ -1,6 +1,7 @@
 // Package spool writes in the background, so that no producer waits for a disk, a database, a
 // terminal or the reader of a pipe. The number of waiting values is bounded; values that do not fit
-// are dropped and counted. A Spool passes values in batches, a Writer passes lines of text.
+// are dropped and counted. A Spool passes values in batches, a Writer passes lines of text, and a File
+// writes JSON lines.
 package spool
 
 import (
@@ -54,7 +55,7 @@ type Spool[T any] struct {
 type Stats struct {
 	Waiting int
 	Written int64
-	Dropped int64 // values that are lost, because too many waited or because Write reported it
+	Dropped int64 // values that are lost, because too many waited or because Write reported it, or that TryAdd refused
 	Err     error // of the last batch; nil if it was written
 }
 
@@ -65,7 +66,7 @@ func New[T any](c Config[T]) *Spool[T] {
 	return s
 }
 
-// Add adds a value. It never waits.
+// Add adds a value. It never waits. If too many values wait, the oldest is dropped.
 func (s *Spool[T]) Add(v T) {
 	s.mu.Lock()
 	if len(s.waiting) == s.config.Max {
@@ -77,6 +78,23 @@ func (s *Spool[T]) Add(v T) {
 		}
 		s.removeLocked(1)
 	}
+	s.appendAndUnlock(v)
+}
+
+// TryAdd adds a value, or refuses it if too many values wait. It never waits and drops no other value.
+func (s *Spool[T]) TryAdd(v T) bool {
+	s.mu.Lock()
+	if len(s.waiting) == s.config.Max {
+		s.dropped++
+		s.mu.Unlock()
+		return false
+	}
+	s.appendAndUnlock(v)
+	return true
+}
+
+// appendAndUnlock adds a value, unlocks s and wakes Run.
+func (s *Spool[T]) appendAndUnlock(v T) {
 	s.waiting = append(s.waiting, v)
 	full := len(s.waiting)-s.writing >= s.config.Batch && s.err == nil
 	s.mu.Unlock()

@@ -98,3 +98,27 @@ func BenchmarkAdd(b *testing.B) {
 		s.Add(v)
 	}
 }
+
+// TestTryAddRefusesInsteadOfDropping: what TryAdd accepts is written, and what it refuses is counted.
+func TestTryAddRefusesInsteadOfDropping(t *testing.T) {
+	var written []int
+	s := New(Config[int]{Max: 3, Batch: 2, Write: func(_ context.Context, values []int) (int, error) {
+		written = append(written, values...)
+		return 0, nil
+	}})
+	var accepted []int
+	for i := range 5 {
+		if s.TryAdd(i) {
+			accepted = append(accepted, i)
+		}
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int{0, 1, 2}; !slices.Equal(accepted, want) || !slices.Equal(written, want) || s.Stats().Dropped != 2 {
+		t.Errorf("accepted %v, written %v, %+v; want %v and 2 dropped", accepted, written, s.Stats(), want)
+	}
+	if !s.TryAdd(5) {
+		t.Error("an empty spool refuses a value")
+	}
+}

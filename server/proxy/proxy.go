@@ -11,6 +11,7 @@ import (
 	"tierway/responsecache"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/spool"
 	"tierway/telemetry"
 )
 
@@ -45,9 +46,9 @@ type Options struct {
 	// log.
 	Access       io.Writer
 	Decisions    *decisions.Log
-	DecisionFile *decisions.File   // nil without
-	Traces       *telemetry.Traces // nil without
-	Name         string            // name of this process among gateways
+	DecisionFile *spool.File[*decisions.Decision] // nil without
+	Traces       *telemetry.Traces                // nil without
+	Name         string                           // name of this process among gateways
 	Log          *slog.Logger
 	Metrics      *telemetry.Metrics
 	Rand         func() uint64 // uniform; safe for concurrent use

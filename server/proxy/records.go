@@ -5,14 +5,15 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/spool"
 )
 
 // records writes the records of ended requests to their destinations.
 type records struct {
-	access *decisions.AccessLog // nil without an access log
-	log    *decisions.Log       // the latest records, in memory
-	file   *decisions.File      // nil without a file
-	keeps  atomic.Bool          // full records are kept, not only log lines
+	access *decisions.AccessLog             // nil without an access log
+	log    *decisions.Log                   // the latest records, in memory
+	file   *spool.File[*decisions.Decision] // nil without a file
+	keeps  atomic.Bool                      // full records are kept, not only log lines
 }
 
 // configure applies the bounds of a configuration.

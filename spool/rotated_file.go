@@ -1,4 +1,4 @@
-package decisions
+package spool
 
 import (
 	"errors"
@@ -15,8 +15,9 @@ import (
 // process.
 type rotated struct {
 	path    string
-	maxSize int64 // of one file; a longer single line is written anyway
-	files   int   // including the current one; 1: a full file is truncated
+	key     string // names the file in errors
+	maxSize int64  // of one file; a longer single line is written anyway
+	files   int    // including the current one; 1: a full file is truncated
 
 	file *os.File // nil while it cannot be opened
 	real string   // path of the file without links
@@ -36,7 +37,7 @@ func (r *rotated) open() (err error) {
 	}
 	if err != nil {
 		r.close()
-		return fmt.Errorf("opening decisions.file %s: %w", r.path, err)
+		return fmt.Errorf("opening %s %s: %w", r.key, r.path, err)
 	}
 	r.size = 0
 	if info, err := r.file.Stat(); err == nil {
@@ -104,7 +105,7 @@ func (r *rotated) write(lines []byte) (int, error) {
 	}
 	if r.torn {
 		if _, err := r.file.Write([]byte{'\n'}); err != nil {
-			return 0, fmt.Errorf("writing decisions.file %s: %w", r.path, err)
+			return 0, fmt.Errorf("writing %s %s: %w", r.key, r.path, err)
 		}
 		r.size++
 		r.torn = false
@@ -114,7 +115,7 @@ func (r *rotated) write(lines []byte) (int, error) {
 	if err == nil {
 		return n, rotateErr
 	}
-	return r.dropPartialLine(lines, n), fmt.Errorf("writing decisions.file %s: %w", r.path, err)
+	return r.dropPartialLine(lines, n), fmt.Errorf("writing %s %s: %w", r.key, r.path, err)
 }
 
 // dropPartialLine removes a partial line that a failed write has left, and returns the length of the whole
@@ -142,18 +143,18 @@ func (r *rotated) dropPartialLine(lines []byte, n int) int {
 func (r *rotated) rotate() error {
 	if r.files <= 1 {
 		if err := r.file.Truncate(0); err != nil {
-			return fmt.Errorf("truncating decisions.file %s: %w", r.path, err)
+			return fmt.Errorf("truncating %s %s: %w", r.key, r.path, err)
 		}
 		r.size, r.torn = 0, false
 		return nil
 	}
 	for i := r.files - 1; i > 1; i-- {
 		if err := os.Rename(r.older(i-1), r.older(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("rotating decisions.file %s: %w", r.path, err)
+			return fmt.Errorf("rotating %s %s: %w", r.key, r.path, err)
 		}
 	}
 	if err := os.Rename(r.real, r.older(1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("rotating decisions.file %s: %w", r.path, err)
+		return fmt.Errorf("rotating %s %s: %w", r.key, r.path, err)
 	}
 	r.close()
 	return r.open()

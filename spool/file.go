@@ -1,4 +1,4 @@
-package decisions
+package spool
 
 import (
 	"bytes"
@@ -6,25 +6,24 @@ import (
 	"encoding/json"
 	"log/slog"
 	"time"
-
-	"tierway/spool"
 )
 
 // FileConfig configures a File.
 type FileConfig struct {
 	Path    string
-	MaxSize int64 // of one file, in bytes
-	Files   int   // kept by rotation, including the current one
+	Key     string // names the file in messages: its key in config.yaml
+	MaxSize int64  // of one file, in bytes
+	Files   int    // kept by rotation, including the current one
 	Log     *slog.Logger
 	// Recover runs a step and returns an error if the step panics.
 	Recover func(work string, step func() error) error
 }
 
-// File writes records as JSON lines. Its own goroutine encodes and writes them, so a request never
+// File writes records of type T as JSON lines. Its own goroutine encodes and writes them, so a request never
 // waits for the disk. Records that do not fit in the spool or on the disk are counted and lost. It
 // is safe for concurrent use.
-type File struct {
-	*spool.Spool[*Decision]
+type File[T any] struct {
+	*Spool[T]
 	config FileConfig
 
 	// used by the writing goroutine
@@ -39,29 +38,29 @@ type File struct {
 }
 
 const (
-	// maxWaitingRecords bounds the spool to the records of one delay at 40,000 requests/s, some 30
-	// MB.
+	// maxWaitingRecords bounds the spool to the records of one delay at 40,000 requests/s: some 30 MB
+	// of decisions.
 	maxWaitingRecords = 8192
 	// recordDelay is the maximum delay from Add to the file. A crash loses the records of that
 	// time.
 	recordDelay = 200 * time.Millisecond
-	// recordsAtOnce is how many records one batch encodes. lineBytes is how much one system call
-	// writes: some 50 records.
+	// recordsAtOnce is how many records one batch encodes. bytesAtOnce is how much one system call
+	// writes: some 50 decisions.
 	recordsAtOnce = 1024
-	lineBytes     = 256 << 10
+	bytesAtOnce   = 256 << 10
 	// warnEvery is the minimum time between two warnings about lost records.
 	warnEvery = time.Minute
 )
 
 // OpenFile opens the file and fails if it cannot be written. Run writes the records. The caller
 // must close the file after Run has returned.
-func OpenFile(c FileConfig) (*File, error) {
-	f := &File{config: c, to: rotated{path: c.Path, maxSize: c.MaxSize, files: c.Files}}
+func OpenFile[T any](c FileConfig) (*File[T], error) {
+	f := &File[T]{config: c, to: rotated{path: c.Path, key: c.Key, maxSize: c.MaxSize, files: c.Files}}
 	if err := f.to.open(); err != nil {
 		return nil, err
 	}
 	f.encoder = json.NewEncoder(&f.line)
-	f.Spool = spool.New(spool.Config[*Decision]{
+	f.Spool = New(Config[T]{
 		Write: f.write,
 		Max:   maxWaitingRecords,
 		Batch: recordsAtOnce,
@@ -71,21 +70,21 @@ func OpenFile(c FileConfig) (*File, error) {
 }
 
 // Close closes the file. The caller must not run Run at the same time or later.
-func (f *File) Close() { f.to.close() }
+func (f *File[T]) Close() { f.to.close() }
 
 // write writes a batch. Records that cannot be written are lost.
-func (f *File) write(_ context.Context, records []*Decision) (lost int, _ error) {
+func (f *File[T]) write(_ context.Context, records []T) (lost int, _ error) {
 	if f.to.checkMoved() {
-		f.config.Log.Info("decisions.file was moved or removed; opening a new file", "file", f.to.path)
+		f.config.Log.Info(f.config.Key+" was moved or removed; opening a new file", "file", f.to.path)
 	}
-	for _, d := range records {
+	for _, one := range records {
 		f.line.Reset()
-		err := f.config.Recover("encoding a decision", func() error { return f.encoder.Encode(d) })
+		err := f.config.Recover("encoding a record of "+f.config.Key, func() error { return f.encoder.Encode(one) })
 		if err != nil {
 			lost += f.countLost(1, err)
 			continue
 		}
-		if all := f.lines.Len() + f.line.Len(); all > lineBytes || !f.to.fits(all) {
+		if all := f.lines.Len() + f.line.Len(); all > bytesAtOnce || !f.to.fits(all) {
 			lost += f.writeOut()
 		}
 		f.lines.Write(f.line.Bytes())
@@ -95,7 +94,7 @@ func (f *File) write(_ context.Context, records []*Decision) (lost int, _ error)
 }
 
 // writeOut writes the gathered lines and returns the number of lost records.
-func (f *File) writeOut() (lost int) {
+func (f *File[T]) writeOut() (lost int) {
 	if f.gathered == 0 {
 		return 0
 	}
@@ -104,7 +103,7 @@ func (f *File) writeOut() (lost int) {
 		lost = f.countLost(f.gathered-bytes.Count(f.lines.Bytes()[:n], []byte{'\n'}), err)
 	} else if f.failing {
 		f.failing = false
-		f.config.Log.Info("decisions.file accepts records again", "file", f.to.path, "dropped", f.unlogged)
+		f.config.Log.Info(f.config.Key+" accepts records again", "file", f.to.path, "dropped", f.unlogged)
 		f.unlogged = 0
 	}
 	f.lines.Reset()
@@ -114,11 +113,11 @@ func (f *File) writeOut() (lost int) {
 
 // countLost counts lost records and returns their number. It logs a warning at most once per
 // warnEvery.
-func (f *File) countLost(records int, err error) int {
+func (f *File[T]) countLost(records int, err error) int {
 	f.unlogged += records
 	if now := time.Now(); f.warned.IsZero() || now.Sub(f.warned) >= warnEvery {
 		f.warned, f.failing = now, true
-		f.config.Log.Warn("decisions.file cannot be written; dropping records, requests continue",
+		f.config.Log.Warn(f.config.Key+" cannot be written; dropping records, requests continue",
 			"file", f.to.path, "dropped", f.unlogged, "cause", err.Error())
 		f.unlogged = 0
 	}

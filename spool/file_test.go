@@ -1,4 +1,4 @@
-package decisions
+package spool
 
 import (
 	"bytes"
@@ -19,9 +19,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"tierway/routing"
 )
+
+// record is a line of the tests' files.
+type record struct {
+	ID   string  `json:"request_id"`
+	Size float64 `json:"size"`
+	Rest string  `json:"rest"`
+}
+
+// numbered returns a record of some 200 bytes.
+func numbered(id string) *record { return &record{ID: id, Rest: strings.Repeat("r", 150)} }
 
 // logged is a log's output, which several goroutines may write.
 type logged struct {
@@ -45,18 +53,18 @@ func (l *logged) String() string {
 func letPanic(_ string, step func() error) error { return step() }
 
 // flush writes the waiting records.
-func flush(f *File) { _ = f.Flush(context.Background()) }
+func flush(f *File[*record]) { _ = f.Flush(context.Background()) }
 
-// fileOf opens a file of decisions in a folder of its own.
-func fileOf(t *testing.T, maxSize int64, files int) (*File, *logged) {
+// fileOf opens a file of records in a folder of its own.
+func fileOf(t *testing.T, maxSize int64, files int) (*File[*record], *logged) {
 	t.Helper()
 	return fileAt(t, filepath.Join(t.TempDir(), "decisions.jsonl"), maxSize, files)
 }
 
-func fileAt(t *testing.T, path string, maxSize int64, files int) (*File, *logged) {
+func fileAt(t *testing.T, path string, maxSize int64, files int) (*File[*record], *logged) {
 	t.Helper()
 	log := &logged{}
-	f, err := OpenFile(FileConfig{Path: path, MaxSize: maxSize, Files: files, Log: slog.New(slog.NewJSONHandler(log, nil)),
+	f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: maxSize, Files: files, Log: slog.New(slog.NewJSONHandler(log, nil)),
 		Recover: letPanic})
 	must(t, err)
 	t.Cleanup(f.Close)
@@ -71,12 +79,12 @@ func recordsIn(t *testing.T, path string) (ids []string, bad int) {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
-		var d Decision
+		var d record
 		if json.Unmarshal(line, &d) != nil || !bytes.HasSuffix(line, []byte("\n")) {
 			bad++
 			continue
 		}
-		ids = append(ids, d.RequestID)
+		ids = append(ids, d.ID)
 	}
 	return ids, bad
 }
@@ -91,7 +99,7 @@ func numberedIDs(from, to int) (out []string) {
 // TestFileHasRecordsInOrderAndComplete: soon after they are written, the last of
 // them when the gateway ends.
 func TestFileHasRecordsInOrderAndComplete(t *testing.T) {
-	var f *File
+	var f *File[*record]
 	path := filepath.Join(t.TempDir(), "d")
 	synctest.Test(t, func(t *testing.T) {
 		f, _ = fileAt(t, path, 100<<20, 5)
@@ -99,7 +107,7 @@ func TestFileHasRecordsInOrderAndComplete(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { f.Run(ctx) })
 		for _, id := range numberedIDs(0, 100) {
-			f.Add(record(id))
+			f.Add(numbered(id))
 		}
 		time.Sleep(recordDelay)
 		synctest.Wait()
@@ -107,7 +115,7 @@ func TestFileHasRecordsInOrderAndComplete(t *testing.T) {
 			t.Errorf("after %v there are %d, and %d that are none", recordDelay, len(got), bad)
 		}
 		for _, id := range numberedIDs(100, 120) {
-			f.Add(record(id))
+			f.Add(numbered(id))
 		}
 		stop()
 		running.Wait()
@@ -131,7 +139,7 @@ func TestFullFileIsRotated(t *testing.T) {
 			rt.Fatal(err)
 		}
 		files := rapid.IntRange(1, 4).Draw(rt, "files")
-		f, err := OpenFile(FileConfig{Path: filepath.Join(dir, "d"), MaxSize: 4000, Files: files,
+		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: filepath.Join(dir, "d"), MaxSize: 4000, Files: files,
 			Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		if err != nil {
 			rt.Fatal(err)
@@ -140,7 +148,7 @@ func TestFullFileIsRotated(t *testing.T) {
 		n := 0
 		for range rapid.IntRange(1, 30).Draw(rt, "flushes") {
 			for range rapid.IntRange(0, 20).Draw(rt, "records") {
-				f.Add(record(fmt.Sprintf("r%04d", n)))
+				f.Add(numbered(fmt.Sprintf("r%04d", n)))
 				n++
 			}
 			flush(f)
@@ -175,7 +183,7 @@ func TestFullFileIsRotated(t *testing.T) {
 func TestMovedFileIsReplacedByANewOne(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
 	later := func(id string) {
-		f.Add(record(id))
+		f.Add(numbered(id))
 		flush(f)
 	}
 	later("a")
@@ -240,14 +248,14 @@ func must(t *testing.T, err error) {
 // record stands on a line of its own.
 func TestPartialLineIsNotContinued(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d")
-	whole, err := json.Marshal(record("a"))
+	whole, err := json.Marshal(numbered("a"))
 	must(t, err)
 	for torn := range len(whole) {
 		must(t, os.WriteFile(path, append(append(whole, '\n'), whole[:torn]...), 0o600))
-		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
+		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
 			Recover: letPanic})
 		must(t, err)
-		f.Add(record("b"))
+		f.Add(numbered("b"))
 		flush(f)
 		f.Close()
 		if got, bad := recordsIn(t, path); strings.Join(got, "") != "ab" || bad != min(torn, 1) {
@@ -259,7 +267,7 @@ func TestPartialLineIsNotContinued(t *testing.T) {
 // EX-05: a file that cannot be written delays no request. Lost records are counted, the log has one
 // line a minute, and writing resumes when the file is writable.
 func TestUnwritableFileIsLoggedOnceAMinute(t *testing.T) {
-	var f *File
+	var f *File[*record]
 	var log *logged
 	path := filepath.Join(t.TempDir(), "logs", "d")
 	must(t, os.Mkdir(filepath.Dir(path), 0o700))
@@ -270,7 +278,7 @@ func TestUnwritableFileIsLoggedOnceAMinute(t *testing.T) {
 		running.Go(func() { f.Run(ctx) })
 		must(t, os.RemoveAll(filepath.Dir(f.to.path)))
 		for range 150 { // seconds
-			f.Add(record("lost"))
+			f.Add(numbered("lost"))
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
@@ -278,7 +286,7 @@ func TestUnwritableFileIsLoggedOnceAMinute(t *testing.T) {
 			t.Errorf("%d warnings and %d dropped in 150 s: %s", n, f.Stats().Dropped, log)
 		}
 		must(t, os.Mkdir(filepath.Dir(f.to.path), 0o700))
-		f.Add(record("found"))
+		f.Add(numbered("found"))
 		time.Sleep(time.Second)
 		stop()
 		running.Wait()
@@ -295,7 +303,7 @@ func TestUnwritableFileIsLoggedOnceAMinute(t *testing.T) {
 // EX-05: a full disk, here a limit of the process, takes a part of a line back.
 func TestPartialLineIsRemoved(t *testing.T) {
 	f, _ := fileOf(t, 100<<20, 5)
-	f.Add(record("a"))
+	f.Add(numbered("a"))
 	flush(f)
 	part := []byte(`{"schema_version":1,"request_`)
 	n, err := f.to.file.Write(part)
@@ -305,7 +313,7 @@ func TestPartialLineIsRemoved(t *testing.T) {
 	if whole := f.to.dropPartialLine(lines, len(lines)); whole != len("whole\n") {
 		t.Errorf("%d bytes of whole lines", whole)
 	}
-	f.Add(record("b"))
+	f.Add(numbered("b"))
 	flush(f)
 	if got, bad := recordsIn(t, f.to.path); strings.Join(got, "") != "ab" || bad != 0 {
 		t.Errorf("%v and %d bad lines", got, bad)
@@ -319,7 +327,7 @@ func TestFullSpoolDropsAndNeverWaits(t *testing.T) {
 	for range 4 {
 		writers.Go(func() {
 			for range maxWaitingRecords/4 + 100 {
-				f.Add(record("r"))
+				f.Add(numbered("r"))
 			}
 		})
 	}
@@ -331,7 +339,7 @@ func TestFullSpoolDropsAndNeverWaits(t *testing.T) {
 	if f.Stats().Written != maxWaitingRecords {
 		t.Errorf("%d written", f.Stats().Written)
 	}
-	f.Add(record("r"))
+	f.Add(numbered("r"))
 	if flush(f); f.Stats().Written != maxWaitingRecords+1 {
 		t.Errorf("afterwards %d written", f.Stats().Written)
 	}
@@ -341,7 +349,7 @@ func TestFullSpoolDropsAndNeverWaits(t *testing.T) {
 func TestOpenFileFailsOnAnUnwritablePath(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "none", "d"), os.DevNull} {
-		f, err := OpenFile(FileConfig{Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
+		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
 			Recover: letPanic})
 		if err == nil || f != nil || !strings.Contains(err.Error(), "opening decisions.file "+path) {
 			t.Errorf("%s: %v", path, err)
@@ -352,8 +360,8 @@ func TestOpenFileFailsOnAnUnwritablePath(t *testing.T) {
 // TestUnencodableRecordIsLostAlone: the records beside it are written.
 func TestUnencodableRecordIsLostAlone(t *testing.T) {
 	f, log := fileOf(t, 1<<20, 2)
-	f.Add(&Decision{DurationMs: math.NaN()})
-	f.Add(record("a"))
+	f.Add(&record{Size: math.NaN()})
+	f.Add(numbered("a"))
 	flush(f)
 	if got, bad := recordsIn(t, f.to.path); len(got) != 1 || bad != 0 || f.Stats().Dropped != 1 || f.Stats().Written != 1 {
 		t.Errorf("%v, %d bad lines, %+v: %s", got, bad, f.Stats(), log)
@@ -377,7 +385,7 @@ func TestPanickingRecordIsLostAlone(t *testing.T) {
 		return step()
 	}
 	for _, id := range []string{"a", "lost", "b", "lost"} {
-		f.Add(record(id))
+		f.Add(numbered(id))
 	}
 	flush(f)
 	if ids, bad := recordsIn(t, f.to.path); strings.Join(ids, " ") != "a b" || bad != 0 || f.Stats().Written != 2 ||
@@ -386,13 +394,11 @@ func TestPanickingRecordIsLostAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkFile is what a record of a pool with 16 workers and a prompt of 81 blocks
-// costs: the request, which queues it, and the file's goroutine, which writes it.
+// BenchmarkFile is what a record of 5 KB costs: the request, which queues it, and the file's goroutine, which
+// writes it.
 func BenchmarkFile(b *testing.B) {
-	d := wholeDecision()
-	d.Attempts[1].Choice = &routing.Choice{Policy: "chwbl", Candidates: make([]routing.Candidate, 16)}
-	d.Features.Chain = make([]routing.Link, 81)
-	f, err := OpenFile(FileConfig{Path: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, Files: 2,
+	d := &record{ID: "r", Rest: strings.Repeat("r", 5000)}
+	f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, Files: 2,
 		Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 	if err != nil {
 		b.Fatal(err)
@@ -411,7 +417,7 @@ func BenchmarkFile(b *testing.B) {
 	})
 	b.Run("write", func(b *testing.B) {
 		b.ReportAllocs()
-		records := slices.Repeat([]*Decision{d}, 50)
+		records := slices.Repeat([]*record{d}, 50)
 		for i := 0; b.Loop(); i++ {
 			if i%len(records) == 0 {
 				if lost, _ := f.write(b.Context(), records); lost > 0 {
