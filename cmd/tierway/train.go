@@ -183,6 +183,18 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	if labels.Other > 0 {
 		line("", "%d lines are of other tiers and not used", labels.Other)
 	}
+	if labels.Foreign > 0 {
+		line("", "%d lines are of another tenant than their request and not used", labels.Foreign)
+	}
+	if data.Ambiguous > 0 {
+		line("", "%d lines of features repeat an id; labels of these ids are not used", data.Ambiguous)
+	}
+	switch {
+	case r.Explored > 0:
+		line("explored", "%d requests", r.Explored)
+	case labels.Feedback > 0:
+		line("explored", "no request, so %d lines of feedback do not evaluate: set learning.exploration", labels.Feedback)
+	}
 	line("routes", "%d", r.Routes)
 	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
 	line("held out", "%d requests, %d of routes with too few other labels", r.HeldOut, r.Unseen)

@@ -14,6 +14,8 @@ import (
 // Data is requests with features and labels. The zero value has none.
 type Data struct {
 	Lines int // feature lines, with and without labels
+	// Ambiguous are lines whose labelled id an earlier line has. Neither line has labels.
+	Ambiguous int
 
 	rows []row
 	key  uint32   // of the features
@@ -28,7 +30,8 @@ type row struct {
 	first    int // of its columns in cols
 	end      int
 	words    int
-	content  uint64        // hash of route and columns
+	content  uint64 // hash of route and columns
+	explored bool
 	tiers    [2]tierLabels // small, large
 }
 
@@ -64,7 +67,7 @@ func (d *Data) add(line *featureLine, tiers [2]tierLabels) error {
 	first := len(d.cols)
 	d.cols = f.AppendColumns(d.cols)
 	d.rows = append(d.rows, row{line.Time.Time, f.Route(), *line.Baseline, first, len(d.cols), f.WordCount(),
-		contentOf(f.Route(), d.cols[first:]), tiers})
+		contentOf(f.Route(), d.cols[first:]), line.Explored != nil, tiers})
 	return nil
 }
 
@@ -98,10 +101,18 @@ func (d *Data) clusters(rows []int) (all [][]int) {
 }
 
 // Requests returns the number of labelled requests.
-func (d *Data) Requests() int { return len(d.rows) }
+func (d *Data) Requests() (n int) {
+	for i := range d.rows {
+		n += count(d.rows[i].labelled())
+	}
+	return n
+}
 
 // columns returns the columns of a row.
 func (d *Data) columns(i int) []uint32 { return d.cols[d.rows[i].first:d.rows[i].end] }
+
+// labelled reports whether a tier has a label.
+func (r *row) labelled() bool { return r.tiers[0].all.weight > 0 || r.tiers[1].all.weight > 0 }
 
 // paired reports whether both tiers have a label.
 func (r *row) paired() bool { return r.tiers[0].all.weight > 0 && r.tiers[1].all.weight > 0 }

@@ -16,24 +16,19 @@ const maxLine = 1 << 20
 // Tiers are the names of the two tiers that labels compare.
 type Tiers struct{ Small, Large string }
 
+// index returns 0 for the small tier, 1 for the large one, else -1.
+func (t Tiers) index(tier string) int { return slices.Index([]string{t.Small, t.Large}, tier) }
+
 // label is one line of labels: whether the answer of a tier to a request was right.
 type label struct {
 	ID     string    `json:"id"`
 	Time   Timestamp `json:"ts"`
 	Route  string    `json:"route"`  // as in features; may be empty
-	Tenant string    `json:"tenant"` // not used: the route has it
-	Tier   string    `json:"tier"`
+	Tenant string    `json:"tenant"` // empty: the label is for a request of any tenant
+	Tier   string    `json:"tier"`   // empty: that of the features
 	OK     *bool     `json:"ok"`
 	Weight *float64  `json:"weight"` // 1 if it is absent
 	Source string    `json:"source"`
-}
-
-// featureLine is one line of features.
-type featureLine struct {
-	ID       string              `json:"id"`
-	Time     Timestamp           `json:"ts"`
-	Baseline *float64            `json:"baseline"` // the default score
-	Features *tierscore.Features `json:"features"`
 }
 
 // Sources of labels. Labels of the first two are random: the tier does not depend on the request, because both tiers
@@ -52,16 +47,32 @@ const maxWeight = 100
 type Labels struct {
 	tiers Tiers
 	byID  map[string]*labelled
-	Lines int // of both tiers
+	Lines int // of both tiers; before the features are read also those without a tier
 	Other int // lines of other tiers, which are not used
+	// Foreign are lines of another tenant than that of the features, which are not used.
+	Foreign  int
+	Feedback int // lines of the source feedback, of both tiers
 }
 
-// labelled are the labels of one request.
+// labelled are the labels of one id.
 type labelled struct {
-	route *uint32       // nil: no label has a route
-	tiers [2]tierLabels // small, large
-	used  bool          // a feature line has the id
+	route *uint32 // nil: no label has a route
+	given []givenLabel
+	used  bool // a feature line has the id
+	row   int  // of that line in Data.rows
 }
+
+// givenLabel is a label that waits for the features of its request.
+type givenLabel struct {
+	tenant string
+	tier   int // index among Tiers, or unknownTier
+	ok     bool
+	source string
+	weight float64
+}
+
+// unknownTier is the tier of a label without one: the features have it.
+const unknownTier = -1
 
 // tierLabels sums the labels of a request at one tier.
 type tierLabels struct {
@@ -122,8 +133,6 @@ func (l *label) check() error {
 		return errors.New("id is missing: write the id of a feature line")
 	case l.Time.IsZero():
 		return ErrNoTime
-	case l.Tier == "":
-		return errors.New("tier is missing: write the tier that answered")
 	case l.OK == nil:
 		return errors.New("ok is missing: write true or false")
 	case l.Weight != nil && !(*l.Weight > 0 && *l.Weight <= maxWeight):
@@ -135,8 +144,8 @@ func (l *label) check() error {
 }
 
 func (l *Labels) add(one *label) error {
-	at := slices.Index([]string{l.tiers.Small, l.tiers.Large}, one.Tier)
-	if at < 0 {
+	tier := l.tiers.index(one.Tier)
+	if tier < 0 && one.Tier != "" {
 		l.Other++
 		return nil
 	}
@@ -159,39 +168,8 @@ func (l *Labels) add(one *label) error {
 	if one.Weight != nil {
 		weight = *one.Weight
 	}
-	request.tiers[at].add(weight, *one.OK, one.Source == sourceReplay || one.Source == sourceExploration)
+	request.given = append(request.given, givenLabel{one.Tenant, tier, *one.OK, one.Source, weight})
 	l.Lines++
+	l.Feedback += count(one.Source == sourceFeedback)
 	return nil
-}
-
-// ReadFeatures adds the requests of feature lines that have labels. An error names the line after the name of the file.
-func (d *Data) ReadFeatures(name string, in io.Reader, labels *Labels) error {
-	return EachLine(name, in, maxLine, func(text []byte) error {
-		var one featureLine
-		if err := Decode(text, &one); err != nil {
-			return err
-		}
-		switch {
-		case one.ID == "":
-			return errors.New("id is missing: write the id of the request")
-		case one.Time.IsZero():
-			return ErrNoTime
-		case one.Features == nil:
-			return errors.New("features are missing")
-		case one.Baseline == nil:
-			return errors.New("baseline is missing: write the default score of the request")
-		}
-		d.Lines++
-		request := labels.byID[one.ID]
-		switch {
-		case request == nil:
-			return nil
-		case request.used:
-			return errors.New("id is that of an earlier line: keep one of them")
-		case request.route != nil && *request.route != one.Features.Route():
-			return errors.New("the route of the features is not that of a label of the id: correct or remove the label's route")
-		}
-		request.used = true
-		return d.add(&one, request.tiers)
-	})
 }

@@ -28,9 +28,13 @@ func TestLabelsAreSummed(t *testing.T) {
 	if err := l.Read("labels", strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
+	var d Data
+	if err := d.ReadFeatures("features", strings.NewReader(goodFeatures("a")), l); err != nil {
+		t.Fatal(err)
+	}
 	want := [2]tierLabels{{all: tally{4, 2}}, {all: tally{1, 1}, random: tally{1, 1}}}
-	if l.byID["a"].tiers != want || l.Lines != 3 || l.Other != 1 {
-		t.Errorf("%+v, %d lines, %d of other tiers", l.byID["a"], l.Lines, l.Other)
+	if d.rows[0].tiers != want || l.Lines != 3 || l.Other != 1 {
+		t.Errorf("%+v, %d lines, %d of other tiers", d.rows[0].tiers, l.Lines, l.Other)
 	}
 }
 
@@ -39,7 +43,6 @@ func TestErrorsOfLabelsNameTheLine(t *testing.T) {
 		{"id is missing", `"id":"a"`, `"id":""`},
 		{"ts is missing", `"ts":"2026-01-01T00:00:00Z",`, ``},
 		{"ts is no time", `"2026-01-01T00:00:00Z"`, `"now"`},
-		{"tier is missing", `"small"`, `""`},
 		{"ok is missing", `"ok":true,`, ``},
 		{"weight is out of range", `"weight":2`, `"weight":0`},
 		{"weight is out of range", `"weight":2`, `"weight":101`},
@@ -76,55 +79,6 @@ func TestLinesAreLimited(t *testing.T) {
 	err := NewLabels(tiersOfTest()).Read("l", strings.NewReader(goodLabel+"\n"+longest+" \n"))
 	if want := "l:2: the line has more than 1048576 bytes: leave it out"; err == nil || err.Error() != want {
 		t.Error(err)
-	}
-}
-
-func TestFeaturesAreJoinedByID(t *testing.T) {
-	l := NewLabels(tiersOfTest())
-	if err := l.Read("l", strings.NewReader(goodLabel)); err != nil {
-		t.Fatal(err)
-	}
-	var d Data
-	if err := d.ReadFeatures("f", strings.NewReader(goodFeatures("a")+"\n"+goodFeatures("b")), l); err != nil {
-		t.Fatal(err)
-	}
-	if d.Requests() != 1 || d.Lines != 2 || d.rows[0].baseline != 3.5 || d.rows[0].tiers != l.byID["a"].tiers {
-		t.Errorf("%+v", d)
-	}
-}
-
-func TestErrorsOfFeaturesNameTheLine(t *testing.T) {
-	good := goodFeatures("b")
-	for want, line := range map[string]string{
-		"id is missing":        strings.Replace(good, `"id":"b"`, `"id":""`, 1),
-		"ts is missing":        strings.Replace(good, `"ts":"2026-01-01T00:00:00Z",`, ``, 1),
-		"features are missing": `{"id":"b","ts":"2026-01-01T00:00:00Z","baseline":3.5}`,
-		"baseline is missing":  strings.Replace(good, `"baseline":3.5,`, ``, 1),
-		"baseline is out of":   strings.Replace(goodFeatures("c"), `3.5`, `1e10`, 1),
-		"no version 1":         strings.Replace(good, `"v":1`, `"v":2`, 1),
-		"an earlier line":      goodFeatures("a"),
-		"another key":          strings.Replace(goodFeatures("c"), `"key":"`, `"key":"00000000","key":"`, 1),
-		"not that of a label":  goodFeatures("d"),
-	} {
-		l := NewLabels(tiersOfTest())
-		for _, id := range []string{"a", "b", "c", "d"} {
-			label := strings.Replace(goodLabel, `"a"`, `"`+id+`"`, 1)
-			if id == "d" {
-				label = strings.Replace(label, `"route":""`, `"route":"00000001"`, 1)
-			}
-			if err := l.Read("l", strings.NewReader(label)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want == "another key" {
-			_, rest, _ := strings.Cut(line, `"key":"00000000","key":"`)
-			line = strings.Replace(goodFeatures("c"), rest[:8], "00000000", 1)
-		}
-		var d Data
-		err := d.ReadFeatures("features.jsonl", strings.NewReader(goodFeatures("a")+"\n"+line), l)
-		if err == nil || !strings.HasPrefix(err.Error(), "features.jsonl:2: ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
 	}
 }
 

@@ -21,6 +21,7 @@ type Report struct {
 	Small    int       `json:"small"`    // requests with labels of the tier
 	Large    int       `json:"large"`
 	Paired   int       `json:"paired"`
+	Explored int       `json:"explored"` // requests with labels whose tier was selected at random
 	Routes   int       `json:"routes"`
 	From     time.Time `json:"from"` // time of the first request
 	To       time.Time `json:"to"`
@@ -40,6 +41,7 @@ type Report struct {
 //
 // The model is enabled if the lower bound of the difference is above 0. It is an error if a tier has too few labels.
 func (d *Data) Train(pick func(n int) int) (*tierscore.Model, *Report, error) {
+	d.rows = slices.DeleteFunc(d.rows, func(one row) bool { return !one.labelled() })
 	slices.SortStableFunc(d.rows, func(a, b row) int {
 		return cmp.Or(a.time.Compare(b.time), cmp.Compare(a.first, b.first))
 	})
@@ -73,6 +75,7 @@ func (d *Data) describe() *Report {
 		r.Small += count(one.tiers[0].all.weight > 0)
 		r.Large += count(one.tiers[1].all.weight > 0)
 		r.Paired += count(one.paired())
+		r.Explored += count(one.explored)
 	}
 	if r.Routes = len(routes); r.Requests > 0 {
 		r.From, r.To = d.rows[0].time, d.rows[len(d.rows)-1].time
