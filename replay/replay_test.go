@@ -147,6 +147,24 @@ func TestRecordedCeilingIsNotCounted(t *testing.T) {
 	}
 }
 
+// TestExploredRequestsStayWhereTheyWere: no rule selected their tier, so no draft moves them.
+func TestExploredRequestsStayWhereTheyWere(t *testing.T) {
+	now := setup(t, thresholds(4000, 16000), routing.Config{})
+	draft := setup(t, thresholds(10, 16000), routing.Config{})
+	var ds []*decisions.Decision
+	for n, rule := range []string{"exploration", "exploration", "default"} {
+		tier, worker := []string{"large", "small", "small"}[n], []string{"c1", "a1", "a1"}[n]
+		d := written(n, tier, worker, "least_load", 100, candidate(worker, 0))
+		d.Rule, d.RequestedModel, d.Features.Counted = rule, tiers.Auto, 100
+		ds = append(ds, d)
+	}
+	got := replay(t, Config{Now: now, Draft: &draft}, ds...)
+	want := []TierMove{{From: "small", To: "medium", N: 1, Examples: []string{"r2"}}}
+	if diff := cmp.Diff(want, got.ChangedTier); diff != "" || got.TiersReproduced != (Part{3, 3}) || len(got.Skipped) > 0 {
+		t.Errorf("reproduced %+v, skipped %v, -want +got:\n%s", got.TiersReproduced, got.Skipped, diff)
+	}
+}
+
 func TestWeightZeroMovesAllRequestsOfAWorker(t *testing.T) {
 	now := setup(t, thresholds(4000, 16000), routing.Config{})
 	draft := setup(t, thresholds(4000, 16000), routing.Config{}, func(s *Setup) { s.Pools[0].Members[0].Weight = 0 })

@@ -82,7 +82,8 @@ func skippedFor(missing tiers.Missing) string {
 // All tiers count as available, because a record does not have the tiers without workers. For a
 // request that was moved for that reason, it has the rule, and the overridden tiers only as
 // text. Such a request is not reproduced. It stays where it was; if the draft resolves it to
-// another tier, it is left out as SkippedTier. Targets of a list that the request passed over are in
+// another tier, it is left out as SkippedTier. An explored request stays at its tier too, because no rule
+// selected it. Targets of a list that the request passed over are in
 // the record. They count as blocked, unless the catalog decides itself why.
 func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (is recordedTier) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Recent: s.recent,
@@ -91,6 +92,9 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 			return p == nil || p.Context == 0 || d.PromptTokens+d.MaxTokens <= p.Context
 		},
 		Blocked: func(target string) string { return passedOver(d, target) }}
+	if d.Rule == tiers.RuleExploration {
+		q.Explore.Tier = d.Tier
+	}
 	if s.setup.Rights != nil {
 		tier, model, known := s.setup.Rights(d)
 		if is.unknownCaller = !known; known {

@@ -7,7 +7,8 @@
 //  1. The model name: tiers, served models and aliases by exact name, then globs, the longest
 //     first. The name of a served model pins the request to its target.
 //  2. The classifier, if the name is "auto" or empty, or an alias of "classify".
-//  3. The chat: a chat does not move to a lower tier while it is remembered.
+//  3. The chat: a chat does not move to a lower tier while it is remembered. Some requests of new
+//     chats get the first or the last tier at random.
 //  4. The permissions of the tenant: the tier is clamped to the nearest allowed one.
 //  5. X-Model-Tier, which overrides the steps before it among the tiers, and is clamped too. A
 //     request with a known tier in this header is not classified.

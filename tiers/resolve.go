@@ -33,7 +33,8 @@ type Query struct {
 	Chats        *Chats           // chats that stay at their tier; nil: none
 	// Recent has the scores of earlier requests, for classifier.share; nil: none, so that
 	// keyword_score decides. Resolve adds no score.
-	Recent *RecentScores
+	Recent  *RecentScores
+	Explore Exploration // of a classified request whose chat has no tier yet
 	// Fits reports whether the prompt fits the target's context. False refuses, and must be
 	// certain: an uncertain estimate is true. nil: it fits.
 	Fits      func(target string) bool
@@ -56,7 +57,7 @@ type Resolution struct {
 	Tier   bool   // Target is a tier, not a pool
 	Model  string // model name to send to the worker; empty keeps the client's name
 	// Rule is the step that decided: header, model, alias, prompt_tokens, max_tokens,
-	// keyword:NAME, score, share, sticky, clamped, context, unavailable, fallback:TARGET or default.
+	// keyword:NAME, score, share, exploration, sticky, clamped, context, unavailable, fallback:TARGET or default.
 	Rule string
 	// Note is what that step overrode, such as "keyword:code selected large", why
 	// max_tokens was not counted, or how the score compares; mostly empty.
@@ -106,7 +107,7 @@ func (v *Resolution) AddNote(text string) {
 //
 // The model's name decides: exact names before globs, and the longest glob first. A request
 // that leaves the choice to the gateway is classified, and its chat does not move to a lower
-// tier. Among tiers, X-Model-Tier overrides both, and a request that it overrides is not
+// tier. Some requests of new chats are explored instead. Among tiers, X-Model-Tier overrides both, and a request that it overrides is not
 // classified.
 //
 // The result is always allowed by q. The header and the classification are clamped to the
@@ -182,7 +183,7 @@ func (k *Catalog) Resolve(q Query) (Resolution, error) {
 type Move struct {
 	Tier string `json:"tier"`
 	Rule string `json:"rule"` // the rule that requested it
-	By   string `json:"by"`   // the rule that overrode it: sticky, clamped, context, unavailable, budget or fallback
+	By   string `json:"by"`   // the rule that overrode it: exploration, sticky, clamped, context, unavailable, budget or fallback
 	// why a target of a list was passed over, as the end of a sentence about it; else empty
 	Why string `json:"why,omitempty"`
 }
@@ -233,7 +234,7 @@ func (k *Catalog) usesChats(q *Query) bool {
 	return q.Chats != nil && q.Input != nil && k.chatIdle > 0
 }
 
-// classify returns the tier of a request by its content and its chat.
+// classify returns the tier of a request by its content and its chat, or at random if it is explored.
 func (k *Catalog) classify(v *Resolution, q *Query, alias uint64) int {
 	class := k.classifier.decide(q.Input, windowSource{q.Recent, alias}, q.Evidence, q.Report, q.Pending)
 	v.Rule = class.Rule
@@ -242,12 +243,12 @@ func (k *Catalog) classify(v *Resolution, q *Query, alias uint64) int {
 	}
 	at := k.tiers[class.Tier]
 	if !k.usesChats(q) {
-		return at
+		return k.explore(v, q, at)
 	}
 	hash, ok := q.Chats.recall(q.Input, k.chatIdle, true)
 	kept := slices.IndexFunc(k.tiers, func(i int) bool { return k.targets[i].hash == hash })
 	if !ok || kept < 0 {
-		return at
+		return k.explore(v, q, at)
 	}
 	if q.Report != nil {
 		q.Report.Signals = append(q.Report.Signals, Signal{Rule: "sticky", Tier: k.targets[k.tiers[kept]].Name})

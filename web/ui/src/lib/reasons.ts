@@ -50,6 +50,7 @@ const texts = {
     keyword: "keywords of the group match",
     score: "the score of its keyword groups and length selects the tier",
     share: "the rank of its score among the recent ones selects the tier",
+    exploration: "drawn at random, to learn how this tier answers (learning.exploration)",
     sticky: "the chat was at this tier, or this tier stores the response that the request continues",
     clamped: "the nearest tier that the tenant may use",
     context: "the prompt does not fit the context of a lower tier",
