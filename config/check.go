@@ -296,15 +296,15 @@ func (f *File) TrustedProxies() []netip.Prefix {
 	return all
 }
 
-// leastDecisionFile is the smallest decisions.max_size: a few hundred records.
-const leastDecisionFile = Size(1 << 20)
+// leastFileSize is the smallest max_size of a rotated file: a few hundred records.
+const leastFileSize = Size(1 << 20)
 
 // checkDecisions checks the decision log.
 func (d *decoder) checkDecisions(f *File) {
 	c := f.Decisions
-	if c.MaxSize > 0 && c.MaxSize < leastDecisionFile {
-		d.report("decisions.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastDecisionFile),
-			fmt.Sprintf("set at least %v", leastDecisionFile))
+	if c.MaxSize > 0 && c.MaxSize < leastFileSize {
+		d.report("decisions.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastFileSize),
+			fmt.Sprintf("set at least %v", leastFileSize))
 	}
 	if c.File != "" {
 		if other := d.sameFile(f); other != "" {
@@ -324,23 +324,25 @@ func (d *decoder) checkDecisions(f *File) {
 // sameFile returns which other configured file decisions.file names, "" if none. It compares
 // paths only.
 func (d *decoder) sameFile(f *File) string {
-	whole := func(file string) string {
-		file = beside(d.file, file)
-		if absolute, err := filepath.Abs(file); err == nil {
-			return absolute
-		}
-		return file
-	}
-	decisions := whole(f.Decisions.File)
-	if decisions == whole(filepath.Base(d.file)) {
+	decisions := d.absolute(f.Decisions.File)
+	if decisions == d.absolute(filepath.Base(d.file)) {
 		return "the configuration file"
 	}
 	if database, ok := strings.CutPrefix(f.Store.SQL, "sqlite://"); ok && database != "" {
 		for _, suffix := range [...]string{"", "-wal", "-shm", "-journal"} { // files that SQLite creates
-			if decisions == whole(database)+suffix {
+			if decisions == d.absolute(database)+suffix {
 				return "the database file of store.sql"
 			}
 		}
 	}
 	return ""
+}
+
+// absolute returns the absolute path of a file that the configuration names.
+func (d *decoder) absolute(file string) string {
+	file = beside(d.file, file)
+	if absolute, err := filepath.Abs(file); err == nil {
+		return absolute
+	}
+	return file
 }

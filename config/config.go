@@ -251,7 +251,9 @@ func Default() File {
 		// Some minutes of a busy gateway in about 10 MB of memory; files of about 50,000 records,
 		// which editors can open.
 		Decisions: Decisions{Keep: 2000, MaxSize: 100 << 20, MaxFiles: 5},
-		Log:       Log{Level: "info", Access: true},
+		// About 50,000 lines of 2 KB in each file of features.
+		Learning: Learning{MaxSize: 100 << 20, MaxFiles: 5},
+		Log:      Log{Level: "info", Access: true},
 		// Redis answers in 0.1 ms, and a few requests wait for the whole timeout when an outage begins: it
 		// is short beside the time to a first token. Rows are kept for a quarter, for billing.
 		Store:    Store{SQL: "sqlite://tierway.db", RedisTimeout: 50 * time.Millisecond, Retention: 90 * 24 * time.Hour},

@@ -16,6 +16,11 @@ type Learning struct {
 	HashKey string `yaml:"hash_key" secret:"true" absent:"requests have no features" doc:"Key of at least 16 bytes for the hashes of words and routes. Write it as ${NAME} of an environment variable. A model and features with different keys do not match, so keep the key, and give all gateways the same one."`
 	Model   string `yaml:"model" form:"model" absent:"none" doc:"File of 'tierway train'. It is read at the start and at each reload. The record of each classified request has its score. A relative path is resolved against the directory of this file. Needs 'hash_key'."`
 	Decide  bool   `yaml:"decide" doc:"'classifier.share' orders the prompts by the score of 'model'. 'false': the score is recorded and decides nothing."`
+
+	Directory   string  `yaml:"directory" reload:"restart" absent:"nothing is written" doc:"Directory of features.jsonl (one line for each classified request that an engine answered, without text) and labels.jsonl (feedback and escalations), which 'tierway train' reads. It is created if it does not exist. A relative path is resolved against the directory of this file. Needs 'hash_key'."`
+	MaxSize     Size    `yaml:"max_size" reload:"restart" doc:"Size at which each file of 'directory' is rotated. At least 1 MiB."`
+	MaxFiles    int     `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Number of files that are kept of each, including the current one. The oldest is deleted."`
+	Exploration float64 `yaml:"exploration" max:"0.1" zero:"true" doc:"Share of the classified requests that get the first or the last tier at random, with equal probability. Their answers show how the other tier answers, so that feedback about them can evaluate a model. Requests that name a tier, that continue a chat, or that cannot get both tiers are not explored."`
 }
 
 // learnedModel is the model of a file.
@@ -35,6 +40,7 @@ func (f *File) Extractor() *tierscore.Extractor {
 // checkLearning reads the model, and checks that it can have an effect. No message shows the key.
 func (d *decoder) checkLearning(f *File) {
 	c := f.Learning
+	d.checkLearningFiles(f)
 	switch n := len(c.HashKey); {
 	case n < tierscore.LeastKey && d.written("learning.hash_key"):
 		d.report("learning.hash_key", fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.LeastKey),

@@ -70,6 +70,7 @@ func (f *File) resolvePaths(path string) {
 	f.Store.RedisPasswordFile = beside(path, f.Store.RedisPasswordFile)
 	f.Store.SpillDir = beside(path, f.Store.SpillDir)
 	f.Learning.Model = beside(path, f.Learning.Model)
+	f.Learning.Directory = beside(path, f.Learning.Directory)
 }
 
 // Spill returns the directory of the ledger's rows that are not written until a stop; empty for a database in memory.
