@@ -95,6 +95,8 @@ func New(version string) *Metrics {
 	describe[Stores](d)
 	d.setSubject("Decision log")
 	describe[DecisionLog](d)
+	d.setSubject("Learning")
+	describe[LearningFiles](d)
 	d.setSubject("Traces")
 	describe[TraceCounts](d)
 	d.setSubject("Logs")

@@ -40,6 +40,7 @@ func exercised() *Metrics {
 		return Stores{Redis: &RedisGauges{}, Database: &DatabaseGauges{Directory: &DirectoryGauges{Read: time.Unix(1, 0)}}}
 	})
 	Observe(m, func() DecisionLog { return DecisionLog{} })
+	Observe(m, func() LearningFiles { return LearningFiles{} })
 	Observe(m, func() BodyMemory { return BodyMemory{Limit: 1} })
 	Observe(m, func() OldestRequest { return OldestRequest{} })
 	Observe(m, func() TraceCounts { return TraceCounts{} })

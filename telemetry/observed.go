@@ -158,6 +158,14 @@ type DecisionLog struct {
 	Dropped int64 `metric:"tierway_decisions_dropped_total" help:"Decision records that could not be written to decisions.file: the disk was full or too slow, or the file could not be opened."`
 }
 
+// LearningFiles counts the lines of the files in learning.directory.
+type LearningFiles struct {
+	Features        int64 `metric:"tierway_features_written_total" help:"Lines written to features.jsonl of learning.directory."`
+	FeaturesDropped int64 `metric:"tierway_features_dropped_total" help:"Lines of features.jsonl that were lost: the disk was full or too slow, or the file could not be opened."`
+	Labels          int64 `metric:"tierway_labels_written_total" help:"Lines written to labels.jsonl of learning.directory."`
+	LabelsDropped   int64 `metric:"tierway_labels_dropped_total" help:"Labels that were not written to labels.jsonl: the disk was full or the file could not be opened, or too many labels waited, so that feedback was rejected with 503."`
+}
+
 // TraceCounts counts the spans of ended requests: ended = exported + failed + dropped + queued.
 // A span is dropped if the queue is full, or if it ends after the gateway has stopped exporting.
 type TraceCounts struct {

@@ -50,6 +50,9 @@ func (f *Features) AppendJSON(dst []byte) []byte {
 	return append(base64.RawURLEncoding.AppendEncode(dst, words[:n]), `"}`...)
 }
 
+// MarshalJSON implements json.Marshaler by AppendJSON.
+func (f *Features) MarshalJSON() ([]byte, error) { return f.AppendJSON(nil), nil }
+
 // record is the shape of AppendJSON's object.
 type record struct {
 	Version *int     `json:"v"`

@@ -102,10 +102,10 @@ func (l *Labels) join(line *featureLine, request *labelled) (joined [2]tierLabel
 
 // weighed returns the weight of a label, and whether its tier is random. Feedback about the answer of an explored
 // request is a label of the source exploration. Its weight is divided by the propensity of the tier, as in inverse
-// propensity scoring (Horvitz and Thompson, 1952), up to maxWeight.
+// propensity scoring (Horvitz and Thompson, 1952), up to MaxWeight.
 func (g *givenLabel) weighed(line *featureLine, answered bool) (weight float64, random bool) {
 	if g.source == sourceFeedback && line.Explored != nil && answered {
-		return min(g.weight / *line.Explored, maxWeight), true
+		return min(g.weight / *line.Explored, MaxWeight), true
 	}
 	return g.weight, g.source == sourceReplay || g.source == sourceExploration
 }

@@ -100,7 +100,7 @@ func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
 		"explored, and a label of another tier": {goodLabel, `"tier":"large","explored":0.5,`,
 			[2]tierLabels{{all: tally{2, 2}}}, 0, 0},
 		"explored with a small propensity": {untiered, `"tier":"large","explored":0.001,`,
-			[2]tierLabels{1: {all: tally{maxWeight, maxWeight}, random: tally{maxWeight, maxWeight}}}, 0, 0},
+			[2]tierLabels{1: {all: tally{MaxWeight, MaxWeight}, random: tally{MaxWeight, MaxWeight}}}, 0, 0},
 		"explored and repeated": {replayed, `"tier":"small","explored":0.5,`,
 			[2]tierLabels{{all: tally{2, 2}, random: tally{2, 2}}}, 0, 0},
 	} {

@@ -40,8 +40,8 @@ const (
 	sourceFeedback    = "feedback"
 )
 
-// maxWeight limits the weight of a label, so that a few labels cannot outweigh all others by mistake.
-const maxWeight = 100
+// MaxWeight limits the weight of a label, so that a few labels cannot outweigh all others by mistake.
+const MaxWeight = 100
 
 // Labels are the labels of requests by id. The zero value has none.
 type Labels struct {
@@ -135,8 +135,8 @@ func (l *label) check() error {
 		return ErrNoTime
 	case l.OK == nil:
 		return errors.New("ok is missing: write true or false")
-	case l.Weight != nil && !(*l.Weight > 0 && *l.Weight <= maxWeight):
-		return fmt.Errorf("weight is out of range: write a number above 0, at most %d", maxWeight)
+	case l.Weight != nil && !(*l.Weight > 0 && *l.Weight <= MaxWeight):
+		return fmt.Errorf("weight is out of range: write a number above 0, at most %d", MaxWeight)
 	case !slices.Contains(sources, l.Source):
 		return fmt.Errorf("source is unknown: write one of %s", strings.Join(sources, ", "))
 	}

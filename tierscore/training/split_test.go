@@ -138,7 +138,7 @@ func TestGainsOfAMixture(t *testing.T) {
 func TestOnlyRandomLabelsAreEvaluated(t *testing.T) {
 	d := traffic{n: 600, pairs: true, hard: "zebra "}.data(t)
 	for i := range d.rows {
-		d.rows[i].tiers[0].add(maxWeight, i%2 == 0, false)
+		d.rows[i].tiers[0].add(MaxWeight, i%2 == 0, false)
 		if i%3 == 0 {
 			d.rows[i].tiers[1] = tierLabels{}
 			d.rows[i].tiers[1].add(1, false, false)
