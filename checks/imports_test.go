@@ -36,7 +36,7 @@ func layers() map[string]string {
 		"config/imports": "3b",
 		"sim":            "2", "sim/comparison": "2b",
 		"workers/prompttokens": "1b", "hooks": "1b", "responsecache": "1b",
-		"workers": "1", "store": "1", "openai/prompt": "1", "openai/answers": "1", "queue": "1", "decisions": "1",
+		"workers": "1", "store": "1", "openai/prompt": "1", "openai/answers": "1", "pairing": "1", "queue": "1", "decisions": "1",
 		"routing/routingtest": "1",
 		"routing":             "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
 		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0", "workers/lmcache": "0",
@@ -69,7 +69,7 @@ func layerOf(folder string) (layer string, ok bool) {
 // pure packages decide, with time and chance as arguments.
 func pure() []string {
 	return []string{"tiers", "queue", "routing", "routing/kvindex", "routing/prefix", "sim", "replay", "tierscore",
-		"tierscore/training"}
+		"tierscore/training", "pairing"}
 }
 
 // tree is the parsed module without its tests, by folder. The root is ".".

@@ -1,0 +1,36 @@
+package pairing
+
+// Load is the load of a tier.
+type Load struct {
+	Queued  int // requests that wait in the tier's queue
+	Workers []WorkerLoad
+}
+
+// WorkerLoad is the load of one worker.
+type WorkerLoad struct {
+	Usable    bool // requests may go to it: it is up, its breaker is closed, and it is in no backoff
+	Saturated bool // its engine's metrics say so
+	Waiting   int  // requests in the engine's own queue
+	Inflight  int
+	Slots     int // limit on Inflight, configured or learned; 0: unknown
+}
+
+// HasRoom reports whether a tier has room for a repeated request: no request waits in its queue or in an engine,
+// no engine is saturated, and less than half of the slots of its usable workers are in use. A worker whose
+// limit is unknown counts as one slot, so that it has room only while it is idle.
+func (l Load) HasRoom() bool {
+	if l.Queued > 0 {
+		return false
+	}
+	inflight, slots := 0, 0
+	for _, w := range l.Workers {
+		if w.Saturated || w.Waiting > 0 {
+			return false
+		}
+		if w.Usable {
+			inflight += w.Inflight
+			slots += max(1, w.Slots)
+		}
+	}
+	return 2*inflight < slots
+}
