@@ -252,7 +252,7 @@ func Default() File {
 		// which editors can open.
 		Decisions: Decisions{Keep: 2000, MaxSize: 100 << 20, MaxFiles: 5},
 		// About 50,000 lines of 2 KB in each file of features.
-		Learning: Learning{MaxSize: 100 << 20, MaxFiles: 5},
+		Learning: Learning{MaxSize: 100 << 20, MaxFiles: 5, Replay: Replay{Timeout: defaultReplayTimeout}},
 		Log:      Log{Level: "info", Access: true},
 		// Redis answers in 0.1 ms, and a few requests wait for the whole timeout when an outage begins: it
 		// is short beside the time to a first token. Rows are kept for a quarter, for billing.

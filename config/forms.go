@@ -53,9 +53,10 @@ var forms = map[string]form{
 	"file": {check: unless(func(text string) bool {
 		return !strings.HasSuffix(text, "/") && !strings.ContainsRune(text, 0)
 	}, "is not a file name", "")},
-	"model": {}, // checkLearning reads it
-	"proxy": {check: checkProxy},
-	"path":  {check: checkPath},
+	"model":    {}, // checkLearning reads it
+	"argument": {}, // any text, also twice
+	"proxy":    {check: checkProxy},
+	"path":     {check: checkPath},
 	"kvaddress": {check: unless(isKVAddress, "is not host:port", "write the address of the engine's kv_port, "+
 		"such as 10.0.0.1:14579")},
 	"tokenizer": {}, // checkTokenizer reads it
@@ -101,7 +102,7 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 				if k.form == "header" {
 					text = http.CanonicalHeaderKey(text)
 				}
-				if seen[text] && text != "" {
+				if seen[text] && text != "" && k.form != "argument" {
 					d.report(item, d.shown(item, text)+" is listed twice", "remove one of them")
 				}
 				seen[text] = true

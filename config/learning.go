@@ -21,6 +21,8 @@ type Learning struct {
 	MaxSize     Size    `yaml:"max_size" reload:"restart" doc:"Size at which each file of 'directory' is rotated. At least 1 MiB."`
 	MaxFiles    int     `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Number of files that are kept of each, including the current one. The oldest is deleted."`
 	Exploration float64 `yaml:"exploration" max:"0.1" zero:"true" doc:"Share of the classified requests that get the first or the last tier at random, with equal probability. Their answers show how the other tier answers, so that feedback about them can evaluate a model. Requests that name a tier, that continue a chat, or that cannot get both tiers are not explored."`
+
+	Replay Replay `yaml:"replay" doc:"Requests that are sent again to the first and the last tier, for labels."`
 }
 
 // learnedModel is the model of a file.
@@ -41,6 +43,7 @@ func (f *File) Extractor() *tierscore.Extractor {
 func (d *decoder) checkLearning(f *File) {
 	c := f.Learning
 	d.checkLearningFiles(f)
+	d.checkReplay(f)
 	switch n := len(c.HashKey); {
 	case n < tierscore.LeastKey && d.written("learning.hash_key"):
 		d.report("learning.hash_key", fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.LeastKey),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -130,7 +131,7 @@ func TestANewModelIsAChange(t *testing.T) {
 		t.Errorf("%+v", changes)
 	}
 	draft, err := before.Draft(t.Context(), []byte(src))
-	if err != nil || draft.model != before.model || draft.Learning != before.Learning {
+	if err != nil || draft.model != before.model || !reflect.DeepEqual(draft.Learning, before.Learning) {
 		t.Errorf("%v: the draft has another model than the file beside it", err)
 	}
 	src = strings.ReplaceAll(src, "tier.model", other)
