@@ -29,7 +29,7 @@ func layers() map[string]string {
 		"cmd/tierway": "5", "e2e": "5", "bench": "5",
 		"server":       "4d",
 		"server/proxy": "4c", "server/admin": "4c",
-		"server/intake":  "4b",
+		"server/intake": "4b", "server/repeats": "4b",
 		"server/control": "4a", "server/learning": "4a",
 		"engines/chaos": "4a",
 		"config":        "3", "engines": "3", "replay": "3",

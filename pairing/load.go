@@ -15,22 +15,23 @@ type WorkerLoad struct {
 	Slots     int // limit on Inflight, configured or learned; 0: unknown
 }
 
-// HasRoom reports whether a tier has room for a repeated request: no request waits in its queue or in an engine,
-// no engine is saturated, and less than half of the slots of its usable workers are in use. A worker whose
-// limit is unknown counts as one slot, so that it has room only while it is idle.
+// HasRoom reports whether a tier has room for a repeated request: no request waits in its queue, and its usable
+// workers have no waiting request, are not saturated and use less than half of their slots together. A worker
+// whose limit is unknown counts as one slot, so that it has room only while it is idle.
 func (l Load) HasRoom() bool {
 	if l.Queued > 0 {
 		return false
 	}
 	inflight, slots := 0, 0
 	for _, w := range l.Workers {
+		if !w.Usable {
+			continue
+		}
 		if w.Saturated || w.Waiting > 0 {
 			return false
 		}
-		if w.Usable {
-			inflight += w.Inflight
-			slots += max(1, w.Slots)
-		}
+		inflight += w.Inflight
+		slots += max(1, w.Slots)
 	}
 	return 2*inflight < slots
 }

@@ -126,6 +126,7 @@ func TestTierHasRoomBelowHalfOfItsSlots(t *testing.T) {
 		"a saturated engine":          {Load{Workers: []WorkerLoad{worker(0, 8), {Usable: true, Saturated: true}}}, false},
 		"unusable slots":              {Load{Workers: []WorkerLoad{worker(2, 4), {Slots: 8}}}, false},
 		"requests of an unusable one": {Load{Workers: []WorkerLoad{worker(1, 4), {Inflight: 8, Slots: 8}}}, true},
+		"an unusable saturated one":   {Load{Workers: []WorkerLoad{worker(1, 4), {Saturated: true, Waiting: 1}}}, true},
 		"no usable worker":            {Load{Workers: []WorkerLoad{{Slots: 8}}}, false},
 		"no worker":                   {Load{}, false},
 	} {

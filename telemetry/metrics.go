@@ -28,7 +28,8 @@ type Metrics struct {
 	AuthFailures         prometheus.Counter   // tierway_auth_failures_total
 	Cache                *ResponseCache       // tierway_response_cache_…
 
-	exhausted counterSet // tierway_fd_exhausted_total, by operation
+	exhausted counterSet     // tierway_fd_exhausted_total, by operation
+	samples   sampleCounters // tierway_learning_samples_total
 
 	requests  *requestCounts
 	tiers     tierVectors
@@ -75,6 +76,7 @@ func New(version string) *Metrics {
 	m.tiers, m.workers, m.handovers = newTierVectors(d), newWorkerVectors(d), newHandoverVectors(d)
 	m.hooks = newHookVectors(d)
 	m.Cache = newResponseCache(d)
+	m.samples = newSampleCounters(d)
 	d.setSubject("Workers")
 	describe[WorkerGauges](d)
 	describe[IndexMemory](d)

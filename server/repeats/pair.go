@@ -1,0 +1,114 @@
+package repeats
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tierway/config"
+	"tierway/pairing"
+	"tierway/telemetry"
+)
+
+// pair is a sample with the answers of two tiers.
+type pair struct {
+	*Repeater
+	sample  *pairing.Sample
+	tiers   [2]string
+	answers [2]string
+	cause   string // why it has no labels, for the log; without a part of a prompt, an answer or an output
+}
+
+// repeat sends the sample to both tiers, has the answers judged and writes the labels.
+func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
+	body, err := pairing.Unstreamed(p.sample.Body)
+	if err != nil {
+		return telemetry.SampleFailed // not a body that the gateway has read
+	}
+	for i, tier := range p.tiers {
+		c, wanted := p.wanted()
+		if !wanted {
+			return telemetry.SampleDropped
+		}
+		if outcome, ok := p.ask(ctx, c, body, i, tier); !ok {
+			return outcome
+		}
+	}
+	c, wanted := p.wanted()
+	if !wanted {
+		return telemetry.SampleDropped
+	}
+	verdict, err := p.judge(ctx, c)
+	if ctx.Err() != nil {
+		return telemetry.SampleDropped
+	}
+	if err != nil {
+		p.cause = err.Error()
+		return telemetry.SampleJudgeFailed
+	}
+	if _, wanted := p.wanted(); !wanted {
+		return telemetry.SampleDropped
+	}
+	for i, right := range verdict {
+		l := Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right}
+		if err := p.Labels.Label(l); err != nil {
+			p.cause = err.Error()
+			return telemetry.SampleDropped
+		}
+	}
+	return telemetry.SampleLabelled
+}
+
+// wanted returns the configuration in force, and whether it still permits the sample.
+func (p *pair) wanted() (c *config.Replay, wanted bool) {
+	snap := p.Control.Snapshot()
+	return &snap.File.Learning.Replay, snap.MayKeep()(p.sample)
+}
+
+// ask sends the sample to a tier and keeps the text of the answer. ok is false if there is none.
+func (p *pair) ask(ctx context.Context, c *config.Replay, body []byte, i int, tier string,
+) (_ telemetry.SampleOutcome, ok bool) {
+	header := http.Header{"X-Model-Tier": {tier}}
+	maps.Copy(header, p.sample.Header)
+	a := p.send(ctx, c, p.sample.Path, header, body)
+	switch {
+	case ctx.Err() != nil:
+		return telemetry.SampleDropped, false
+	case a.Result == pairing.Refused:
+		p.cause = fmt.Sprintf("%s refused the request: status %d, code %s", tier, a.Status, a.Code)
+		return telemetry.SampleRefused, false
+	case a.Result == pairing.Failed:
+		p.cause = fmt.Sprintf("%s failed: status %d, code %s", tier, a.Status, a.Code)
+		return telemetry.SampleFailed, false
+	case a.Tier != tier:
+		p.cause = tier + " could not answer, and " + a.Tier + " did"
+		return telemetry.SampleRefused, false
+	}
+	if p.answers[i], ok = pairing.Text(p.sample.Dialect, a.Body); !ok {
+		p.cause = "the answer of " + tier + " has no text"
+	}
+	return telemetry.SampleFailed, ok
+}
+
+// send sends a request with the key of the operator's tenant, within the time of the configuration. Its class is the
+// lowest one, and it is neither answered from the response cache nor kept there: the cache belongs to the operator's
+// tenant, and the prompt does not.
+func (p *pair) send(ctx context.Context, c *config.Replay, path string, header http.Header, body []byte) pairing.Answer {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))
+	if err != nil {
+		return pairing.Answer{Result: pairing.Failed}
+	}
+	maps.Copy(r.Header, header)
+	r.Header.Set("Authorization", "Bearer "+c.APIKey)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	r.Header.Set("Cache-Control", "no-cache, no-store")
+	r.Header.Set("X-Request-Priority", "batch")
+	return p.Send(r)
+}

@@ -1,0 +1,41 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// SampleOutcome is how a sample of learning.replay ended.
+type SampleOutcome uint8
+
+// The outcomes.
+const (
+	SampleLabelled    SampleOutcome = iota // two labels were written
+	SampleRefused                          // a repeated request was refused, or answered by another tier
+	SampleFailed                           // a repeated request failed, or its answer has no text
+	SampleJudgeFailed                      // the judge gave no verdict
+	SampleDropped                          // replaced, or its tenant, its key or the configuration has changed
+	SampleExpired                          // too old before both tiers had room
+)
+
+// sampleOutcomes are the values of the label outcome, by SampleOutcome.
+var sampleOutcomes = [...]string{"labelled", "refused", "failed", "judge_failed", "dropped", "expired"}
+
+// String returns the value of the label outcome.
+func (o SampleOutcome) String() string { return sampleOutcomes[o] }
+
+// sampleCounters count samples by SampleOutcome.
+type sampleCounters [len(sampleOutcomes)]prometheus.Counter
+
+func newSampleCounters(d *definer) (c sampleCounters) {
+	d.setSubject("Learning")
+	samples := d.counters("tierway_learning_samples_total", "Requests that were drawn to be repeated, by outcome. "+
+		"labelled: two labels were written. refused: a repeated request was refused, or answered by another tier. failed: "+
+		"a repeated request failed, or its answer has no text. judge_failed: the judge gave no verdict. dropped: newer "+
+		"samples took the place, or the tenant, its key or the configuration has changed. expired: the tiers had no room "+
+		"for an hour.", "outcome")
+	for i, outcome := range sampleOutcomes {
+		c[i] = samples.WithLabelValues(outcome)
+	}
+	return c
+}
+
+// SamplesEnded counts n samples with one outcome.
+func (m *Metrics) SamplesEnded(o SampleOutcome, n int) { m.samples[o].Add(float64(n)) }
