@@ -25,7 +25,6 @@ func (o SampleOutcome) String() string { return sampleOutcomes[o] }
 type sampleCounters [len(sampleOutcomes)]prometheus.Counter
 
 func newSampleCounters(d *definer) (c sampleCounters) {
-	d.setSubject("Learning")
 	samples := d.counters("tierway_learning_samples_total", "Requests that were drawn to be repeated, by outcome. "+
 		"labelled: two labels were written. refused: a repeated request was refused, or answered by another tier. failed: "+
 		"a repeated request failed, or its answer has no text. judge_failed: the judge gave no verdict. dropped: newer "+

@@ -11,6 +11,7 @@ import (
 
 	"tierway/config"
 	"tierway/pairing"
+	"tierway/server/learning"
 	"tierway/telemetry"
 )
 
@@ -54,7 +55,8 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 		return telemetry.SampleDropped
 	}
 	for i, right := range verdict {
-		l := Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right}
+		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right, Weight: 1,
+			Source: learning.SourceReplay}
 		if err := p.Labels.Label(l); err != nil {
 			p.cause = err.Error()
 			return telemetry.SampleDropped

@@ -10,6 +10,7 @@ import (
 
 	"tierway/pairing"
 	"tierway/server/control"
+	"tierway/server/learning"
 	"tierway/telemetry"
 )
 
@@ -20,19 +21,10 @@ const checkEvery = 2 * time.Second
 // warnEvery is the least time between two warnings about one outcome.
 const warnEvery = time.Minute
 
-// Label states whether the answer of a tier to a repeated request was right.
-type Label struct {
-	ID     string // of the client's request
-	Time   time.Time
-	Tenant string
-	Tier   string
-	OK     bool
-}
-
 // Labels writes labels.
 type Labels interface {
 	// Label writes a label later, or returns an error at once if it never will. It does not block.
-	Label(Label) error
+	Label(learning.Label) error
 }
 
 // Options are the parts of a Repeater. All are required.

@@ -14,6 +14,7 @@ import (
 	"tierway/pairing"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/learning"
 )
 
 // byModel is a judge that the rig answers.
@@ -265,7 +266,7 @@ func TestLabelThatCannotBeWrittenIsCounted(t *testing.T) {
 		r := newRig(t, byModel)
 		r.Labels = full{}
 		r.add("r1")
-		if r.pass(checkEvery); r.outcomes() != "dropped 1" || !strings.Contains(r.logs.String(), "no room") {
+		if r.pass(checkEvery); r.outcomes() != "dropped 1" || !strings.Contains(r.logs.String(), learning.ErrFull.Error()) {
 			t.Errorf("%s; %s", r.outcomes(), r.logs.String())
 		}
 	})
@@ -274,4 +275,4 @@ func TestLabelThatCannotBeWrittenIsCounted(t *testing.T) {
 // full takes no labels.
 type full struct{}
 
-func (full) Label(Label) error { return errors.New("no room") }
+func (full) Label(learning.Label) error { return learning.ErrFull }

@@ -19,6 +19,7 @@ import (
 	"tierway/openai"
 	"tierway/pairing"
 	"tierway/server/control"
+	"tierway/server/learning"
 	"tierway/telemetry"
 )
 
@@ -129,10 +130,13 @@ func (r *rig) send(req *http.Request) pairing.Answer {
 }
 
 // Label implements Labels.
-func (r *rig) Label(l Label) error {
+func (r *rig) Label(l learning.Label) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.labels = append(r.labels, fmt.Sprintf("%s %s %s %t", l.ID, l.Tenant, l.Tier, l.OK))
+	if l.Source != learning.SourceReplay || l.Weight != 1 || l.Time.IsZero() {
+		r.t.Errorf("%+v", l)
+	}
 	return nil
 }
 
