@@ -49,6 +49,7 @@ type Config struct {
 	Aliases map[string]Targets // model name or glob to tiers, pools, served models, or Classify
 	Default string             // tier of Classify if no rule decides; empty: Rules.Default
 	Rules   Rules              // classifier rules
+	Model   *Model             // nil: none
 }
 
 // route is where a name leads.
@@ -113,7 +114,7 @@ func New(c Config) (*Catalog, error) {
 	errs = append(errs, k.addFallbacks()...)
 	errs = append(errs, k.addAliases(c.Aliases)...)
 	errs = append(errs, k.checkFallbacks()...)
-	errs = append(errs, k.addRules(c.Rules)...)
+	errs = append(errs, k.addRules(c.Rules, c.Model)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -130,14 +131,14 @@ func (k *Catalog) Warnings() []string { return k.classifier.Warnings() }
 func (k *Catalog) Classifier() *Classifier { return k.classifier }
 
 // addRules builds the classifier and the settings that depend on it.
-func (k *Catalog) addRules(rules Rules) []error {
+func (k *Catalog) addRules(rules Rules, model *Model) []error {
 	names := k.tierNames()
 	rules.Default = "" // addDefault has checked it
 	if k.defaultRoute.target >= 0 {
 		rules.Default = k.targets[k.defaultRoute.target].Name
 	}
 	var err error
-	if k.classifier, err = NewClassifier(rules, names); err != nil {
+	if k.classifier, err = newClassifier(rules, names, model); err != nil {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			return joined.Unwrap()
 		}

@@ -40,6 +40,7 @@ type Classifier struct {
 	ceiling     int64 // the lowest max_tokens that is ignored as a ceiling
 	scores      []threshold[float64]
 	grading     grading
+	model       *Model // nil: none
 	matcher     *matcher
 	warnings    []string
 }
@@ -48,9 +49,14 @@ type Classifier struct {
 // The error joins all mistakes; each part starts with its key in config.yaml. Single values are
 // checked before, by package config from the tags of Rules and Keyword.
 func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
+	return newClassifier(rules, tierNames, nil)
+}
+
+// newClassifier is NewClassifier with a model, or nil.
+func newClassifier(rules Rules, tierNames []string, model *Model) (*Classifier, error) {
 	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
 	normal := DefaultRules(c.tiers)
-	k := &Classifier{tiers: c.tiers, defaultTier: min(0, len(c.tiers)-1)}
+	k := &Classifier{tiers: c.tiers, defaultTier: min(0, len(c.tiers)-1), model: model}
 	k.firstMatch = rules.Mode == "first_match"
 	if rules.Default != "" {
 		k.defaultTier = c.tierIndex("classifier.default", rules.Default)
@@ -75,7 +81,7 @@ func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
 	k.output = c.tokenThresholds("classifier.max_tokens", rules.MaxTokens, normal.MaxTokens, floor)
 	k.ceiling = ceilingOf(k.output)
 	k.scores = c.scoreThresholds(rules.KeywordScore, normal.KeywordScore, floor)
-	k.grading = c.newGrading(rules, preset, k.defaultTier)
+	k.grading = c.newGrading(rules, preset, k.defaultTier, model)
 	if k.grading.rule == "" {
 		c.warnUnscored(rules, k.scores, floor)
 	}
@@ -125,14 +131,14 @@ func (k *Classifier) decide(f *ClassifierInput, at windowSource, e *Evidence, x 
 		*p = k.pending(f, at, s)
 	}
 	if e != nil {
-		*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names(), Score: k.scored(s)}
+		*e = Evidence{Classified: true, UserBytes: s.userBytes, Groups: s.names(), Score: k.scored(s), Model: s.modelScore()}
 		if exact {
 			e.Counted = tokens
 		}
 	}
 	if x != nil {
 		*x = ClassifierReport{Tier: k.name(class.Tier), Rule: class.Rule, Score: class.Score,
-			Signals: k.signals(f, s, tokens, exact)}
+			Model: s.modelScore(), Signals: k.signals(f, s, tokens, exact)}
 	}
 	return class
 }
@@ -192,7 +198,7 @@ func (k *Classifier) classify(f *ClassifierInput, at windowSource, s *search) (
 		return Classification{Tier: -1, Rule: "default"}, f.PromptTokens, false
 	}
 	k.matchTexts(f, s)
-	s.score = k.grading.score(s)
+	k.scoresOf(f, s)
 	k.freezeThresholds(f, at, s)
 	text, by := k.textTier(s)
 	output, note := k.countedMaxTokens(f)
@@ -209,8 +215,8 @@ func (k *Classifier) classify(f *ClassifierInput, at windowSource, s *search) (
 	if highestExceeded(f.MaxTokens, k.output) <= class.Tier {
 		note = ""
 	}
-	class.Note = k.grading.note(class, len(s.thresholds) > 0, note)
-	class.Score = s.score
+	class.Note = k.grading.note(class, s, note)
+	class.Score = s.scores.Default
 	return class, tokens, exact
 }
 

@@ -1,6 +1,10 @@
 package tiers
 
-import "time"
+import (
+	"time"
+
+	"tierway/tierscore"
+)
 
 // TextLimit is how many bytes at the beginning and at the end of a text the keywords search.
 // The question is at one of the two ends, and a pasted document between them costs nothing.
@@ -22,7 +26,10 @@ type ClassifierInput struct {
 	User func() []byte
 	// System returns the system text, cut in the same way. It is called only if a keyword
 	// searches it; nil: none.
-	System  func() []byte
+	System func() []byte
+	// Features returns the features of the request for the model; it is called only if there is one. nil: none.
+	Features func() *tierscore.Features
+
 	Tenant  uint64   // hash of the tenant; separates its scores from those of others
 	Session uint64   // hash of tenant and session key; 0: none
 	Turns   []uint64 // hashes of tenant and chat at the end of each message, oldest first
@@ -36,6 +43,14 @@ func (f *ClassifierInput) count() (int64, bool) {
 		return 0, false
 	}
 	return f.Count()
+}
+
+// features returns the features of the request, or nil.
+func (f *ClassifierInput) features() *tierscore.Features {
+	if f.Features == nil {
+		return nil
+	}
+	return f.Features()
 }
 
 // text returns the result of f, or nil if f is nil.

@@ -69,7 +69,7 @@ func (m *matcher) begin() *search { return m.searches.Get().(*search) }
 // end returns a search to the pool.
 func (m *matcher) end(s *search) {
 	clear(s.matched)
-	s.thresholds = s.thresholds[:0]
+	s.thresholds, s.scores = s.thresholds[:0], Scores{}
 	m.searches.Put(s)
 }
 
@@ -81,7 +81,8 @@ type search struct {
 	touched   []int32  // indexes of the open windows
 	at        source   // source of the present text
 	userBytes int      // length of the last user turn
-	score     float64  // of the request, after its texts were searched
+	scores    Scores   // of the request, after its texts were searched
+	score     float64  // the one that thresholds are about
 	// thresholds on the score that decide the request, highest tier first; empty: keyword_score decides
 	thresholds []threshold[float64]
 }

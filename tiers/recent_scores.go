@@ -42,9 +42,10 @@ type windowSource struct {
 	alias  uint64
 }
 
-// PendingScore is the score of a classified request with the window to which it belongs. The zero value
-// is that of a request without a score.
+// PendingScore has the scores of a classified request, and the window to which the one of classifier.share belongs.
+// The zero value is that of a request without scores.
 type PendingScore struct {
+	Scores
 	key   windowKey
 	value float64
 	known bool
@@ -137,13 +138,13 @@ func (w *scoreWindow) grow() {
 	w.sorted = append(make([]float64, 0, n), w.sorted...)
 }
 
-// quantile returns the lowest score that at most a share of the scores exceeds; -1 for all of them. Equal
+// quantile returns the lowest score that at most a share of the scores exceeds; belowScores for all of them. Equal
 // scores stay below the threshold together, so they make a share smaller.
 func (w *scoreWindow) quantile(share float64) float64 {
 	n := len(w.sorted)
 	above := int(share*float64(n) + 1e-9) // 0.3 of 10 is less than 3
 	if above >= n {
-		return -1
+		return belowScores
 	}
 	return w.sorted[n-1-above]
 }

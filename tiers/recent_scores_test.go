@@ -142,7 +142,7 @@ func TestThresholdsMoveSlowly(t *testing.T) {
 func addTo(r *RecentScores, tenant uint64) int {
 	key := windowKey{tenant: tenant}
 	n := len(r.appendThresholds(nil, key, twoShares()))
-	r.Add(PendingScore{key, 1, true})
+	r.Add(PendingScore{key: key, value: 1, known: true})
 	return n
 }
 

@@ -14,6 +14,7 @@ const (
 	MissingKeywords Missing = "keywords" // groups that are new or have other expressions by now
 	MissingScore    Missing = "score"    // the length of the text, or its groups, because it was not classified
 	MissingScores   Missing = "scores"   // of earlier requests: classifier.share has not started
+	MissingModel    Missing = "model"    // the score of the model that decides: the record has none, or another model's
 )
 
 // ResolveRecorded resolves a recorded request from its evidence. No text is available; the
@@ -37,7 +38,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
 		f = *q.Input
 	}
 	least, most := k.classifier.groupsOf(was, unknown)
-	low := recorded{groups: least, userBytes: was.UserBytes, score: was.Score}
+	low := recorded{groups: least, userBytes: was.UserBytes, score: was.Score, model: was.Model}
 	high := low
 	high.groups = most
 	f.recorded = &low
@@ -46,9 +47,9 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
 	}
 	q.Input = &f
 	missing = k.missingFrom(q, was, len(most) > len(least))
-	if missing == MissingScore || missing == MissingScores || k.classifier.grading.rule == ruleShare &&
+	if missing == MissingScore || missing == MissingModel || missing == MissingScores || k.classifier.grading.rule == ruleShare &&
 		missing == MissingKeywords {
-		low.bound, high.bound = math.Inf(1), -1
+		low.bound, high.bound = math.Inf(1), belowScores
 	}
 	// sameTargetWith comes first, because Resolve changes the memory of chats
 	// that it reads.
@@ -67,8 +68,10 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
 func (k *Catalog) missingFrom(q Query, was *Evidence, unknownGroups bool) Missing {
 	g := &k.classifier.grading
 	switch {
-	case g.rule != "" && !was.Classified && g.lengthWeight > 0:
+	case g.rule != "" && !was.Classified && (g.lengthWeight > 0 || k.classifier.model.decides()):
 		return MissingScore
+	case k.classifier.model.decides() && (was.Model == nil || was.Model.Model != k.classifier.model.name()):
+		return MissingModel
 	case unknownGroups:
 		return MissingKeywords
 	case g.rule == ruleShare && q.Recent != nil && !k.startedShare(q):
@@ -145,6 +148,7 @@ type recorded struct {
 	groups    []string
 	userBytes int
 	score     *Scored
+	model     *ModelScore
 	bound     float64 // in place of the threshold of each tier, if the score is unknown; 0: it is known
 }
 

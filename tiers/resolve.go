@@ -74,25 +74,29 @@ type Resolution struct {
 
 // Evidence is what a request was classified by, as names and numbers that can be stored.
 type Evidence struct {
-	Classified bool     // the content was examined
-	Counted    int64    // prompt tokens if they were counted; 0: the estimate sufficed
-	UserBytes  int      // length of the last user turn, as far as it is searched
-	Groups     []string // names of all matched keyword groups
-	Score      *Scored  // nil: the rules select no tier by scores
+	Classified bool        // the content was examined
+	Counted    int64       // prompt tokens if they were counted; 0: the estimate sufficed
+	UserBytes  int         // length of the last user turn, as far as it is searched
+	Groups     []string    // names of all matched keyword groups
+	Score      *Scored     // nil: the rules select no tier by scores
+	Model      *ModelScore // nil: there is no model
 }
 
 // Scored is the score of a request with the thresholds that decided its tier.
 type Scored struct {
-	Value      float64     `json:"value"`                // Classification.Score
+	// Classification.Score; with Model the value of ModelScore
+	Value      float64     `json:"value"`
+	Model      string      `json:"model,omitempty"`      // ModelScore.Model if its score orders the prompts
 	Thresholds []TierScore `json:"thresholds,omitempty"` // highest tier first; nil: keyword_score decided
 }
 
 // ClassifierReport is the result of the classifier with its signals.
 type ClassifierReport struct {
-	Tier    string   `json:"tier"` // the classifier's tier
-	Rule    string   `json:"rule"`
-	Score   float64  `json:"score"` // Classification.Score
-	Signals []Signal `json:"signals"`
+	Tier    string      `json:"tier"` // the classifier's tier
+	Rule    string      `json:"rule"`
+	Score   float64     `json:"score"`                 // Classification.Score
+	Model   *ModelScore `json:"model_score,omitempty"` // nil: there is no model
+	Signals []Signal    `json:"signals"`
 }
 
 // AddNote appends to the note.

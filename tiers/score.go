@@ -34,21 +34,25 @@ type grading struct {
 	lengthWeight float64
 	rule         string       // score, share, or empty: no score selects a tier
 	tiers        []gradedTier // above the default, highest first
-	rest         gradedNote   // of a score that selects none of them
+	rest         gradedNotes  // of a score that selects none of them
 	later        gradedNote   // of a window with less than minScores scores
-	scoring      uint64       // hash of length_weight and the groups; windows with different hashes are separate
+	byModel      bool         // share is about the model's score
+	scoring      uint64       // of hashScoring; windows with different hashes are separate
 }
 
 // gradedTier is a tier that scores select.
 type gradedTier struct {
 	tier  int
-	value float64    // the score that must be exceeded, or the share of prompts for this tier and higher ones
-	note  gradedNote // of a score that selects it
+	value float64     // the score that must be exceeded, or the share of prompts for this tier and higher ones
+	notes gradedNotes // of a score that selects it
 }
 
 // gradedNote is a note about the score, joined with each note about max_tokens, which is the key; alone, the
 // key is empty. They are joined here, because a join allocates.
 type gradedNote map[string]string
+
+// gradedNotes are the note about a score, and about the default score of a request without a model's.
+type gradedNotes [2]gradedNote
 
 func newGradedNote(text string) gradedNote {
 	n := gradedNote{"": text}
@@ -59,7 +63,7 @@ func newGradedNote(text string) gradedNote {
 }
 
 // newGrading compiles score, share and length_weight for tiers above the default one.
-func (c *checker) newGrading(rules Rules, preset string, defaultTier int) grading {
+func (c *checker) newGrading(rules Rules, preset string, defaultTier int, model *Model) grading {
 	g := grading{lengthWeight: defaultLengthWeight,
 		later: newGradedNote(fmt.Sprintf("share starts after %d prompts", minScores))}
 	if rules.LengthWeight != nil {
@@ -78,7 +82,7 @@ func (c *checker) newGrading(rules Rules, preset string, defaultTier int) gradin
 	case len(rules.Score) > 0:
 		c.addScores(&g, rules, defaultTier)
 	case len(share) > 0:
-		c.addShares(&g, share, defaultTier)
+		c.addShares(&g, share, defaultTier, model)
 	case rules.LengthWeight != nil:
 		c.addWarning("classifier.length_weight", "has no effect without scores: add score or share, or remove it")
 	}
@@ -138,8 +142,9 @@ func (c *checker) addScores(g *grading, rules Rules, defaultTier int) {
 				lowest)
 		}
 		lowest = min(lowest, t.over)
-		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: t.over, note: newGradedNote("above " + number(t.over))})
-		g.rest = newGradedNote("not above " + number(t.over))
+		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: t.over,
+			notes: gradedNotes{newGradedNote("above " + number(t.over))}})
+		g.rest = gradedNotes{newGradedNote("not above " + number(t.over))}
 	}
 }
 
@@ -153,28 +158,39 @@ func (c *checker) highestScore(lengthWeight float64) float64 {
 }
 
 // addShares compiles shares of prompts.
-func (c *checker) addShares(g *grading, share map[string]float64, defaultTier int) {
+func (c *checker) addShares(g *grading, share map[string]float64, defaultTier int, model *Model) {
 	const key = "classifier.share"
 	sum := 0.0
 	g.rule = ruleShare
+	scores := []string{"score"}
+	if g.byModel = model.decides(); g.byModel {
+		scores = []string{"model score", "default score"}
+	}
 	for _, t := range c.gradedTiers(key, share, defaultTier) {
 		sum += t.over
 		highest := "the highest " + number(100*sum) + " %"
-		g.tiers = append(g.tiers, gradedTier{tier: t.tier, value: sum, note: newGradedNote("score among " + highest)})
-		g.rest = newGradedNote("score below " + highest)
+		graded := gradedTier{tier: t.tier, value: sum}
+		for i, score := range scores {
+			graded.notes[i] = newGradedNote(score + " among " + highest)
+			g.rest[i] = newGradedNote(score + " below " + highest)
+		}
+		g.tiers = append(g.tiers, graded)
 	}
 	if sum > 1+1e-9 { // the sum of written decimals is off by about 1e-16 each
 		c.addError(key, "the shares sum to %s: lower them until they sum to at most 1", number(sum))
 	}
-	if g.lengthWeight == 0 && len(c.groups) == 0 {
+	if g.lengthWeight == 0 && len(c.groups) == 0 && !g.byModel {
 		c.addWarning(key, "has no effect: all scores are 0 (add keywords, or raise length_weight)")
 	}
-	g.scoring = c.hashScoring(g.lengthWeight)
+	g.scoring = c.hashScoring(g.lengthWeight, model)
 }
 
-// hashScoring returns a hash of length_weight and the groups; windows with different hashes are separate.
-func (c *checker) hashScoring(lengthWeight float64) uint64 {
+// hashScoring returns a hash of everything that a score depends on: length_weight, the groups, and a model that decides.
+func (c *checker) hashScoring(lengthWeight float64, model *Model) uint64 {
 	h := fnv.New64a()
+	if model.decides() {
+		fmt.Fprintf(h, "%s ", model.Hash)
+	}
 	fmt.Fprintf(h, "%v", lengthWeight)
 	for i, g := range c.groups {
 		fmt.Fprintf(h, " %q %v %d", g.name, g.weight, g.in)
@@ -196,21 +212,25 @@ func (g *grading) score(s *search) float64 {
 	return math.Round(1000*(s.weight(0)+g.lengthWeight*math.Log2(1+float64(s.userBytes)))) / 1000
 }
 
-// note returns the note about the score, and output, the note about max_tokens, if it is not empty.
-// decides means that there were thresholds on the score.
-func (g *grading) note(class Classification, decides bool, output string) string {
+// note returns the note about the score of a classified request, and output, the note about max_tokens, if it is not
+// empty.
+func (g *grading) note(class Classification, s *search, output string) string {
+	by := 0
+	if g.byModel && !s.scores.Model.Known {
+		by = 1
+	}
 	switch {
-	case g.rule == ruleShare && !decides && class.Rule != rulePrompt && class.Rule != ruleOutput:
+	case g.rule == ruleShare && len(s.thresholds) == 0 && class.Rule != rulePrompt && class.Rule != ruleOutput:
 		return g.later[output]
 	case g.rule == "" || class.Rule != g.rule:
 		return output
 	}
 	for _, t := range g.tiers {
 		if t.tier == class.Tier {
-			return t.note[output]
+			return t.notes[by][output]
 		}
 	}
-	return g.rest[output]
+	return g.rest[by][output]
 }
 
 // freezeThresholds sets the thresholds that decide the request: those of the configuration, of its
@@ -239,18 +259,19 @@ func (k *Classifier) windowOf(f *ClassifierInput, at windowSource) windowKey {
 	return windowKey{at.alias, f.Tenant, k.grading.scoring}
 }
 
-// pending returns the score of a searched request for its window; the zero value if the rules need none, or the
+// pending returns the score of a searched request for its window. Add ignores it if the rules need none, or the
 // record of the request has not enough to compute it.
 func (k *Classifier) pending(f *ClassifierInput, at windowSource, s *search) PendingScore {
 	if k.grading.rule != ruleShare || f.recorded != nil && f.recorded.bound != 0 {
-		return PendingScore{}
+		return PendingScore{Scores: s.scores}
 	}
-	return PendingScore{k.windowOf(f, at), s.score, true}
+	return PendingScore{s.scores, k.windowOf(f, at), s.score, true}
 }
 
-// recordedThresholds appends the recorded thresholds to an empty list, unless one of a tier is missing.
+// recordedThresholds appends the recorded thresholds to an empty list, unless one of a tier is missing or they are about
+// another score.
 func (k *Classifier) recordedThresholds(was *Scored, to []threshold[float64]) []threshold[float64] {
-	if was == nil {
+	if was == nil || was.Model != k.orderedBy() { // thresholds on another score
 		return to
 	}
 	for _, t := range k.grading.tiers {
@@ -268,7 +289,7 @@ func (k *Classifier) scored(s *search) *Scored {
 	if k.grading.rule == "" {
 		return nil
 	}
-	to := &Scored{Value: s.score}
+	to := &Scored{Value: s.score, Model: k.orderedBy()}
 	if len(s.thresholds) > 0 {
 		to.Thresholds = make([]TierScore, 0, len(s.thresholds)) // the capacity counts in the memory of records
 	}
@@ -281,6 +302,9 @@ func (k *Classifier) scored(s *search) *Scored {
 // String returns the score with its thresholds, if it has any, for an explanation.
 func (s *Scored) String() string {
 	text := "score " + number(s.Value)
+	if s.Model != "" {
+		text = "share orders by the " + text + " of model " + s.Model
+	}
 	for i, t := range s.Thresholds {
 		text += []string{"; thresholds: ", ", "}[min(i, 1)] + t.Tier + " above " + number(t.Score)
 	}
