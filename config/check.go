@@ -32,6 +32,7 @@ func (d *decoder) check(f *File) {
 	d.checkWorkerMaps(f)
 	d.checkControllers(f)
 	d.checkOwnAddress(f)
+	d.readModel(f)
 	d.checkCatalog(f)
 	d.checkLearning(f)
 	d.checkRights(f)

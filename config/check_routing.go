@@ -265,7 +265,8 @@ func (f *File) Catalog() *tiers.Catalog { return f.catalog }
 
 // catalogConfig returns the input of tiers.New.
 func (f *File) catalogConfig() tiers.Config {
-	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier}
+	c := tiers.Config{Aliases: f.Models, Default: f.Classifier.Default, Rules: f.Classifier,
+		Model: f.tiersModel()}
 	for _, s := range f.sections() {
 		c.Targets = append(c.Targets, tiers.Target{Name: s.Name, Tier: s.tier, Model: s.Model, Models: s.Models,
 			Fallback: s.Fallback})

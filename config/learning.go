@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"tierway/tiers"
 	"tierway/tierscore"
 )
 
@@ -39,60 +40,79 @@ func (f *File) Extractor() *tierscore.Extractor {
 	return tierscore.NewExtractor(f.Learning.HashKey)
 }
 
-// checkLearning reads the model, and checks that it can have an effect. No message shows the key.
+// tiersModel returns the model for the classifier; nil without one.
+func (f *File) tiersModel() *tiers.Model {
+	if f.model == nil {
+		return nil
+	}
+	return &tiers.Model{Score: f.model.Model, Hash: f.model.hash, Decides: f.Learning.Decide}
+}
+
+// checkLearning checks the section. It follows readModel and checkCatalog. No message shows the key.
 func (d *decoder) checkLearning(f *File) {
+	d.checkHashes(f)
+	if f.Learning.Decide {
+		d.checkDecide(f)
+	}
+}
+
+// checkHashes checks the key, and that features with it suit the model. No message shows the key.
+func (d *decoder) checkHashes(f *File) {
+	const key, model = "learning.hash_key", "learning.model"
 	c := f.Learning
 	d.checkLearningFiles(f)
 	d.checkReplay(f)
 	switch n := len(c.HashKey); {
-	case n < tierscore.LeastKey && d.written("learning.hash_key"):
-		d.report("learning.hash_key", fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.LeastKey),
+	case n < tierscore.LeastKey && d.written(key):
+		d.report(key, fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.LeastKey),
 			"generate one with `openssl rand -hex 32`").hide = true
 	case n == 0 && c.Model != "":
-		d.report("learning.model", "has no effect without learning.hash_key",
+		d.report(model, "has no effect without "+key,
 			"set hash_key to the key of the hashes with which the model was trained")
+	case f.model != nil && !f.model.Matches(f.Extractor()):
+		d.report(model, d.shown(model, c.Model)+" was trained with another key than "+key+
+			", so no request would have a score", "set the key of the training, or train again")
 	}
-	if c.Model == "" {
-		if c.Decide {
-			d.report("learning.decide", "there is no model", "set learning.model to a file of tierway train, or remove the key")
-		}
-		return
-	}
-	if f.model = d.readModel(f); f.model == nil {
-		return
-	}
-	if !d.reported["learning.hash_key"] && c.HashKey != "" && !f.model.Matches(f.Extractor()) {
-		d.report("learning.model", d.shown("learning.model", c.Model)+" was trained with another key than learning.hash_key, "+
-			"so no request would have a score", "set the key of the training, or train again")
-	}
+}
+
+// checkDecide checks that the model can decide.
+func (d *decoder) checkDecide(f *File) {
+	const path = "learning.decide"
 	switch {
-	case !c.Decide:
+	case f.Learning.Model == "":
+		d.report(path, "there is no model", "set learning.model to a file of tierway train, or remove the key")
+	case f.model == nil: // reported before
 	case !f.model.Enabled:
 		var report struct{ Reason string }
 		_ = json.Unmarshal(f.model.Report, &report) // a model without a reason is not enabled either
-		d.report("learning.decide", "the model is not enabled: "+cmp.Or(printable(report.Reason), "its training had no result"),
+		d.report(path, "the model is not enabled: "+cmp.Or(printable(report.Reason), "its training had no result"),
 			"collect more labels and train again with tierway train, or remove the key")
 	case f.catalog != nil && !f.catalog.Classifier().HasShares():
-		d.report("learning.decide", "no share orders prompts by a score",
+		d.report(path, "no share orders prompts by a score",
 			"write classifier.share, such as share: { large: 0.2 }, or preset: graded; or remove the key")
 	}
 }
 
 // readModel reads the model's file. A draft may not read files; it has the model of the file beside which it is
 // evaluated, or none.
-func (d *decoder) readModel(f *File) *learnedModel {
+func (d *decoder) readModel(f *File) {
 	const path = "learning.model"
-	if d.draft {
-		if beside(d.live.path, f.Learning.Model) == d.live.Learning.Model {
-			return d.live.model
-		}
-		if f.Learning.Decide {
-			d.report(path, "a draft may not read another model than that of the active configuration",
-				"write its path, or learning.decide: false")
-		}
-		return nil
+	switch file := f.Learning.Model; {
+	case file == "":
+		return
+	case !d.draft:
+		f.model = d.modelOf(path, file)
+	case beside(d.live.path, file) == d.live.Learning.Model:
+		f.model = d.live.model
+	case f.Learning.Decide:
+		d.report(path, "a draft may not read another model than that of the active configuration",
+			"write its path, or learning.decide: false")
 	}
-	text, err := readFile(beside(d.file, f.Learning.Model))
+}
+
+// modelOf returns the model in a file. It reports a file without one.
+func (d *decoder) modelOf(path, file string) *learnedModel {
+	text, err := readFile(beside(d.file, file))
 	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
 		err = wrapped.Err // the message names the file already
 	}
@@ -101,7 +121,7 @@ func (d *decoder) readModel(f *File) *learnedModel {
 		model, err = tierscore.Read(bytes.NewReader(text))
 	}
 	if err != nil {
-		d.report(path, fmt.Sprintf("cannot use %s: %v", d.shown(path, f.Learning.Model), err),
+		d.report(path, fmt.Sprintf("cannot use %s: %v", d.shown(path, file), err),
 			"name a file that tierway train of this release has written")
 		return nil
 	}

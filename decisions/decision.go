@@ -105,6 +105,8 @@ type Features struct {
 	Groups        []string `json:"groups,omitempty"`           // the keyword groups that matched
 	// of groups and length, with the thresholds of classifier.score or share; nil without these
 	Score *tiers.Scored `json:"score,omitempty"`
+	// of the model in learning.model; nil without one
+	ModelScore *tiers.ModelScore `json:"model_score,omitempty"`
 	// the endpoint requires an output limit, so MaxTokens is not a choice of the client
 	LimitRequired bool `json:"limit_required,omitempty"`
 	Tools         bool `json:"tools,omitempty"` // the request offers tools or functions

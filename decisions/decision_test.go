@@ -43,7 +43,8 @@ func fullDecision() *Decision {
 			Span: 12}},
 		Features: Features{Header: "large", Classified: true, Estimate: 7, Counted: 9, UserTextBytes: 8,
 			Groups:        []string{"code"},
-			Score:         &tiers.Scored{Value: 9.5, Thresholds: []tiers.TierScore{{Tier: "large", Score: 8}}},
+			Score:         &tiers.Scored{Value: 9.5, Model: "0a0b0c0d", Thresholds: []tiers.TierScore{{Tier: "large", Score: 8}}},
+			ModelScore:    &tiers.ModelScore{Model: "0a0b0c0d", Value: 1.25, Known: true},
 			LimitRequired: true, Tools: true, Media: true,
 			Session: 1, Model: 2, Prefix: 3, Chain: []routing.Link{{Hash: 0xff, End: 64}, {Hash: math.MaxUint64, End: 128}},
 			Blocks: 2},
@@ -96,7 +97,7 @@ const fullJSON = `{"schema_version":1,"time":"2026-01-02T03:04:05.000006Z","requ
 	`"asked_class":"interactive","method":"POST","route":"/chat/completions","trace_id":"0af7651916cd43dd8448eb211c80319c","dialect":"chat","stream":true,` +
 	`"requested_model":"auto","model":"m","tier":"small","rule":"keyword","rule_note":"n",` +
 	`"passed_over":[{"tier":"t","rule":"alias","by":"fallback","why":"failed"}],` +
-	`"hooks":[{"name":"pii","result":"error","shadow":true,"at_ms":0.5,"duration_ms":1.5,"ignored_headers":1,"error":"e","span":"000000000000000c"}],"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"score":{"value":9.5,"thresholds":[{"tier":"large","score":8}]},"limit_required":true,"tools":true,"media":true,` +
+	`"hooks":[{"name":"pii","result":"error","shadow":true,"at_ms":0.5,"duration_ms":1.5,"ignored_headers":1,"error":"e","span":"000000000000000c"}],"features":{"header":"large","classified":true,"estimated_tokens":7,"counted_tokens":9,"user_text_bytes":8,"groups":["code"],"score":{"value":9.5,"model":"0a0b0c0d","thresholds":[{"tier":"large","score":8}]},"model_score":{"model":"0a0b0c0d","value":1.25,"known":true},"limit_required":true,"tools":true,"media":true,` +
 	`"session":"0000000000000001","model":"0000000000000002","prefix":"0000000000000003","chain":["00000000000000ff:64","ffffffffffffffff:128"],"blocks":2},` +
 	`"policy":"chwbl","worker":"w1","reason":"prefix_home",` +
 	`"attempts":[{"worker":"w1","tier":"t","reason":"prefix_home","at_ms":1,"queue_ms":0.5,"selection_us":2.25,"status":200,"error":"e","error_type":"cut","duration_ms":3,"first_at_ms":4,"end_at_ms":5,` +

@@ -181,6 +181,9 @@ func bytesOf(d *Decision) int64 {
 		cap(d.Features.Chain)*int(unsafe.Sizeof(routing.Link{})) +
 		len(d.RequestID) + len(d.KeyHint) + len(d.ClientIP) + len(d.TraceID) + len(d.RequestedModel) +
 		len(d.RuleNote) + len(d.Cause)
+	if s := d.Features.ModelScore; s != nil {
+		n += int(unsafe.Sizeof(*s))
+	}
 	if s := d.Features.Score; s != nil {
 		n += int(unsafe.Sizeof(*s)) + cap(s.Thresholds)*int(unsafe.Sizeof(tiers.TierScore{}))
 	}

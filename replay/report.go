@@ -22,6 +22,8 @@ const (
 	// SkippedShare is for tiers that depend on shares of the draft that have not started: the first 200 requests
 	// of each tenant and alias.
 	SkippedShare = "share_not_started"
+	// SkippedModel is for tiers that depend on the score of the draft's model, of which the record has none.
+	SkippedModel = "model_score_not_recorded"
 	// SkippedTier is for tiers that the configuration does not reproduce and the draft changes.
 	SkippedTier = "tier_not_reproduced"
 	// SkippedLimited is for requests that have a tier and are refused by a limit.

@@ -72,6 +72,8 @@ func skippedFor(missing tiers.Missing) string {
 		return SkippedScore
 	case tiers.MissingScores:
 		return SkippedShare
+	case tiers.MissingModel:
+		return SkippedModel
 	}
 	return SkippedKeywords
 }
@@ -110,7 +112,7 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 		Tenant: tenantOf(d), MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
 		Count: func() (int64, bool) { is.uncounted = true; return 0, false }}
 	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups,
-		Score: f.Score}
+		Score: f.Score, Model: f.ModelScore}
 	var score tiers.PendingScore
 	q.Pending = &score
 	v, missing, err := s.setup.Catalog.ResolveRecorded(q, &was, groups)

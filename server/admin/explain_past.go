@@ -64,6 +64,9 @@ func (a *routeAPI) explainPast(live *control.Snapshot, d *decisions.Decision,
 	if d.Features.Score != nil {
 		e.Notes = append(e.Notes, d.Features.Score.String())
 	}
+	if d.Features.ModelScore != nil {
+		e.Notes = append(e.Notes, d.Features.ModelScore.String())
+	}
 	e.Steps = pastSteps(e, d, why)
 	if under != nil || live.Generation == d.Generation {
 		addQueueBounds(e.Steps, snap.ByName[d.Tier], d.Class)

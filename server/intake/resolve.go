@@ -15,6 +15,7 @@ import (
 	"tierway/server/control"
 	"tierway/tenants"
 	"tierway/tiers"
+	"tierway/tierscore"
 )
 
 // ResolveOptions selects the further state that Resolve reads and returns.
@@ -106,19 +107,19 @@ func catalogQuery(snap *control.Snapshot, c *tenants.Caller, model string) tiers
 type resolver struct {
 	it     *Intake
 	in     *Inbound
-	caller *tenants.Caller
+	caller *Caller
 	parsed *Parsed
 	now    time.Time
 	res    Resolution // filled by resolve
 }
 
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
-	return &resolver{it: it, in: in, caller: c.Caller, parsed: p, now: in.Start}
+	return &resolver{it: it, in: in, caller: c, parsed: p, now: in.Start}
 }
 
 // query returns the query of the catalog for the request, without the features of its content.
 func (r *resolver) query() tiers.Query {
-	q := catalogQuery(r.in.Snap, r.caller, r.parsed.Req.Model)
+	q := catalogQuery(r.in.Snap, r.caller.Caller, r.parsed.Req.Model)
 	q.Header, q.Fits, q.Available, q.Blocked = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available, r.blocked
 	q.Moves = &r.res.Moves
 	return q
@@ -179,7 +180,7 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 	}
 	id := r.parsed.Req.PreviousResponseID
 	at, known, err := r.it.lookUpResponse(r.in, r.caller.Tenant, id)
-	if err != nil && !IsOnlyHolder(r.in.Snap, r.caller, r.in.Snap.ByName[v.Target], false) {
+	if err != nil && !IsOnlyHolder(r.in.Snap, r.caller.Caller, r.in.Snap.ByName[v.Target], false) {
 		return v, storedUnavailable(id, err)
 	}
 	if !known || at.Foreign || at.Pool == v.Target {
@@ -195,7 +196,7 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 }
 
 // mayUse reports whether the caller may use the tier or pool of that name.
-func (r *resolver) mayUse(name string) bool { return r.in.Snap.MayUse(r.caller, name) }
+func (r *resolver) mayUse(name string) bool { return r.in.Snap.MayUse(r.caller.Caller, name) }
 
 // available reports whether a tier or pool can take requests, now or after a release.
 func (r *resolver) available(target string) bool {
@@ -277,6 +278,9 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
 		Tenant: tenant, Count: r.countTokens, User: r.parsed.userText, System: r.parsed.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
+	if r.in.Snap.Extractor != nil {
+		f.Features = r.features
+	}
 	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionParamsID,
 		req.SessionID,
 		req.ConversationID)
@@ -292,6 +296,8 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	f.Turns = p.turns
 	return f
 }
+
+func (r *resolver) features() *tierscore.Features { return r.parsed.Features(r.in, r.caller) }
 
 // countTokens counts the prompt's tokens by the vocabulary closest to the default tier's model. It
 // returns false while that is not loaded, and for prompts that prompt.CountTokens cannot count.
@@ -338,7 +344,7 @@ func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Outp
 // the lowest tier that does, else to the only pool that does. Several pools have no order, so the client
 // must choose. v is the resolution of the catalog.
 func (r *resolver) resolveUnnamed(v tiers.Resolution) (tiers.Resolution, error) {
-	p := r.in.Snap.Serving(r.in.Dialect, r.caller)
+	p := r.in.Snap.Serving(r.in.Dialect, r.caller.Caller)
 	if p != nil && r.caller.MayUseModel("") && (p.Tier || !r.servedTwice(p)) {
 		return tiers.Resolution{
 			Target: p.Name,
@@ -369,8 +375,8 @@ const namesShown = 10
 // servedNames returns the first model names that the caller may use on the endpoint of the request,
 // quoted for a message.
 func (r *resolver) servedNames() (names []string) {
-	for _, name := range r.in.Snap.Catalog.Models(catalogQuery(r.in.Snap, r.caller, "")) {
-		v, err := r.in.Snap.Catalog.Resolve(catalogQuery(r.in.Snap, r.caller, name))
+	for _, name := range r.in.Snap.Catalog.Models(catalogQuery(r.in.Snap, r.caller.Caller, "")) {
+		v, err := r.in.Snap.Catalog.Resolve(catalogQuery(r.in.Snap, r.caller.Caller, name))
 		if err != nil || !r.in.Snap.ByName[v.Target].Served[r.in.Dialect] {
 			continue
 		}

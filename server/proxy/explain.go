@@ -117,6 +117,9 @@ func (n *explainer) runStages() (stage string, err error) {
 		if score := x.resolution.Evidence.Score; score != nil {
 			n.addNote("%s", score)
 		}
+		if score := x.resolution.Evidence.Model; score != nil {
+			n.addNote("%s", score)
+		}
 	} else if err := n.readPassed(); err != nil {
 		return decisions.StageRequest, err
 	}

@@ -125,6 +125,7 @@ func decisionFeatures(x *exchange) decisions.Features {
 		UserTextBytes: e.UserBytes,
 		Groups:        e.Groups,
 		Score:         e.Score,
+		ModelScore:    e.Model,
 		LimitRequired: x.in.Dialect.RequiresMaxTokens(),
 		Tools:         x.parsed.Req.Tools,
 		Media:         x.parsed.Req.Media,

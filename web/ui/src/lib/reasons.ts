@@ -223,6 +223,7 @@ const texts = {
     keywords_not_recorded: "the tier depends on keyword groups that the edited configuration adds or changes",
     score_not_recorded: "the tier depends on a score, and the record has no length of the text",
     share_not_started: "the shares of the edited configuration start after 200 prompts of a tenant and alias",
+    model_score_not_recorded: "the tier depends on the score of a model, and the record has none of this model",
     tier_not_reproduced: "the configuration in force does not reproduce the tier, and the edited one changes it",
     refused_by_limit: "rejected by a limit",
     no_worker_chosen: "no policy selected a worker",
