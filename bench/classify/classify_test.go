@@ -11,102 +11,31 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
+	"tierway/tierscore/curve"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 || math.IsNaN(a) && math.IsNaN(b) }
-
-func TestTheWorthOfAnOrderIsTheAreaUnderItsCurve(t *testing.T) {
-	nan := math.NaN()
-	for name, c := range map[string]struct {
-		outcomes []outcome
-		want     worth
-	}{
-		// Half of the prompts hold all of the gap: up to 1 at 0.5, then flat.
-		"perfect": {[]outcome{{4, 1}, {3, 1}, {2, 0}, {1, 0}}, worth{apgr: 0.75, cpt50: 0.25, cpt80: 0.4}},
-		"inverse": {[]outcome{{1, 1}, {2, 1}, {3, 0}, {4, 0}}, worth{apgr: 0.25, cpt50: 0.75, cpt80: 0.9}},
-		// A straight line from 0 to 1 has half of the area below it.
-		"all tied":           {[]outcome{{0, 1}, {0, 0}, {0, 1}, {0, 0}}, worth{apgr: 0.5, cpt50: 0.5, cpt80: 0.8}},
-		"as good everywhere": {[]outcome{{2, 1}, {1, 1}}, worth{apgr: 0.5, cpt50: 0.5, cpt80: 0.8}},
-		// (0, 0), (0.5, 0.75), (1, 1).
-		"tied in pairs": {[]outcome{{2, 1}, {2, 2}, {1, 1}, {1, 0}}, worth{apgr: 0.625, cpt50: 1.0 / 3, cpt80: 0.6}},
-		// Over 1 on the way: (0, 0), (1/3, 1.5), (2/3, 1.5), (1, 1).
-		"the strong one is worse last": {[]outcome{{3, 3}, {2, 0}, {1, -1}}, worth{apgr: 0.25 + 0.5 + 1.25/3, cpt50: 1.0 / 9, cpt80: 1.6 / 9}},
-		// Below 0 on the way: (0, 0), (0.5, -1), (1, 1).
-		"the strong one is worse first": {[]outcome{{2, -1}, {1, 2}}, worth{apgr: -0.25, cpt50: 0.875, cpt80: 0.95}},
-		"no gap":                        {[]outcome{{2, 1}, {1, -1}}, worth{apgr: nan, cpt50: nan, cpt80: nan}},
-		"nothing":                       {nil, worth{apgr: nan, cpt50: nan, cpt80: nan}},
-	} {
-		got := rank(c.outcomes).worth(nil)
-		if !near(got.apgr, c.want.apgr) || !near(got.cpt50, c.want.cpt50) || !near(got.cpt80, c.want.cpt80) {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
-	}
-}
-
-func TestACountIsAsGoodAsACopy(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var once, copied []outcome
-		times := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 12).Draw(rt, "times")
-		for i, n := range times {
-			o := outcome{float64(len(times) - i), float64(rapid.IntRange(-2, 5).Draw(rt, "gain"))}
-			once = append(once, o)
-			for range n {
-				copied = append(copied, o)
-			}
-		}
-		// Copies are tied, so PGR runs straight through them, as it does with counts.
-		got, want := rank(once).worth(times), rank(copied).worth(nil)
-		if !near(got.apgr, want.apgr) || !near(got.cpt50, want.cpt50) || !near(got.cpt80, want.cpt80) {
-			rt.Errorf("%+v with counts, %+v with copies", got, want)
-		}
-	})
-}
-
-func TestAnOrderAndItsInverseShareTheSquare(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var there, back []outcome
-		for _, gain := range rapid.SliceOfN(rapid.IntRange(0, 4), 1, 20).Draw(rt, "gains") {
-			o := outcome{float64(rapid.IntRange(0, 5).Draw(rt, "score")), float64(gain)}
-			there, back = append(there, o), append(back, outcome{-o.score, o.gain})
-		}
-		a, b := rank(there).worth(nil), rank(back).worth(nil)
-		if !math.IsNaN(a.apgr) && !near(a.apgr+b.apgr, 1) {
-			rt.Errorf("%v and %v", a.apgr, b.apgr)
-		}
-	})
-}
 
 func TestTheSameSeedDrawsTheSameInterval(t *testing.T) {
 	var all []outcome
 	for i := range 40 {
 		all = append(all, outcome{float64(i * 7 % 40), float64(i % 3)})
 	}
-	first, again, other := bootstrap(all, 200, 1), bootstrap(all, 200, 1), bootstrap(all, 200, 2)
+	first, again, other := worthOf(all, 200, 1), worthOf(all, 200, 1), worthOf(all, 200, 2)
 	if first != again {
 		t.Errorf("%+v, then %+v", first, again)
 	}
-	if first.area == other.area {
+	if first.apgr == other.apgr {
 		t.Errorf("another seed drew the same: %+v", other)
 	}
-	if a := first.area; a.low >= a.value || a.value >= a.high || a.value != first.apgr {
+	if a := first.apgr; a.Low >= a.Value || a.Value >= a.High {
 		t.Errorf("the interval is not around its value: %+v", a)
 	}
-	if m := bootstrap([]outcome{{1, 1}, {1, 1}}, 50, 1); m.area != (interval{0.5, 0.5, 0.5}) {
-		t.Errorf("prompts that are all alike vary: %+v", m.area)
+	if w := worthOf([]outcome{{1, 1}, {1, 1}}, 50, 1); w.apgr != (curve.Interval{Value: 0.5, Low: 0.5, High: 0.5}) {
+		t.Errorf("prompts that are all alike vary: %+v", w.apgr)
 	}
-}
-
-func TestQuantiles(t *testing.T) {
-	sorted := make([]float64, 101)
-	for i := range sorted {
-		sorted[i] = float64(i)
-	}
-	if low, high := quantile(sorted, 0.025), quantile(sorted, 0.975); low != 3 || high != 98 {
-		t.Errorf("%v and %v", low, high)
-	}
-	if !math.IsNaN(quantile(nil, 0.5)) {
-		t.Error("nothing has a quantile")
+	if w := worthOf([]outcome{{2, 1}, {1, -1}}, 50, 1); !math.IsNaN(w.apgr.Value) || !math.IsNaN(w.over[0].Value) {
+		t.Errorf("without a gap the order is worth %+v", w)
 	}
 }
 
@@ -226,17 +155,17 @@ func TestTheReportHasEverySetCategoryAndOrder(t *testing.T) {
 		t.Errorf("the tiers get %v", one.shares)
 	}
 	// All of the gap of 1.5 a prompt; half of it at random.
-	if v := one.groups.upper; !near(v.up, 0.5) || !near(v.over.value, 0.75) || !near(v.within.value, 0) ||
+	if v := one.groups.upper; !near(v.up, 0.5) || !near(v.over.Value, 0.75) || !near(v.within.Value, 0) ||
 		!near(v.recovered, 1) {
 		t.Errorf("medium and large: %+v", v)
 	}
-	if v := one.groups.lower; !near(v.up, 0.25) || !near(v.over.value, 1-0.375) || !near(v.recovered, 4.0/6) {
+	if v := one.groups.lower; !near(v.up, 0.25) || !near(v.over.Value, 1-0.375) || !near(v.recovered, 4.0/6) {
 		t.Errorf("large: %+v", v)
 	}
 	// The lesson's only match is a poem: (0.25, 0), then straight to (1, 1).
 	for i, want := range map[int]float64{3: 0.5, 4: 0.375, 5: 0.375} {
-		if got := one.orders[i].apgr; !near(got, want) {
-			t.Errorf("%s: %v, want %v", one.orders[i].name, got, want)
+		if got := one.orders[i].apgr; !near(got.Value, want) {
+			t.Errorf("%s: %v, want %v", one.orders[i].name, got.Value, want)
 		}
 	}
 	for _, markdown := range []bool{false, true} {
@@ -282,9 +211,9 @@ func TestAnOrderIsComparedWithARandomOneAtEachShare(t *testing.T) {
 	}{
 		"in order": {all, [3]float64{0.4 - 0.1, 0.6 - 0.2, 0.6 - 0.3}}, "tied": {tied, [3]float64{0.4 - 0.1, 0.5 - 0.2, 0.6 - 0.3}},
 	} {
-		for i, got := range rank(c.outcomes).worth(nil).over {
-			if !near(got, c.want[i]) {
-				t.Errorf("%s, %v: %v, want %v", name, strongShares[i], got, c.want[i])
+		for i, got := range worthOf(c.outcomes, 40, seed).over {
+			if !near(got.Value, c.want[i]) {
+				t.Errorf("%s, %v: %v, want %v", name, strongShares[i], got.Value, c.want[i])
 			}
 		}
 	}
@@ -342,7 +271,7 @@ func TestTheDataIsRead(t *testing.T) {
 	for i, want := range [][2]float64{{0.598, 0.483}, {0.548, 0.665}} {
 		for j, name := range []string{"prompt length", "digit count"} {
 			by := all[slices.IndexFunc(all, func(s scorer) bool { return s.name == name })]
-			if got := rank(outcomes(sets[i].prompts, by)).worth(nil).apgr; math.Abs(got-want[j]) > 0.0006 {
+			if got := worthOf(outcomes(sets[i].prompts, by), 40, seed).apgr.Value; math.Abs(got-want[j]) > 0.0006 {
 				t.Errorf("%s: %s has the area %.4f, want %.3f", sets[i].name, by.name, got, want[j])
 			}
 		}

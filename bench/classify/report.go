@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"tierway/tierscore/curve"
 )
 
 // seed makes runs repeatable.
@@ -168,12 +170,12 @@ func (s set) worth(tiers string, v value) []string {
 }
 
 // score is a difference of scores in the set's points, with its interval.
-func (s set) score(i interval) string {
+func (s set) score(i curve.Interval) string {
 	factor, decimals := 1.0, 2
 	if s.points == 100 { // right or wrong
 		factor, decimals = 100, 1
 	}
-	if math.IsNaN(i.value) {
+	if math.IsNaN(i.Value) {
 		return ""
 	}
 	number := func(f float64) string {
@@ -183,7 +185,7 @@ func (s set) score(i interval) string {
 		}
 		return text
 	}
-	return fmt.Sprintf("%s of %g [%s, %s]", number(i.value), s.points, number(i.low), number(i.high))
+	return fmt.Sprintf("%s of %g [%s, %s]", number(i.Value), s.points, number(i.Low), number(i.High))
 }
 
 // writeCategories writes the shares of each category of a labelled set that has few, under preset groups.
@@ -236,9 +238,9 @@ func (r report) writeOrders(b *strings.Builder, markdown bool) {
 	}
 	for _, one := range r.results {
 		for _, l := range one.orders {
-			row := []string{one.set.title(), l.name, fmt.Sprintf("%.3f [%.3f, %.3f]", l.area.value, l.area.low, l.area.high),
-				percentBetween(l.half), percentBetween(l.most)}
-			for _, over := range l.overs {
+			row := []string{one.set.title(), l.name, fmt.Sprintf("%.3f [%.3f, %.3f]", l.apgr.Value, l.apgr.Low, l.apgr.High),
+				percentBetween(l.cpt50), percentBetween(l.cpt80)}
+			for _, over := range l.over {
 				row = append(row, one.set.score(over))
 			}
 			rows = append(rows, row)
@@ -249,8 +251,8 @@ func (r report) writeOrders(b *strings.Builder, markdown bool) {
 }
 
 // percentBetween is a share with its interval.
-func percentBetween(i interval) string {
-	return fmt.Sprintf("%s [%.0f, %.0f]", percent(i.value), 100*i.low, 100*i.high)
+func percentBetween(i curve.Interval) string {
+	return fmt.Sprintf("%s [%.0f, %.0f]", percent(i.Value), 100*i.Low, 100*i.High)
 }
 
 func percent(share float64) string {

@@ -16,7 +16,7 @@ type scorer struct {
 // line is one scorer on one set.
 type line struct {
 	name string
-	measured
+	worth
 }
 
 // judge is a preset's classifier.
@@ -47,7 +47,7 @@ func ordersOf(prompts []promptRow, resamples int, all bool) (lines []line, err e
 		by = by[:mainScorers]
 	}
 	for _, one := range by {
-		lines = append(lines, line{one.name, bootstrap(outcomes(prompts, one), resamples, seed)})
+		lines = append(lines, line{one.name, worthOf(outcomes(prompts, one), resamples, seed)})
 	}
 	return lines, nil
 }

@@ -194,7 +194,7 @@ func (h *heldOut) add(model *tierscore.Model, prompts []sample, resamples int) {
 		}
 	}
 	for to, of := range map[*[3]float64][]outcome{&h.length: length, &h.learned: learned} {
-		m := bootstrap(of, resamples, seed)
-		to[0], to[1], to[2] = to[0]+m.apgr, to[1]+m.area.low, to[2]+m.area.high
+		apgr := worthOf(of, resamples, seed).apgr
+		to[0], to[1], to[2] = to[0]+apgr.Value, to[1]+apgr.Low, to[2]+apgr.High
 	}
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
+
+	"tierway/tierscore/curve"
 )
 
 // routed is one prompt of a set and the tier that it was sent to.
@@ -26,10 +27,10 @@ func sharesOf(all []routed) (s shares) {
 // value is the quality of routing if the tiers from one on answer like the strong model, and the
 // tiers below like the weak one.
 type value struct {
-	up        float64  // share of prompts that go to the strong tiers
-	over      interval // mean score minus that of a random router with the same share
-	within    interval // mean score minus that of a random router with the same share per category; NaN without any
-	recovered float64  // recovered part of the gap between the two models; NaN without a gap
+	up        float64        // share of prompts that go to the strong tiers
+	over      curve.Interval // mean score minus that of a random router with the same share
+	within    curve.Interval // mean score minus that of a random router with the same share per category; NaN without any
+	recovered float64        // recovered part of the gap between the two models; NaN without a gap
 }
 
 // valueOf measures routing and draws resamples of the prompts with replacement for the
@@ -37,21 +38,11 @@ type value struct {
 func valueOf(all []routed, from, resamples int, seed uint64) value {
 	s := newSums(all, from)
 	v := s.value(nil)
-	source := rand.New(rand.NewPCG(seed, 0))
-	times := make([]int, len(all))
-	var over, within []float64
-	for range resamples {
-		clear(times)
-		for range times {
-			times[source.IntN(len(times))]++
-		}
+	intervals := bootstrap(len(all), resamples, seed, func(times []int) []float64 {
 		one := s.value(times)
-		over, within = append(over, one.over.value), append(within, one.within.value)
-	}
-	slices.Sort(over)
-	slices.Sort(within)
-	v.over.low, v.over.high = quantile(over, 0.025), quantile(over, 0.975)
-	v.within.low, v.within.high = quantile(within, 0.025), quantile(within, 0.975)
+		return []float64{one.over.Value, one.within.Value}
+	})
+	v.over, v.within = intervals[0], intervals[1]
 	return v
 }
 
@@ -100,13 +91,13 @@ func (s *sums) value(times []int) (v value) {
 	for _, p := range s.parts {
 		all = part{all.n + p.n, all.up + p.up, all.gain + p.gain, all.gained + p.gained}
 		if p.n > 0 {
-			v.within.value += p.gained - p.up/p.n*p.gain
+			v.within.Value += p.gained - p.up/p.n*p.gain
 		}
 	}
 	v.up, v.recovered = all.up/all.n, math.NaN()
-	v.over.value = (all.gained - v.up*all.gain) / all.n
-	if v.within.value /= all.n; !s.named {
-		v.within.value = math.NaN()
+	v.over.Value = (all.gained - v.up*all.gain) / all.n
+	if v.within.Value /= all.n; !s.named {
+		v.within.Value = math.NaN()
 	}
 	if all.gain > 0 {
 		v.recovered = all.gained / all.gain

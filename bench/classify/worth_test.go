@@ -33,7 +33,7 @@ func TestRoutingIsWorthWhatItGainsOverTheSameShareAtRandom(t *testing.T) {
 		"against a topic": {[]routed{{0, 4, "a"}, {1, 0, "a"}, {1, 2, "b"}, {1, 2, "b"}}, 1, 0.75, -0.5, -0.5, 0.5},
 	} {
 		v := newSums(c.all, c.from).value(nil)
-		if !near(v.up, c.up) || !near(v.over.value, c.over) || !near(v.within.value, c.within) ||
+		if !near(v.up, c.up) || !near(v.over.Value, c.over) || !near(v.within.Value, c.within) ||
 			!near(v.recovered, c.recovered) {
 			t.Errorf("%s: %+v, want %v, %v, %v, %v", name, v, c.up, c.over, c.within, c.recovered)
 		}
@@ -56,7 +56,7 @@ func TestARoutedPromptThatCountsTwiceIsTwoPrompts(t *testing.T) {
 			return
 		}
 		got, want := newSums(once, 1).value(times), newSums(copied, 1).value(nil)
-		if !near(got.up, want.up) || !near(got.over.value, want.over.value) || !near(got.within.value, want.within.value) ||
+		if !near(got.up, want.up) || !near(got.over.Value, want.over.Value) || !near(got.within.Value, want.within.Value) ||
 			!near(got.recovered, want.recovered) {
 			rt.Errorf("%+v with counts, %+v with copies", got, want)
 		}
@@ -72,7 +72,7 @@ func TestTheSameSeedDrawsTheSameIntervalOfRouting(t *testing.T) {
 	if first != again || first.over == other.over {
 		t.Errorf("%+v, then %+v; with another seed %+v", first, again, other)
 	}
-	if v := first.over; v.low >= v.value || v.value >= v.high {
+	if v := first.over; v.Low >= v.Value || v.Value >= v.High {
 		t.Errorf("the interval is not around its value: %+v", v)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tierway/tierscore/curve"
 	"tierway/tierscore/training"
 )
 
@@ -201,7 +202,7 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	if r.Measured {
 		for _, score := range []struct {
 			name string
-			apgr training.Interval
+			apgr curve.Interval
 		}{{"model", r.Learned}, {"default", r.Baseline}, {"difference", r.Difference}} {
 			line(score.name, "APGR %.3f, 95 %% interval %.3f to %.3f", score.apgr.Value, score.apgr.Low, score.apgr.High)
 		}

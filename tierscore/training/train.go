@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tierway/tierscore"
+	"tierway/tierscore/curve"
 )
 
 // minLabels is the least number of labels of each tier. With fewer, intervals are too wide to be useful.
@@ -27,13 +28,13 @@ type Report struct {
 	To       time.Time `json:"to"`
 	Lambda   float64   `json:"lambda"` // strength of the regularisation
 
-	HeldOut    int      `json:"held_out"`   // requests of the evaluation
-	Unseen     int      `json:"unseen"`     // of these, with a route that the evaluated model does not know
-	Measured   bool     `json:"measured"`   // the intervals are known
-	Learned    Interval `json:"learned"`    // APGR
-	Baseline   Interval `json:"baseline"`   // APGR
-	Difference Interval `json:"difference"` // learned − baseline
-	Reason     string   `json:"reason"`     // why the model is not enabled; empty if it is
+	HeldOut    int            `json:"held_out"`   // requests of the evaluation
+	Unseen     int            `json:"unseen"`     // of these, with a route that the evaluated model does not know
+	Measured   bool           `json:"measured"`   // the intervals are known
+	Learned    curve.Interval `json:"learned"`    // APGR
+	Baseline   curve.Interval `json:"baseline"`   // APGR
+	Difference curve.Interval `json:"difference"` // learned − baseline
+	Reason     string         `json:"reason"`     // why the model is not enabled; empty if it is
 }
 
 // Train fits a model and evaluates it. About a quarter of each route is held out. The evaluated model is fitted to the

@@ -12,6 +12,7 @@ import (
 
 	"tierway/fixedseed"
 	"tierway/tierscore"
+	"tierway/tierscore/curve"
 )
 
 // traffic is simulated requests of which the word "hard" makes the small tier fail. A share of the labels is wrong.
@@ -254,26 +255,9 @@ func TestRoundingLosesLittle(t *testing.T) {
 		rounded[i], _ = d.difference(m, i)
 	}
 	gains := d.gains(d.all())
-	a, b := newCurve(exact).apgr(gains, nil), newCurve(rounded).apgr(gains, nil)
+	a, b := curve.NewOrder(exact).Append(nil, gains, nil).APGR(), curve.NewOrder(rounded).Append(nil, gains, nil).APGR()
 	if math.Abs(a-b) >= 0.005 || a < 0.6 {
 		t.Errorf("APGR is %v with exact and %v with rounded weights", a, b)
-	}
-}
-
-func TestAreaOfAnOrder(t *testing.T) {
-	for name, c := range map[string]struct {
-		scores, gains []float64
-		want          float64
-	}{
-		"perfect":  {[]float64{4, 3, 2, 1}, []float64{1, 1, 0, 0}, 0.75},
-		"inverse":  {[]float64{1, 2, 3, 4}, []float64{1, 1, 0, 0}, 0.25},
-		"all tied": {[]float64{0, 0, 0, 0}, []float64{1, 0, 1, 0}, 0.5},
-		"no gap":   {[]float64{2, 1}, []float64{1, -1}, math.NaN()},
-	} {
-		got := newCurve(c.scores).apgr(c.gains, nil)
-		if math.Abs(got-c.want) > 1e-9 || math.IsNaN(got) != math.IsNaN(c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
 	}
 }
 
