@@ -17,9 +17,20 @@ type Data struct {
 	// Ambiguous are lines whose labelled id an earlier line has. Neither line has labels.
 	Ambiguous int
 
-	rows []row
-	key  uint32   // of the features
-	cols []uint32 // columns of all rows
+	rows  []row
+	key   uint32         // of the features
+	cols  []uint32       // columns of all rows
+	tiers map[string]int // lines by the tier that answered
+}
+
+// countTier counts a line of features of a tier; empty: unknown.
+func (d *Data) countTier(tier string) {
+	if d.tiers == nil {
+		d.tiers = map[string]int{}
+	}
+	if tier != "" {
+		d.tiers[tier]++
+	}
 }
 
 // row is one labelled request.

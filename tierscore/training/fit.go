@@ -178,24 +178,29 @@ func (d *Data) foldsOf(rows []int) []int {
 	return fold
 }
 
-// gains returns an estimate of P(large right) − P(small right) of each row from its random labels. It is exact for
-// pairs. Each other row has the difference of the means of all unpaired rows, and its own deviation from the mean
-// counts as often as labels of its tier are missing (augmented inverse probability weighting with constant means;
-// Robins, Rotnitzky and Zhao, 1994). Rows without random labels have 0.
+// gains returns an estimate of P(large right) − P(small right) of each row from its random labels.
 func (d *Data) gains(rows []int) []float64 {
+	_, gains := d.qualities(rows)
+	return gains
+}
+
+// qualities returns estimates of P(small right), and of the gains P(large right) − P(small right), of each row from its
+// random labels. They are exact for pairs. Each other row has the means of all unpaired rows, and its own deviation from
+// the mean counts as often as labels of its tier are missing (augmented inverse probability weighting with constant
+// means; Robins, Rotnitzky and Zhao, 1994). Rows without random labels have 0.
+func (d *Data) qualities(rows []int) (small, gains []float64) {
 	var unpaired, paired [2]tally // one label of each row
 	n := 0.0
 	for _, i := range rows {
 		r := &d.rows[i]
-		small, large := r.tiers[0].random, r.tiers[1].random
 		to := &unpaired
-		if small.weight > 0 && large.weight > 0 {
+		if r.tiers[0].random.weight > 0 && r.tiers[1].random.weight > 0 {
 			to = &paired
 		} else if r.random() {
 			n++
 		}
-		for tier, labels := range []tally{small, large} {
-			if labels.weight > 0 {
+		for tier := range to {
+			if labels := r.tiers[tier].random; labels.weight > 0 {
 				to[tier].weight, to[tier].right = to[tier].weight+1, to[tier].right+labels.share()
 			}
 		}
@@ -207,18 +212,21 @@ func (d *Data) gains(rows []int) []float64 {
 		}
 		mean[tier] = labels.share()
 	}
-	gains := make([]float64, len(rows))
+	small, gains = make([]float64, len(rows)), make([]float64, len(rows))
 	for k, i := range rows {
 		r := &d.rows[i]
-		small, large := r.tiers[0].random, r.tiers[1].random
-		switch {
-		case small.weight > 0 && large.weight > 0:
-			gains[k] = large.share() - small.share()
-		case small.weight > 0:
-			gains[k] = mean[1] - mean[0] - (small.share()-mean[0])/probability[0]
-		case large.weight > 0:
-			gains[k] = mean[1] - mean[0] + (large.share()-mean[1])/probability[1]
+		right := mean
+		switch a, b := r.tiers[0].random, r.tiers[1].random; {
+		case a.weight > 0 && b.weight > 0:
+			right = [2]float64{a.share(), b.share()}
+		case a.weight > 0:
+			right[0] += (a.share() - mean[0]) / probability[0]
+		case b.weight > 0:
+			right[1] += (b.share() - mean[1]) / probability[1]
+		default:
+			continue
 		}
+		small[k], gains[k] = right[0], right[1]-right[0]
 	}
-	return gains
+	return small, gains
 }

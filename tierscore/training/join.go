@@ -51,6 +51,7 @@ func (d *Data) ReadFeatures(name string, in io.Reader, labels *Labels) error {
 			return err
 		}
 		d.Lines++
+		d.countTier(one.Tier)
 		request := labels.byID[one.ID]
 		switch {
 		case request == nil:
