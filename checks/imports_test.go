@@ -40,8 +40,8 @@ func layers() map[string]string {
 		"routing/routingtest": "1",
 		"routing":             "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
 		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0", "workers/lmcache": "0",
-		"workers/kvcache": "0b",
-		"routing/prefix":  "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1", "memnet": "-1",
+		"workers/kvcache": "0b", "tierscore/report": "0b",
+		"routing/prefix": "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1", "memnet": "-1",
 		"fixedseed": "-1", "memnet/memredis": "-1b", "tierscore": "-1", "tierscore/curve": "-1", "tierscore/training": "-1b",
 		"routing/kvindex": "-1b",
 	}
@@ -69,7 +69,7 @@ func layerOf(folder string) (layer string, ok bool) {
 // pure packages decide, with time and chance as arguments.
 func pure() []string {
 	return []string{"tiers", "queue", "routing", "routing/kvindex", "routing/prefix", "sim", "replay", "tierscore",
-		"tierscore/curve", "tierscore/training", "pairing"}
+		"tierscore/curve", "tierscore/training", "tierscore/report", "pairing"}
 }
 
 // tree is the parsed module without its tests, by folder. The root is ".".

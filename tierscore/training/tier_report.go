@@ -20,7 +20,7 @@ type TierReport struct {
 	Large    int `json:"large" doc:"Requests with labels of the large tier."`
 	Paired   int `json:"paired" doc:"Requests with labels of both tiers."`
 
-	Tiers []TierShare `json:"tiers" nullable:"false" doc:"Tiers of the lines of features that have one."`
+	Tiers []TierRequests `json:"tiers" nullable:"false" doc:"Tiers of the lines of features that have one."`
 
 	Evaluated int            `json:"evaluated" doc:"Requests of the curves: those with labels of replay or exploration, and with a newer model only those after its training."`
 	From      time.Time      `json:"from" doc:"Time of the first request of the curves."`
@@ -29,8 +29,8 @@ type TierReport struct {
 	Curves    []QualityCurve `json:"curves" nullable:"false"`
 }
 
-// TierShare is the number of requests that a tier answered.
-type TierShare struct {
+// TierRequests is the number of requests that a tier answered.
+type TierRequests struct {
 	Tier     string  `json:"tier"`
 	Requests int     `json:"requests"`
 	Share    float64 `json:"share"`
@@ -96,16 +96,16 @@ func (d *Data) TierReport(m *tierscore.Model, pick func(n int) int) (*TierReport
 func (d *Data) describeTiers() *TierReport {
 	labels := d.describe()
 	r := &TierReport{Lines: d.Lines, Requests: labels.Requests, Small: labels.Small, Large: labels.Large,
-		Paired: labels.Paired, Tiers: []TierShare{}}
+		Paired: labels.Paired, Tiers: []TierRequests{}}
 	all := 0
 	for tier, n := range d.tiers {
 		all += n
-		r.Tiers = append(r.Tiers, TierShare{Tier: tier, Requests: n})
+		r.Tiers = append(r.Tiers, TierRequests{Tier: tier, Requests: n})
 	}
 	for i := range r.Tiers {
 		r.Tiers[i].Share = float64(r.Tiers[i].Requests) / float64(all)
 	}
-	slices.SortFunc(r.Tiers, func(a, b TierShare) int {
+	slices.SortFunc(r.Tiers, func(a, b TierRequests) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Tier, b.Tier))
 	})
 	return r

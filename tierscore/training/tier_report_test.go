@@ -141,7 +141,7 @@ func TestTiersOfLinesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Lines != 40 || r.Requests != 20 || r.Paired != 20 || len(r.Tiers) != 2 ||
-		r.Tiers[0] != (TierShare{"small", 29, 29.0 / 39}) || r.Tiers[1] != (TierShare{"large", 10, 10.0 / 39}) {
+		r.Tiers[0] != (TierRequests{"small", 29, 29.0 / 39}) || r.Tiers[1] != (TierRequests{"large", 10, 10.0 / 39}) {
 		t.Errorf("%+v", r)
 	}
 	line := strings.Replace(goodFeatures("x"), `"baseline"`, `"explored":0,"baseline"`, 1)
