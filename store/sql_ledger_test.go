@@ -228,3 +228,24 @@ func BenchmarkReadingTheDirectory(b *testing.B) {
 		})
 	}
 }
+
+func TestUsageByTierIsOfAllTenantsAndDays(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.SQL) {
+		day := 24 * time.Hour
+		rows := []store.Row{
+			{At: noon, Tenant: "a", Tier: "small", Outcome: "ok", Prompt: 1, Output: 2, Money: 3},
+			{At: noon.Add(day), Tenant: "b", Key: "k", Tier: "small", Outcome: "refused", Prompt: 10, FromCache: true, Saved: 7},
+			{At: noon, Tenant: "b", Tier: "large", Model: "m", Outcome: "ok", Output: 100},
+			{At: noon, Tenant: "b", Outcome: "refused"},
+			{At: noon.Add(-day), Tenant: "a", Tier: "small", Outcome: "ok", Prompt: 1000},
+			{At: noon.Add(2 * day), Tenant: "a", Tier: "small", Outcome: "ok", Prompt: 1000},
+		}
+		for i := range rows {
+			rows[i].ID = fmt.Sprint(i)
+		}
+		write(t, s, rows...)
+		same(t, "usage", must(s.UsageByTier(t.Context(), noon, noon.Add(2*day)))(t), []store.UsageRow{
+			{Requests: 1, Refused: 1}, {Group: "large", Requests: 1, Output: 100},
+			{Group: "small", Requests: 2, Refused: 1, Prompt: 11, Output: 2, Money: 3, CachedRequests: 1, Saved: 7}})
+	})
+}

@@ -66,6 +66,19 @@ func (s *SQL) UsageByTenant(ctx context.Context, at time.Time) (map[string]Usage
 	return byTenant, nil
 }
 
+// UsageByTier returns the usage of all tenants by tier or pool, from the UTC day of from to that before to, sorted by
+// name. Requests without one have an empty group.
+func (s *SQL) UsageByTier(ctx context.Context, from, to time.Time) ([]UsageRow, error) {
+	ctx, done := context.WithTimeout(ctx, searchTimeout)
+	defer done()
+	filter, args := where(condition{true, "day >=", int64(tenants.Day(from))},
+		condition{true, "day <", int64(tenants.Day(to))})
+	all, err := collect(ctx, s.read, func(r *UsageRow) []column {
+		return append([]column{{name: "tier", scan: &r.Group}}, sumColumns(r)...)
+	}, "FROM usage"+filter+" GROUP BY tier ORDER BY tier", args...)
+	return all, s.fail(ctx, "reading the usage by tier", err)
+}
+
 // sumColumns are the columns with the sums of a group of rows.
 func sumColumns(r *UsageRow) []column {
 	of := func(outcomes string) string {

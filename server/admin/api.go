@@ -17,6 +17,7 @@ import (
 	"tierway/server/control"
 	"tierway/tenants"
 	"tierway/tiers"
+	"tierway/tierscore/report"
 )
 
 // maxAdminBody is the largest request body in bytes: a configuration with 5,000 workers fits.
@@ -34,6 +35,8 @@ func schemaName(t reflect.Type, hint string) string {
 		return "Replay" + name
 	case t == reflect.TypeFor[tiers.ClassifierReport]():
 		return "Classification"
+	case t == reflect.TypeFor[report.Report]():
+		return "LabelReport"
 	case t == reflect.TypeFor[config.Change](), t == reflect.TypeFor[control.Impact]():
 		return name + "View"
 	}

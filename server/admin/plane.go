@@ -14,6 +14,7 @@ import (
 	"tierway/decisions"
 	"tierway/server/control"
 	"tierway/telemetry"
+	"tierway/tierscore/report"
 	"tierway/web"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	// PurgeAnswers removes the kept answers of a tenant and returns the number of those in memory. An error means that
 	// other gateways may still have some.
 	PurgeAnswers func(ctx context.Context, tenant string) (int, error)
+	// TierReport returns the report of the labels that the gateway keeps, without its money; nil: it keeps none.
+	TierReport func(ctx context.Context) (*report.Report, error)
 	// CacheMemory returns the memory of the response cache.
 	CacheMemory func() telemetry.CacheMemory
 }
