@@ -61,7 +61,7 @@ func root(out, messages io.Writer) *cobra.Command {
 	c.SetFlagErrorFunc(flagError)
 	c.AddCommand(serveCommand(), demoCommand(), checkCommand(), explainCommand(), keysCommand(), migrateCommand(),
 		auditCommand(), importCommand(), reloadCommand(), replayCommand(), simulateCommand(), featuresCommand(),
-		trainCommand(), versionCommand())
+		trainCommand(), tiersCommand(), versionCommand())
 	return c
 }
 

@@ -59,7 +59,10 @@ func (f trainFlags) run(c *cobra.Command) error {
 	if f.tiers.Small == f.tiers.Large {
 		return fmt.Errorf("--small and --large are both %q: name two tiers", f.tiers.Small)
 	}
-	if err := f.checkOutput(); err != nil {
+	if f.output == "-" {
+		return errors.New("--output is -: name a file, because a model is binary")
+	}
+	if err := checkOutput("--output", f.output, slices.Concat(f.features, f.labels)); err != nil {
 		return err
 	}
 	labels := training.NewLabels(f.tiers)
@@ -109,15 +112,13 @@ func (f trainFlags) run(c *cobra.Command) error {
 	return exit(1)
 }
 
-// checkOutput returns an error unless the model can be written: to a new file, or in place of a file that is no input.
-func (f trainFlags) checkOutput() error {
-	if f.output == "-" {
-		return errors.New("--output is -: name a file, because a model is binary")
+// checkOutput returns an error unless the file of a flag can be written: as a new file, or in place of one that is no
+// input.
+func checkOutput(flag, path string, inputs []string) error {
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
 	}
-	if _, err := os.Stat(filepath.Dir(f.output)); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	old, err := os.Lstat(f.output)
+	old, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -125,11 +126,11 @@ func (f trainFlags) checkOutput() error {
 		return err
 	}
 	if !old.Mode().IsRegular() {
-		return fmt.Errorf("--output %s is not a regular file: name a new one, or a model to replace", f.output)
+		return fmt.Errorf("%s %s is not a regular file: name a new one, or one to replace", flag, path)
 	}
-	for _, input := range slices.Concat(f.features, f.labels) {
+	for _, input := range inputs {
 		if at, err := os.Stat(input); err == nil && os.SameFile(at, old) {
-			return fmt.Errorf("--output %s is a file of --features or --labels: name another one", f.output)
+			return fmt.Errorf("%s %s is a file of --features or --labels: name another one", flag, path)
 		}
 	}
 	return nil
