@@ -32,6 +32,7 @@ func (x *exchange) complete() (err error) {
 	if x.answerFromCache() {
 		return nil
 	}
+	x.sampleRequest()
 	x.gather()
 	return x.forward()
 }

@@ -11,6 +11,7 @@ import (
 
 	"tierway/decisions"
 	"tierway/openai"
+	"tierway/pairing"
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/server/intake"
@@ -41,6 +42,8 @@ type exchange struct {
 	dispatch   dispatch          // state of forward
 	cached     *cached           // state of answerFromCache; nil without a response cache
 	own        bool              // a request of the gateway itself, which is sent once
+	repeated   bool              // a request of Repeat
+	sample     *pairing.Sample   // the request, if it is drawn to be repeated
 	inLedger   bool              // the ledger has a row for the request
 	explained  bool              // the request is explained, not served
 	ending     ending
@@ -158,8 +161,9 @@ func (x *exchange) end() {
 	// A panic in one step must not prevent the next.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
 	x.s.control.Recoverer.Run("leaving the queue", func() { leaveQueue(x) })
+	x.endSample()
 	x.s.intake.DropPrompt(&x.parsed)
-	if x.answer.abort && !x.own {
+	if x.answer.abort && !x.own && !x.repeated {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}
 }

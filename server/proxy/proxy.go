@@ -8,6 +8,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/pairing"
 	"tierway/responsecache"
 	"tierway/server/control"
 	"tierway/server/intake"
@@ -29,6 +30,7 @@ type Proxy struct {
 	budget  *retryBudget
 	rooms   rooms
 	cache   responsecache.Memory
+	samples *pairing.Samples // requests to repeat
 	buffers *bufferPools
 
 	inflightCount atomic.Int64
@@ -48,6 +50,7 @@ type Options struct {
 	Decisions    *decisions.Log
 	DecisionFile *spool.File[*decisions.Decision] // nil without
 	Traces       *telemetry.Traces                // nil without
+	Samples      *pairing.Samples                 // receives the requests that are to be repeated; nil: none are
 	Name         string                           // name of this process among gateways
 	Log          *slog.Logger
 	Metrics      *telemetry.Metrics
@@ -65,6 +68,7 @@ func New(o Options) *Proxy {
 		records: records{log: o.Decisions, file: o.DecisionFile},
 		seed:    maphash.MakeSeed(),
 		budget:  newRetryBudget(),
+		samples: o.Samples,
 		buffers: newBufferPools(),
 	}
 	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand})

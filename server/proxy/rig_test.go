@@ -21,6 +21,7 @@ import (
 	"tierway/fixedseed"
 	"tierway/memnet"
 	"tierway/openai"
+	"tierway/pairing"
 	"tierway/server/control"
 	"tierway/server/intake"
 	"tierway/telemetry"
@@ -83,7 +84,7 @@ func newProxyRigOn(t *testing.T, network *memnet.Network, yaml string, handlers 
 		t.Fatal(err)
 	}
 	r.Proxy = New(Options{Control: control, Access: r, Decisions: decisions.NewLog(f.Decisions.Keep), Log: log,
-		Metrics: metrics, Rand: fixedseed.Uint64()})
+		Metrics: metrics, Rand: fixedseed.Uint64(), Samples: new(pairing.Samples)})
 	if err := control.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"tierway/decisions"
+	"tierway/pairing"
+	"tierway/routing"
+	"tierway/server/intake"
+	"tierway/telemetry"
+)
+
+// sampleRequest keeps the request if it is drawn to be repeated. It holds its body from then on.
+func (x *exchange) sampleRequest() {
+	share := x.in.Snap.File.Learning.Replay.Share
+	if x.s.samples == nil || share == 0 || routing.Unit(x.s.rand()) >= share || !x.mayBeRepeated() {
+		return
+	}
+	body := x.parsed.Req.NamedBody()
+	if body == nil {
+		body = x.parsed.Req.Body
+	}
+	x.sample = &pairing.Sample{ID: x.in.RequestID, At: x.in.Start, Tenant: x.caller.Tenant, Key: x.caller.Key,
+		Path: x.in.WorkerPath, Dialect: x.in.Dialect, Header: apiHeaders(x.in.HTTP.Header), Body: body}
+	x.s.metrics.SamplesEnded(telemetry.SampleDropped, x.s.samples.Add(x.sample))
+}
+
+// mayBeRepeated reports whether the request may run again on the first and the last tier, and whether its answers can
+// be compared. A client that selects the tier gives no label to the classifier.
+func (x *exchange) mayBeRepeated() bool {
+	p, snap := &x.parsed, x.in.Snap
+	switch {
+	case x.own, x.repeated, x.in.Kind != intake.Infer, !x.in.Dialect.Generates(), p.Upload != nil,
+		x.resolution.Free(&x.in):
+		return false
+	case p.AtMostOnce(), p.FollowsUp(), !pairing.Comparable(p.Req):
+		return false
+	case !x.s.intake.Classifies(&x.in, &x.caller, p), snap.IsRepeater(x.caller.Caller, x.in.Start):
+		return false
+	}
+	first, last := snap.OuterTiers()
+	return first != last && !x.caller.IsolateCache && snap.MayUse(x.caller.Caller, first.Name) &&
+		snap.MayUse(x.caller.Caller, last.Name)
+}
+
+// apiHeaders returns a copy of the headers with which a client selects the version and the features of its API.
+func apiHeaders(from http.Header) map[string][]string {
+	to := map[string][]string{}
+	for name, values := range from {
+		if (strings.HasPrefix(name, "Anthropic-") || strings.HasPrefix(name, "Openai-")) && !withholds(name) {
+			for _, v := range values {
+				to[name] = append(to[name], strings.Clone(v))
+			}
+		}
+	}
+	return to
+}
+
+// endSample makes the sample of the request ready if an engine answered the request, or else removes it.
+func (x *exchange) endSample() {
+	switch {
+	case x.sample == nil:
+	case x.ending.result == decisions.OK && len(x.dispatch.attempts) > 0:
+		x.s.samples.Answered(x.sample)
+	default:
+		x.s.samples.Remove(x.sample)
+	}
+}
+
+// Repeat serves a request as if a client had sent it: the key of its header is charged and bounded, and the request is
+// recorded. It is not sampled. r must have a route and a whole body. Repeat ends with the context of r.
+func (px *Proxy) Repeat(r *http.Request) pairing.Answer {
+	in, _ := intake.FindRoute(r)
+	w := &kept{header: http.Header{}}
+	x := px.begin(w, in)
+	x.repeated = true
+	x.run(x.complete)
+	a := pairing.Answer{Result: pairing.Failed, Status: w.status, Code: x.ending.code, Body: w.body.Bytes()}
+	switch {
+	case x.ending.result == decisions.OK && w.status == http.StatusOK:
+		a.Result = pairing.Answered
+		if n := len(x.dispatch.attempts); n > 0 {
+			a.Tier = x.dispatch.attempts[n-1].pool.Name
+		}
+	case x.ending.result == decisions.Refused:
+		a.Result = pairing.Refused
+	}
+	return a
+}
