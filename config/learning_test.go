@@ -77,7 +77,7 @@ func TestLearningIsChecked(t *testing.T) {
 		"a disabled model": {classifier: graded, learning: secret + ", model: '${MODEL}', decide: true", key: hashKey,
 			model: disabled, want: []string{"learning.decide: the model is not enabled: the model is worse (collect more labels " +
 				"and train again with tierway train, or remove the key)"}},
-		"no share": {learning: secret + ", model: '${MODEL}', decide: true", key: hashKey, model: enabled, want: []string{
+		"no share": {classifier: "classifier: { preset: groups }\n", learning: secret + ", model: '${MODEL}', decide: true", key: hashKey, model: enabled, want: []string{
 			"learning.decide: no share orders prompts by a score (write classifier.share, such as share: { large: 0.2 }, or " +
 				"preset: graded; or remove the key)"}},
 	} {

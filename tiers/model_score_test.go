@@ -115,10 +115,10 @@ func TestAModelThatDecidesOrdersPrompts(t *testing.T) {
 	k, recent := modelCatalog(t, Rules{Preset: "graded"}, hardModel(t, hashA, true)), NewRecentScores(2)
 	startShares(t, k, recent)
 	for _, c := range []struct{ tenant, text, target, note string }{
-		{"acme", "hard", "large", "model score among the highest 20 %"},
-		{"acme", strings.Repeat("tea ", 900), "small", "model score below the highest 50 %"},
-		{"other", "hard", "small", "default score below the highest 50 %"},
-		{"other", strings.Repeat("tea ", 900), "large", "default score among the highest 20 %"},
+		{"acme", "hard", "large", "model score among the highest 10 %"},
+		{"acme", strings.Repeat("tea ", 900), "small", "model score below the highest 40 %"},
+		{"other", "hard", "small", "default score below the highest 40 %"},
+		{"other", strings.Repeat("tea ", 900), "large", "default score among the highest 10 %"},
 	} {
 		var e Evidence
 		v, err := k.Resolve(Query{Model: Auto, Recent: recent, Input: asks(c.tenant, c.text), Evidence: &e})
