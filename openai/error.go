@@ -48,6 +48,7 @@ const (
 	CodeRejectedByHook         Code = "rejected_by_hook"
 	CodeHookUnavailable        Code = "hook_unavailable"
 
+	CodeFeedbackDisabled         Code = "feedback_disabled"
 	CodePreviousResponseNotFound Code = "previous_response_not_found"
 	CodeConversationNotFound     Code = "conversation_not_found"
 )
