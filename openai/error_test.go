@@ -74,7 +74,7 @@ func TestErrorTableIsComplete(t *testing.T) {
 			t.Errorf("%s has RetryAfter, but SDKs do not retry its status", r.Code)
 		}
 	}
-	if len(seen) != 39 {
+	if len(seen) != 40 {
 		t.Errorf("%d codes in the table", len(seen))
 	}
 }
