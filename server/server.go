@@ -14,6 +14,7 @@ import (
 	"tierway/decisions"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/server/learning"
 	"tierway/server/proxy"
 	"tierway/spool"
 	"tierway/telemetry"
@@ -62,6 +63,7 @@ type Server struct {
 
 	decisions    *decisions.Log
 	decisionFile *spool.File[*decisions.Decision] // nil if decisions.file is not set
+	learning     *learning.Store                  // nil without learning.directory
 	traces       *telemetry.Traces                // nil if offline or without an exporter
 }
 
@@ -106,6 +108,7 @@ func New(o Options) (*Server, error) {
 		Access:       o.Access,
 		Decisions:    s.decisions,
 		DecisionFile: s.decisionFile,
+		Learning:     s.learning,
 		Traces:       s.traces,
 		Name:         name,
 		Log:          o.Log,
@@ -129,11 +132,12 @@ func New(o Options) (*Server, error) {
 	telemetry.Observe(s.metrics, s.proxy.BodyMemory)
 	telemetry.Observe(s.metrics, s.proxy.CacheMemory)
 	telemetry.Observe(s.metrics, s.decisionGauges)
+	telemetry.Observe(s.metrics, s.learning.Gauges)
 	telemetry.Observe(s.metrics, s.traces.Counts)
 	return s, nil
 }
 
-// openFiles opens the decision file and the trace exporter if they are configured.
+// openFiles opens the files of records, features and labels and the trace exporter if they are configured.
 func (s *Server) openFiles(o Options) (err error) {
 	if o.Offline {
 		return nil
@@ -147,6 +151,12 @@ func (s *Server) openFiles(o Options) (err error) {
 			Log:     o.Log,
 			Recover: s.recover.Try,
 		})
+		if err != nil {
+			return err
+		}
+	}
+	if c := o.Config.Learning; c.Directory != "" {
+		s.learning, err = learning.Open(learning.Config{Learning: c, Log: o.Log, Recover: s.recover.Try})
 		if err != nil {
 			return err
 		}
@@ -203,10 +213,13 @@ func (s *Server) close() {
 	s.control.Close()
 }
 
-// closeFiles closes the decision file.
+// closeFiles closes the files of records, features and labels.
 func (s *Server) closeFiles() {
 	if s.decisionFile != nil {
 		s.decisionFile.Close()
+	}
+	if s.learning != nil {
+		s.learning.Close()
 	}
 }
 
@@ -248,6 +261,9 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Go(func() { s.control.Stores.Run(storesCtx) })
 	if s.decisionFile != nil {
 		owned.Go(func() { s.decisionFile.Run(storesCtx) })
+	}
+	if s.learning != nil {
+		owned.Go(func() { s.learning.Run(storesCtx) })
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
 	owned.Go(func() { s.planes.admin.Run(controlCtx) })

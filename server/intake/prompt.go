@@ -1,6 +1,8 @@
 package intake
 
 import (
+	"hash/maphash"
+
 	"tierway/openai/prompt"
 	"tierway/routing"
 	"tierway/tiers"
@@ -30,6 +32,16 @@ func (p *Prompt) Session() uint64 { return p.input.Session }
 
 // UserTextBytes returns the length of the classified part of the user's text.
 func (p *Prompt) UserTextBytes() int { return len(p.user) }
+
+// PromptHash returns a hash of the caller's tenant and all turns of a prompt, which is the same for each request with
+// them. ok is false without a prompt.
+func (it *Intake) PromptHash(c *Caller, p *Parsed) (hash uint64, ok bool) {
+	if p.Prompt == nil || len(p.Prompt.chain) == 0 {
+		return 0, false
+	}
+	chain := p.Prompt.chain
+	return routing.Mix(routing.Mix(maphash.String(it.seed, c.Tenant)) + chain[len(chain)-1].Hash), true
+}
 
 // Bounds of pooled buffers, in blocks, keys and bytes: the chain of a prompt of 1 MB, the keys of
 // 128,000 tokens in blocks of 16, and the two ends of a text.

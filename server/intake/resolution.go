@@ -10,12 +10,14 @@ import (
 // Resolution is the tier or pool of a request, with the reason.
 type Resolution struct {
 	tiers.Resolution
-	Pool      *control.Pool  // nil if none was found; without a rule, the pool that refuses the request
-	Requested string         // the model's name as the client wrote it; "other" for one that no pool serves
-	ModelName string         // the model's name in the request to the worker
-	Stored    bool           // the request is about a stored response
-	Overlong  bool           // the estimate exceeds the pool's context; the engine decides
-	Evidence  tiers.Evidence // evidence of the classification, if records are kept
+	Pool      *control.Pool // nil if none was found; without a rule, the pool that refuses the request
+	Requested string        // the model's name as the client wrote it; "other" for one that no pool serves
+	ModelName string        // the model's name in the request to the worker
+	Stored    bool          // the request is about a stored response
+	Overlong  bool          // the estimate exceeds the pool's context; the engine decides
+	// Classified means that the request generates an answer, and the gateway has chosen its tier.
+	Classified bool
+	Evidence   tiers.Evidence // evidence of the classification, if records are kept
 	// Score belongs to the scores of earlier requests, once the request is admitted; see AddScore.
 	Score tiers.PendingScore
 	Moves []tiers.Move // tiers that a rule selected and that the request could not use

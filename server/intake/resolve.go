@@ -22,6 +22,7 @@ import (
 type ResolveOptions struct {
 	Chats     *tiers.Chats            // chats that stay at their tier; nil: none
 	Evidence  bool                    // return the evidence of the classification
+	Explore   bool                    // select the tier of learning.exploration's share of the requests at random
 	Explained *tiers.ClassifierReport // receives the classifier's explanation if it runs; nil: not requested
 }
 
@@ -174,6 +175,11 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 		return r.in.Snap.Catalog.Resolve(q)
 	}
 	q.Input, q.Chats, q.Recent, q.Pending = r.classifierInput(), options.Chats, r.it.recent, &r.res.Score
+	r.res.Classified = r.in.Dialect.Generates() && !r.in.counts
+	if share := r.in.Snap.File.Learning.Exploration; options.Explore && share > 0 && r.res.Classified &&
+		!r.parsed.FollowsUp() {
+		q.Explore = tiers.Exploration{Share: share, Rand: r.it.rand()}
+	}
 	v, err := r.in.Snap.Catalog.Resolve(q)
 	if err != nil || r.parsed.Req.PreviousResponseID == "" {
 		return v, err

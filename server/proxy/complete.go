@@ -21,7 +21,7 @@ func (x *exchange) complete() (err error) {
 		}
 	}
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
-		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x)}); err != nil {
+		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x), Explore: x.s.learning != nil && !x.own}); err != nil {
 		x.blameHook(err)
 		return err
 	}
@@ -33,6 +33,7 @@ func (x *exchange) complete() (err error) {
 		return nil
 	}
 	x.sampleRequest()
+	x.takeFeatures()
 	x.gather()
 	return x.forward()
 }

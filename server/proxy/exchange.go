@@ -176,6 +176,7 @@ func (x *exchange) finish() {
 	buildDecision(x, d)
 	defer writeLedger(x, d)
 	defer exportTrace(x, d)
+	defer x.recordLearning(d)
 	publishDecision(x, d)
 }
 

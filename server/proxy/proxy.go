@@ -12,6 +12,7 @@ import (
 	"tierway/responsecache"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/server/learning"
 	"tierway/spool"
 	"tierway/telemetry"
 )
@@ -23,8 +24,10 @@ type Proxy struct {
 	metrics *telemetry.Metrics
 	traces  *telemetry.Traces // nil without
 	records records
-	rand    func() uint64
-	seed    maphash.Seed // seed of the hashes by which failed requests are compared
+	// learning writes features and labels; nil without learning.directory
+	learning *learning.Store
+	rand     func() uint64
+	seed     maphash.Seed // seed of the hashes by which failed requests are compared
 
 	intake  *intake.Intake
 	budget  *retryBudget
@@ -49,6 +52,7 @@ type Options struct {
 	Access       io.Writer
 	Decisions    *decisions.Log
 	DecisionFile *spool.File[*decisions.Decision] // nil without
+	Learning     *learning.Store                  // nil without
 	Traces       *telemetry.Traces                // nil without
 	Samples      *pairing.Samples                 // receives the requests that are to be repeated; nil: none are
 	Name         string                           // name of this process among gateways
@@ -60,16 +64,17 @@ type Options struct {
 // New builds a data plane on a Control, which may have no configuration in force yet.
 func New(o Options) *Proxy {
 	px := &Proxy{
-		control: o.Control,
-		log:     o.Log,
-		metrics: o.Metrics,
-		traces:  o.Traces,
-		rand:    o.Rand,
-		records: records{log: o.Decisions, file: o.DecisionFile},
-		seed:    maphash.MakeSeed(),
-		budget:  newRetryBudget(),
-		samples: o.Samples,
-		buffers: newBufferPools(),
+		control:  o.Control,
+		log:      o.Log,
+		metrics:  o.Metrics,
+		traces:   o.Traces,
+		rand:     o.Rand,
+		records:  records{log: o.Decisions, file: o.DecisionFile},
+		learning: o.Learning,
+		seed:     maphash.MakeSeed(),
+		budget:   newRetryBudget(),
+		samples:  o.Samples,
+		buffers:  newBufferPools(),
 	}
 	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand})
 	if o.Access != nil {
