@@ -38,6 +38,7 @@ auth:
     - { name: acme, sha256: %s, response_cache: true }
     - { name: other, sha256: %s }
     - { name: little, sha256: %s, tiers: [small] }
+    - { name: slow, sha256: %s, limits: { rpm: 2, burst: 2, tpm: 1, day_tokens: 1 } }
 health: { path: "off" }
 retry: { attempts: 1 }
 classifier: { preset: none, max_tokens: {}, keywords: [ { tier: large, name: proof, match: [prove] } ] }
@@ -73,7 +74,7 @@ func learningText(t *testing.T, dir, more string) string {
 				return s
 			}}))
 	}
-	return fmt.Sprintf(learningYAML, dir, more, digestHex("acme"), digestHex("other"), digestHex("little"),
+	return fmt.Sprintf(learningYAML, dir, more, digestHex("acme"), digestHex("other"), digestHex("little"), digestHex("slow"),
 		url("s0"), url("l0"))
 }
 
@@ -311,12 +312,16 @@ func TestWaitingLinesAreWrittenAtTheEnd(t *testing.T) {
 			if got := r.as("acme", "/v1/chat/completions", chatBody("auto", "Say hello", ""), "X-Request-Id", id); got.status != 200 {
 				t.Fatal(got.status, got.body)
 			}
+			if got := r.as("acme", "/v1/feedback", `{"id":"`+id+`","ok":true}`); got.status != http.StatusAccepted {
+				t.Fatal(got.status, got.body)
+			}
 		}
 		stop()
 		running.Wait()
 		features := linesOf[learning.Features](t, dir, "features.jsonl")
-		if len(features) != 20 {
-			t.Errorf("%d lines of features, want 20", len(features))
+		labels := linesOf[learning.Label](t, dir, "labels.jsonl")
+		if len(features) != 20 || len(labels) != 20 {
+			t.Errorf("%d lines of features and %d of labels, want 20", len(features), len(labels))
 		}
 	})
 }

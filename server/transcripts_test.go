@@ -93,6 +93,7 @@ func transcripts() []transcript {
 		{name: "images", route: "POST /images/generations", body: `{"model":"small","prompt":"a cat","size":"1x1"}`},
 		{name: "images-edit", route: "POST /images/edits", body: imageForm(), contentType: multipart},
 		{name: "images-variation", route: "POST /images/variations", body: imageForm(), contentType: multipart},
+		{name: "feedback", route: "POST /feedback", body: `{"id":"r1","ok":true}`}, // without learning.directory
 		{name: "models", route: "GET /models"},
 		{name: "model", route: "GET /models/*id", path: "/v1/models/gpt-4o-mini"},
 	}

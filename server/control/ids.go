@@ -10,7 +10,7 @@ import (
 // RequestID returns the client's X-Request-Id if it is safe to log and to forward, else a new random
 // UUID.
 func RequestID(h http.Header, rand func() uint64) string {
-	if id := h.Get("X-Request-Id"); saneID(id) {
+	if id := h.Get("X-Request-Id"); IsRequestID(id) {
 		return strings.Clone(id) // the strings of a header share one block of memory, which a record would keep alive
 	}
 	return newUUID(rand(), rand())
@@ -34,8 +34,8 @@ func FormatUUID(high, low uint64, version byte) string {
 	return string(hex.AppendEncode(append(out, '-'), b[10:]))
 }
 
-// saneID reports whether an id is safe to log and to echo.
-func saneID(id string) bool {
+// IsRequestID reports whether an id has the form of a request id, which is safe to log and to echo.
+func IsRequestID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
 	}

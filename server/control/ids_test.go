@@ -25,7 +25,7 @@ func TestIDsAreUUIDs(t *testing.T) {
 func TestUnsafeRequestIDIsRejected(t *testing.T) {
 	for id, sane := range map[string]bool{"a-B_9.c": true, "": false, strings.Repeat("x", 128): true,
 		strings.Repeat("x", 129): false, "a b": false, "a\nb": false, "ä": false} {
-		if saneID(id) != sane {
+		if IsRequestID(id) != sane {
 			t.Errorf("%q: %v", id, !sane)
 		}
 	}

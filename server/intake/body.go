@@ -26,13 +26,12 @@ func bodyTime(n int64) time.Duration {
 	return bodyGrace + time.Duration(n/bodyRate)*time.Second + time.Duration(n%bodyRate)*time.Second/bodyRate
 }
 
-// readBody reads and decodes the request's body, within max_body_bytes and max_buffered_bytes.
-func (it *Intake) readBody(in *Inbound, c *Caller) ([]byte, error) {
+// readBody reads and decodes the request's body, of at most most bytes and within max_buffered_bytes.
+func (it *Intake) readBody(in *Inbound, c *Caller, most int64) ([]byte, error) {
 	if !in.hasBody() {
 		in.ReadAt = time.Now()
 		return nil, nil
 	}
-	most := int64(in.Snap.File.MaxBodyBytes)
 	if in.HTTP.ContentLength > most {
 		in.closeConnection() // the rest is not read
 	}

@@ -75,7 +75,7 @@ func (it *Intake) ReadPassed(in *Inbound, c *Caller, pool *control.Pool) (Parsed
 // ReadUntouched reads a body that a pool receives unchanged, except for the fields of passedRequest.
 func (it *Intake) ReadUntouched(in *Inbound, c *Caller, pool *control.Pool) (Parsed, error) {
 	p := Parsed{in: in}
-	body, err := it.readBody(in, c)
+	body, err := it.readBody(in, c, int64(in.Snap.File.MaxBodyBytes))
 	if err != nil {
 		return p, err
 	}

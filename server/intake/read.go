@@ -18,7 +18,7 @@ func (it *Intake) Read(in *Inbound, c *Caller) (Parsed, error) {
 	if in.isUpgrade() {
 		return p, noWebSocket(in)
 	}
-	body, err := it.readBody(in, c)
+	body, err := it.readBody(in, c, int64(in.Snap.File.MaxBodyBytes))
 	if err != nil {
 		return p, err
 	}
@@ -49,22 +49,31 @@ func (it *Intake) fill(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
 // parseBody parses a body by its Content-Type.
 func parseBody(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	contentType := in.HTTP.Header.Get("Content-Type")
-	switch kind := openai.MediaType(contentType); {
-	case kind == "multipart/form-data" && in.takesForms:
+	if openai.MediaType(contentType) == "multipart/form-data" && in.takesForms {
 		r, err := openai.ParseMultipart(contentType, body)
 		if err == nil {
 			err = r.ReplaceModel(in.Deployment)
 		}
 		return r, err
+	}
+	if err := checkJSONType(in, c, body); err != nil {
+		return nil, err
+	}
+	return openai.ParseFor(in.Dialect, body, in.Deployment)
+}
+
+// checkJSONType returns an error if the Content-Type of a body is not JSON.
+func checkJSONType(in *Inbound, c *Caller, body []byte) error {
+	contentType := in.HTTP.Header.Get("Content-Type")
+	switch kind := openai.MediaType(contentType); {
 	// a web page can send a body without a Content-Type
 	case kind == "application/json" || kind == "" && (!c.keyless || len(body) == 0):
-		return openai.ParseFor(in.Dialect, body, in.Deployment)
+		return nil
 	case contentType == "":
-		return nil,
-			&openai.Error{Code: openai.CodeUnsupportedMediaType,
-				Message: "The request has no Content-Type; send application/json."}
+		return &openai.Error{Code: openai.CodeUnsupportedMediaType,
+			Message: "The request has no Content-Type; send application/json."}
 	}
-	return nil, &openai.Error{Code: openai.CodeUnsupportedMediaType,
+	return &openai.Error{Code: openai.CodeUnsupportedMediaType,
 		Message: "Content-Type " + openai.Quoted(contentType) + " is not supported here; send application/json."}
 }
 

@@ -32,6 +32,7 @@ const (
 	Stored               // forwarded to the worker that has the response in the path
 	Optional             // Infer if a pool serves the dialect; otherwise the path has no route
 	Models               // answered from the catalog, without a worker
+	Feedback             // a label of an earlier answer, without a worker
 )
 
 const (
@@ -87,6 +88,7 @@ func Routes() []Route {
 		post("/images/generations", openai.Images),
 		form("/images/edits", openai.Images),
 		form("/images/variations", openai.Images),
+		{Method: http.MethodPost, Path: "/feedback", Kind: Feedback},
 		{Method: http.MethodGet, Path: "/models", Kind: Models},
 		{Method: http.MethodGet, Path: "/models/*id", Kind: Models},
 	}

@@ -100,7 +100,7 @@ func (n *explainer) runStages() (stage string, err error) {
 	if err := n.authenticate(); err != nil {
 		return decisions.StageAuth, err
 	}
-	if x.in.Kind == intake.Models || x.in.Kind == intake.Stored {
+	if x.in.Kind == intake.Models || x.in.Kind == intake.Stored || x.in.Kind == intake.Feedback {
 		return decisions.StageRequest, notExplained()
 	}
 	if x.routed() {

@@ -50,6 +50,8 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 		switch rt.Kind {
 		case intake.Models:
 			x.run(func() error { return listModels(x) })
+		case intake.Feedback:
+			x.run(func() error { return acceptFeedback(x) })
 		case intake.Stored:
 			x.run(func() error { return serveStored(x) })
 		case intake.Optional:

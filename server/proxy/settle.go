@@ -69,8 +69,10 @@ func settlementOf(x *exchange) (s settlement) {
 }
 
 // refunded reports whether the request costs its tenant nothing, because no worker can have received any
-// part of it.
-func refunded(x *exchange) bool { return x.admission.Grant != nil && !settlementOf(x).sent }
+// part of it. A request without a pool needs no worker, and counts.
+func refunded(x *exchange) bool {
+	return x.admission.Grant != nil && x.resolution.Pool != nil && !settlementOf(x).sent
+}
 
 // settleUsage replaces the reservation by the real usage.
 func (x *exchange) settleUsage() {
