@@ -14,11 +14,14 @@ func (p *Parsed) Features(in *Inbound, c *Caller) *tierscore.Features {
 		return nil
 	}
 	if to.extractor != by {
-		by.Extract(&to.features, &tierscore.Input{Tenant: c.Tenant, System: p.systemText(), User: p.userText(),
+		if to.features == nil {
+			to.features = new(tierscore.Features)
+		}
+		by.Extract(to.features, &tierscore.Input{Tenant: c.Tenant, System: p.systemText(), User: p.userText(),
 			Turns: prompt.CountTurns(p.Req), Tools: p.Req.Tools})
 		to.extractor = by
 	}
-	return &to.features
+	return to.features
 }
 
 // userText returns the ends of the last user turn, which are extracted once.

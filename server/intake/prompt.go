@@ -21,7 +21,7 @@ type Prompt struct {
 	ids          []uint32 // tokens of the last look-up in LMCache's controller
 	user, system []byte
 	input        tiers.ClassifierInput
-	features     tierscore.Features
+	features     *tierscore.Features  // nil before the first request that needs them
 	extractor    *tierscore.Extractor // that has set features; nil: none has
 
 	hasUser, hasSystem bool // user and system are set
@@ -68,6 +68,6 @@ func (it *Intake) DropPrompt(of *Parsed) {
 	clear(p.cached) // its references to workers
 	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0],
 		found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0], ids: p.ids[:0],
-		user: p.user[:0], system: p.system[:0]}
+		user: p.user[:0], system: p.system[:0], features: p.features}
 	it.prompts.Put(p)
 }
