@@ -62,7 +62,8 @@ func TestReplayIsChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for i, problem := range problemsOf(t, c.src, map[string]string{"KEY": secret, "OTHER": secret + "s", "JUDGE": judge}) {
+			env := map[string]string{"KEY": secret, "OTHER": secret + "s", "JUDGE": judge}
+			for i, problem := range problemsOf(t, c.src, env) {
 				_, problem, _ = strings.Cut(problem, ": ")
 				if i < len(c.want) && strings.HasPrefix(problem, c.want[i]) {
 					problem = c.want[i]

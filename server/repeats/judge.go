@@ -81,7 +81,7 @@ func runCommand(ctx context.Context, command []string, input []byte) ([]byte, er
 	case output.exceeded:
 		return nil, errOutput
 	case errors.As(err, &exit):
-		return nil, fmt.Errorf("the command ends with %v", exit)
+		return nil, fmt.Errorf("the command ends with %w", exit)
 	case err != nil:
 		return nil, fmt.Errorf("the command cannot be run: %w", err)
 	}

@@ -55,8 +55,8 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 		return telemetry.SampleDropped
 	}
 	for i, right := range verdict {
-		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right, Weight: 1,
-			Source: learning.SourceReplay}
+		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right,
+			Weight: 1, Source: learning.SourceReplay}
 		if err := p.Labels.Label(l); err != nil {
 			p.cause = err.Error()
 			return telemetry.SampleDropped
@@ -99,7 +99,8 @@ func (p *pair) ask(ctx context.Context, c *config.Replay, body []byte, i int, ti
 // send sends a request with the key of the operator's tenant, within the time of the configuration. Its class is the
 // lowest one, and it is neither answered from the response cache nor kept there: the cache belongs to the operator's
 // tenant, and the prompt does not.
-func (p *pair) send(ctx context.Context, c *config.Replay, path string, header http.Header, body []byte) pairing.Answer {
+func (p *pair) send(ctx context.Context, c *config.Replay, path string, header http.Header, body []byte,
+) pairing.Answer {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(body))

@@ -52,6 +52,9 @@ func New(o Options) *Repeater {
 
 // Configure drops the samples that may not be kept under the configuration in force. It is safe for concurrent use.
 func (r *Repeater) Configure() {
+	if n, _ := r.Samples.Len(); n == 0 {
+		return
+	}
 	may := r.Control.Snapshot().MayKeep()
 	r.count(telemetry.SampleDropped, r.Samples.Drop(func(s *pairing.Sample) bool { return !may(s) }))
 }
@@ -59,6 +62,7 @@ func (r *Repeater) Configure() {
 // Run repeats samples until ctx ends. It returns when the request in flight has ended, and drops the samples that wait.
 func (r *Repeater) Run(ctx context.Context) {
 	r.Control.Recoverer.Every(checkEvery, ctx.Done(), "repeating requests", func(now time.Time) {
+		r.Configure() // requests of an earlier configuration may have added samples since
 		r.count(telemetry.SampleExpired, r.Samples.Expire(now))
 		for ctx.Err() == nil && r.repeatNext(ctx) {
 		}
@@ -66,8 +70,8 @@ func (r *Repeater) Run(ctx context.Context) {
 	r.count(telemetry.SampleDropped, r.Samples.Drop(func(*pairing.Sample) bool { return true }))
 }
 
-// repeatNext repeats the next sample if both tiers have room, and reports whether it was labelled. After another outcome
-// the next sample waits for the next check: its cause, such as a spent budget, may concern all samples.
+// repeatNext repeats the next sample if both tiers have room, and reports whether it was labelled. After another
+// outcome the next sample waits for the next check: its cause, such as a spent budget, may concern all samples.
 func (r *Repeater) repeatNext(ctx context.Context) bool {
 	snap, now := r.Control.Snapshot(), time.Now()
 	if snap.File.Learning.Replay.Share == 0 {
@@ -97,7 +101,8 @@ func (r *Repeater) warn(p *pair, outcome telemetry.SampleOutcome) {
 		return
 	}
 	r.warned[outcome] = now
-	r.Log.Warn("a repeated request has no labels", "outcome", outcome.String(), "cause", p.cause, "request_id", p.sample.ID)
+	r.Log.Warn("a repeated request has no labels", "outcome", outcome.String(), "cause", p.cause,
+		"request_id", p.sample.ID)
 }
 
 func (r *Repeater) count(outcome telemetry.SampleOutcome, n int) { r.Metrics.SamplesEnded(outcome, n) }

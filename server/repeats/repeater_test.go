@@ -71,7 +71,8 @@ func TestSamplesAreRepeatedOneAfterTheOther(t *testing.T) {
 		for _, id := range []string{"r1", "r2", "r3"} {
 			r.add(id)
 		}
-		if _, labels := r.pass(checkEvery + 9*time.Second); len(labels) != 6 || labels[0][:2] != "r1" || labels[5][:2] != "r3" {
+		_, labels := r.pass(checkEvery + 9*time.Second)
+		if len(labels) != 6 || labels[0][:2] != "r1" || labels[5][:2] != "r3" {
 			t.Errorf("%q", labels)
 		}
 	})
@@ -193,7 +194,8 @@ func TestFailingJudgeIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestReloadThatEndsTheRepetitionDropsAllSamples: those that wait at once, and the one in progress before its next request.
+// TestReloadThatEndsTheRepetitionDropsAllSamples: those that wait at once, and the one in progress before its next
+// request.
 func TestReloadThatEndsTheRepetitionDropsAllSamples(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"off":                 {"share: 0.1", "share: 0"},
