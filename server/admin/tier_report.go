@@ -26,7 +26,7 @@ type TierUsage struct {
 	Requests   int64         `json:"requests" doc:"Requests of all tiers that were not rejected."`
 	Money      tenants.Money `json:"money" doc:"Cost of all tiers, with answers of the response cache at their full price."`
 	AtLast     tenants.Money `json:"money_at_last_tier" doc:"Cost of the same tokens at the price of the last tier now."`
-	Saved      tenants.Money `json:"saved" doc:"money_at_last_tier minus money. Below 0: the tiers have cost more."`
+	Saved      tenants.Money `json:"saved" minimum:"-1000000000" doc:"money_at_last_tier minus money. Below 0: the tiers have cost more."`
 	Assumption string        `json:"assumption" doc:"What the comparison takes for granted."`
 }
 

@@ -39,6 +39,7 @@ test("a viewer sees every page with its content", async ({ page }) => {
     ["/tenants", "acme"],
     ["/workers", "small-2"],
     ["/rules", "medium"],
+    ["/rules?tab=report", "No labels."],
     ["/decisions", "acme"],
     ["/metrics", /requests/i],
     ["/config?tab=reload", "No changes."],

@@ -9,6 +9,7 @@ import { Replay } from "./Replay";
 import { shared, type Form } from "./request";
 import { Rules } from "./Rules";
 import { TierList } from "./TierList";
+import { TierReport } from "./TierReport";
 import "./rules.css";
 
 const route = getRouteApi("/shell/rules");
@@ -17,6 +18,7 @@ const tabs = [
   { id: "playground", label: "Playground" },
   { id: "rules", label: "Rules" },
   { id: "tiers", label: "Tiers" },
+  { id: "report", label: "Report" },
   { id: "replay", label: "Replay" },
 ] as const;
 
@@ -39,6 +41,7 @@ export function RulesPage() {
       )}
       {current === "rules" && <Rules />}
       {current === "tiers" && <TierList />}
+      {current === "report" && <TierReport />}
       {current === "replay" && <Replay draft={draft} onDraft={setDraft} />}
     </>
   );

@@ -7,6 +7,18 @@ export const rulesQuery = queryOptions({
   queryFn: () => result(api.GET("/admin/rules")),
 });
 
+/** tierReportQuery returns what the tiers are worth, with their usage of the last UTC days, today included. */
+export function tierReportQuery(days: number) {
+  return queryOptions({
+    queryKey: ["tiers", "report", days],
+    queryFn: () => {
+      const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
+      return result(api.GET("/admin/tiers/report", { params: { query: { from } } }));
+    },
+    placeholderData: keepPreviousData,
+  });
+}
+
 /** tenantNamesQuery returns the first names of tenants that contain q, and the number of all such names. */
 export function tenantNamesQuery(q = "") {
   return queryOptions({
