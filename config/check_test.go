@@ -333,6 +333,7 @@ func TestSnippetsShowNoSecretsOfOtherLines(t *testing.T) {
 		"response_cache: { store: memory, encrypt: hunter2hunter2hunter2hunter2hunter2 }\n",
 		"response_cache: { encrypt: hunter2hunter2hunter2hunter2hunter2, stoer: redis }\n",
 		"response_cache:\n  encrypt: hunter2hunter2hunter2hunter2hunter2\n  stoer: redis\n",
+		"learning: { hash_key: hunter2 }\n", "learning:\n  hash_key: hunter2hunter2hunter2\n  modle: x\n",
 		"response_cache:\n  encrypted: hunter2hunter2hunter2hunter2hunter2\n",
 		"policy: { name: lmcache_aware, controller_api_key: hunter2 }\n",
 	} {

@@ -75,9 +75,10 @@ func TestLearningIsChecked(t *testing.T) {
 		"no model": {classifier: graded, learning: secret + ", decide: true", key: hashKey, want: []string{
 			"learning.decide: there is no model (set learning.model to a file of tierway train, or remove the key)"}},
 		"a disabled model": {classifier: graded, learning: secret + ", model: '${MODEL}', decide: true", key: hashKey,
-			model: disabled, want: []string{"learning.decide: the model is not enabled: the model is worse (collect more labels " +
-				"and train again with tierway train, or remove the key)"}},
-		"no share": {classifier: "classifier: { preset: groups }\n", learning: secret + ", model: '${MODEL}', decide: true", key: hashKey, model: enabled, want: []string{
+			model: disabled, want: []string{"learning.decide: the model is not enabled: the model is worse (collect more " +
+				"labels and train again with tierway train, or remove the key)"}},
+		"no share": {classifier: "classifier: { preset: groups }\n", learning: secret + ", model: '${MODEL}', decide: true",
+			key: hashKey, model: enabled, want: []string{
 			"learning.decide: no share orders prompts by a score (write classifier.share, such as share: { large: 0.2 }, or " +
 				"preset: graded; or remove the key)"}},
 	} {
@@ -99,7 +100,8 @@ func TestLearningIsChecked(t *testing.T) {
 func TestANewModelIsAChange(t *testing.T) {
 	file, other := writeModel(t, true, "{}"), writeModel(t, true, `{"a":1}`)
 	dir := filepath.Dir(file)
-	src := keys + three + "classifier: { preset: graded }\nlearning: { hash_key: '${HASH_KEY}', model: tier.model, decide: true }\n"
+	src := keys + three + "classifier: { preset: graded }\n" +
+		"learning: { hash_key: '${HASH_KEY}', model: tier.model, decide: true }\n"
 	path := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(path, []byte(src), 0o600); err != nil {
 		t.Fatal(err)

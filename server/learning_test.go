@@ -103,8 +103,8 @@ func TestAShadowModelIsRecorded(t *testing.T) {
 		if score == nil || !score.Known || score.Value < 3 || len(score.Model) != 8 {
 			t.Fatalf("the score is %+v", score)
 		}
-		if e := r.explained("/v1/chat/completions", chatBody("auto", "hard", "")); !slices.Contains(e.Notes, score.String()) ||
-			e.Classified.Model == nil || *e.Classified.Model != *score {
+		e := r.explained("/v1/chat/completions", chatBody("auto", "hard", ""))
+		if x := e.Classified.Model; !slices.Contains(e.Notes, score.String()) || x == nil || *x != *score {
 			t.Errorf("the notes are %q, want %q", e.Notes, score)
 		}
 		if e := r.explain(http.StatusOK, order{"decision": "hard"}); !slices.Contains(e.Notes, score.String()) {
@@ -140,7 +140,7 @@ func TestAModelThatDecidesIsExplainedAndReplayed(t *testing.T) {
 		}
 		d := r.recordOf("hard")
 		if s := d.Features.Score; s.Model != d.Features.ModelScore.Model || s.Value != d.Features.ModelScore.Value ||
-			!slices.Contains(e.Notes, s.String()) || !strings.Contains(s.String(), "orders by the score") {
+			!slices.Contains(e.Notes, s.String()) || !strings.Contains(s.String(), "on the scale of model") {
 			t.Errorf("%+v, %+v, %q", s, d.Features.ModelScore, e.Notes)
 		}
 		r.recordOf("long")
@@ -184,7 +184,7 @@ func TestANewModelIsReloaded(t *testing.T) {
 			t.Fatal(err)
 		}
 		result, err = r.Reload(t.Context(), control.ReloadRequest{})
-		if err == nil || len(result.Problems) != 1 || !strings.Contains(result.Problems[0].Message, "no model of this release") {
+		if err == nil || len(result.Problems) != 1 || !strings.Contains(result.Problems[0].Message, "it is no model") {
 			t.Errorf("%v: %+v", err, result.Problems)
 		}
 		r.ask("third", "tea")

@@ -10,7 +10,7 @@ type Classification struct {
 	Tier int    // index among the tiers' names; -1 without tiers
 	Rule string // prompt_tokens, max_tokens, keyword:NAME, score, share or default
 	// Score is the sum of the weights of all matched groups, plus classifier.length_weight times
-	// log2(1 + bytes of the user text), in thousandths. Only classifier.score and share use it.
+	// log2(1 + bytes of the user text), in thousandths. Only classifier.score, and share unless a model decides, use it.
 	Score float64
 	// how the score compares with the thresholds, and why max_tokens was not counted, if it
 	// exceeds the threshold of a higher tier; otherwise empty

@@ -130,10 +130,13 @@ func TestAModelThatDecidesOrdersPrompts(t *testing.T) {
 	}
 	other := modelCatalog(t, Rules{Preset: "graded"}, hardModel(t, hashB, true))
 	for name, k := range map[string]*Catalog{"another model": other, "no model": catalogOf(t, Rules{Preset: "graded"})} {
-		if v := resolveAndAdd(t, k, Query{Model: Auto, Recent: recent, Input: asks("acme", "hard")}); !strings.Contains(v.Note,
-			"share starts after") {
+		v := resolveAndAdd(t, k, Query{Model: Auto, Recent: recent, Input: asks("acme", "hard")})
+		if !strings.Contains(v.Note, "share starts after") {
 			t.Errorf("%s has the thresholds of the first: %s", name, v.Note)
 		}
+	}
+	if d := k.Describe(nil); d.Model != hashA[:8] || len(d.Share) != 2 {
+		t.Errorf("the classifier is described with the model %q", d.Model)
 	}
 	if k.Classifier().HasSameThresholds(other.Classifier()) {
 		t.Error("the thresholds of different models are the same")

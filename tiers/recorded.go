@@ -47,8 +47,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
 	}
 	q.Input = &f
 	missing = k.missingFrom(q, was, len(most) > len(least))
-	if missing == MissingScore || missing == MissingModel || missing == MissingScores || k.classifier.grading.rule == ruleShare &&
-		missing == MissingKeywords {
+	if missing != MissingNothing && (missing != MissingKeywords || k.classifier.grading.rule == ruleShare) {
 		low.bound, high.bound = math.Inf(1), belowScores
 	}
 	// sameTargetWith comes first, because Resolve changes the memory of chats

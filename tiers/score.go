@@ -185,7 +185,8 @@ func (c *checker) addShares(g *grading, share map[string]float64, defaultTier in
 	g.scoring = c.hashScoring(g.lengthWeight, model)
 }
 
-// hashScoring returns a hash of everything that a score depends on: length_weight, the groups, and a model that decides.
+// hashScoring returns a hash of everything that a score depends on: length_weight, the groups, and a model that
+// decides.
 func (c *checker) hashScoring(lengthWeight float64, model *Model) uint64 {
 	h := fnv.New64a()
 	if model.decides() {
@@ -268,8 +269,8 @@ func (k *Classifier) pending(f *ClassifierInput, at windowSource, s *search) Pen
 	return PendingScore{s.scores, k.windowOf(f, at), s.score, true}
 }
 
-// recordedThresholds appends the recorded thresholds to an empty list, unless one of a tier is missing or they are about
-// another score.
+// recordedThresholds appends the recorded thresholds to an empty list, unless one of a tier is missing, or they are
+// about another score.
 func (k *Classifier) recordedThresholds(was *Scored, to []threshold[float64]) []threshold[float64] {
 	if was == nil || was.Model != k.orderedBy() { // thresholds on another score
 		return to
@@ -303,7 +304,7 @@ func (k *Classifier) scored(s *search) *Scored {
 func (s *Scored) String() string {
 	text := "score " + number(s.Value)
 	if s.Model != "" {
-		text = "share orders by the " + text + " of model " + s.Model
+		text += " on the scale of model " + s.Model
 	}
 	for i, t := range s.Thresholds {
 		text += []string{"; thresholds: ", ", "}[min(i, 1)] + t.Tier + " above " + number(t.Score)
