@@ -22,6 +22,7 @@ type options struct {
 	markdown  bool
 	orders    bool
 	train     bool
+	deploy    bool
 	resamples int
 }
 
@@ -46,8 +47,11 @@ func run(args []string, out io.Writer) error {
 	} else if err != nil {
 		return err
 	}
-	if o.train && err == nil {
+	switch {
+	case o.train && err == nil:
 		return writeTraining(sets, o.resamples, o.markdown, out)
+	case o.deploy && err == nil:
+		return writeDeployments(sets, o.resamples, o.markdown, out)
 	}
 	r, err := measure(append(sets, ordinary()...), o.resamples, o.orders)
 	if err != nil {
@@ -64,6 +68,8 @@ func parseOptions(args []string) (options, error) {
 	f.BoolVar(&o.markdown, "markdown", false, "print tables in Markdown")
 	f.BoolVar(&o.orders, "orders", false, "rank the prompts by further scores, which no routing goes by")
 	f.BoolVar(&o.train, "train", false, "print only what scores are worth that learn from labels of a part of the prompts")
+	f.BoolVar(&o.deploy, "deployment", false,
+		"print only what a simulated deployment is worth that replays a part of its requests and learns from them")
 	f.IntVar(&o.resamples, "resamples", 2000, "resamples that the 95 % intervals are made of")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"tierway/tierscore"
+	"tierway/tierscore/curve"
+	"tierway/tierscore/training"
+)
+
+// The simulated deployments.
+const (
+	deployments   = 10     // of which figures are the mean
+	requestsEach  = 20_000 // of a deployment
+	trainingEvery = 2000   // requests
+	// leastLabels is the number of labels with which a training begins, as in package training.
+	leastLabels = 50
+	// shareOfRules is the share of requests at the large tier, as a part of the rules' share.
+	shareOfRules = 0.75
+)
+
+// traffic is prompts of which requests are drawn, with what the rules and the default score make of them.
+type traffic struct {
+	title    string
+	prompts  []sample
+	large    []bool    // the rules send the prompt to a tier above the small one
+	baseline []float64 // default score
+	gains    []float64
+}
+
+// replayed is a share of requests that are repeated on the other tier, so that they have labels of both.
+type replayed struct {
+	share float64
+	once  bool // the model is trained only before the last period, which alone is printed
+}
+
+func replays() []replayed {
+	return []replayed{{0.01, false}, {0.02, true}, {0.05, true}, {0.1, true}}
+}
+
+// writeDeployments writes what a model that learns from replayed requests is worth beside the rules, one table for each
+// kind of traffic.
+func writeDeployments(sets []set, resamples int, markdown bool, out io.Writer) error {
+	for _, mixed := range []bool{false, true} {
+		t, err := newTraffic(sets, mixed)
+		if err != nil {
+			return err
+		}
+		rows := [][]string{{t.title, "replayed", "labels", "enabled", "rules: at large", "right", "deployment: at large",
+			"right", "as right as the rules at", "of their share", "95 %", "random order"}}
+		for _, r := range replays() {
+			measured, err := t.measure(r, resamples)
+			if err != nil {
+				return err
+			}
+			if r.once {
+				measured = measured[len(measured)-1:]
+			}
+			for _, p := range measured {
+				rows = append(rows, p.row(r.share))
+			}
+		}
+		var b strings.Builder
+		writeTable(&b, rows, markdown)
+		if _, err := io.WriteString(out, b.String()+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newTraffic returns the exam questions with a route for each subject, or three sets with a route for each set.
+func newTraffic(sets []set, mixed bool) (*traffic, error) {
+	t := &traffic{title: examName + ", requests", prompts: samplesOf(sets, mixed)}
+	if mixed {
+		t.title = "three sets, requests"
+	}
+	rules, err := newGateway("")
+	if err != nil {
+		return nil, err
+	}
+	graded, err := newJudge("graded", 1)
+	if err != nil {
+		return nil, err
+	}
+	extractor, routes := tierscore.NewExtractor(""), trial{subject: true, mixed: mixed}
+	for i := range t.prompts {
+		p := &t.prompts[i]
+		tier, err := rules.tier(*p.promptRow)
+		if err != nil {
+			return nil, err
+		}
+		extractor.Extract(&p.features, &tierscore.Input{Tenant: routes.route(p), User: []byte(p.text), Turns: 1})
+		t.large, t.gains = append(t.large, tier > 0), append(t.gains, gainOf(p.right))
+		t.baseline = append(t.baseline, graded.score(p.text))
+	}
+	return t, nil
+}
+
+// period is the requests between two trainings, as the mean of all deployments.
+type period struct {
+	requests   int     // until its end
+	labels     float64 // before its begin
+	enabled    float64 // share of deployments with an enabled model
+	rules      routedShare
+	deployment routedShare
+	orders     []measuredOrder
+	reached    curve.Interval // share of the large tier at which the order has the quality of the rules
+	ofRules    curve.Interval // the same as a part of the rules' share
+	random     curve.Interval // the same of a random order
+}
+
+// routedShare is the share of requests at the large tier, and the share of right answers.
+type routedShare struct{ large, right float64 }
+
+// measuredOrder is the order of all prompts in one deployment.
+type measuredOrder struct {
+	order curve.Order
+	known []bool // prompts with labels, which are not measured
+}
+
+func (p *period) row(share float64) []string {
+	exact := func(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+	return []string{fmt.Sprintf("%d to %d", p.requests-trainingEvery, p.requests), percent(share), fmt.Sprintf("%.0f", p.labels), percent(p.enabled),
+		exact(p.rules.large), exact(p.rules.right), exact(p.deployment.large), exact(p.deployment.right),
+		exact(p.reached.Value), fmt.Sprintf("%.2f", p.ofRules.Value), fmt.Sprintf("[%.2f, %.2f]", p.ofRules.Low, p.ofRules.High),
+		fmt.Sprintf("%.2f", p.random.Value)}
+}
+
+// measure simulates the deployments. The intervals of the shares are those of resamples of the prompts, each in the order
+// of one of the deployments, so that they have both uncertainties.
+func (t *traffic) measure(r replayed, resamples int) ([]period, error) {
+	periods := make([]period, requestsEach/trainingEvery)
+	for n := range deployments {
+		if err := t.deploy(periods, r, rand.New(rand.NewPCG(seed, uint64(n)))); err != nil {
+			return nil, err
+		}
+	}
+	for i := range periods {
+		periods[i].finish(t, resamples)
+	}
+	return periods, nil
+}
+
+// deploy adds one deployment to the periods. The order is that of the default score while no model is enabled.
+func (t *traffic) deploy(periods []period, r replayed, source *rand.Rand) error {
+	var data training.Data
+	var model *tierscore.Model // nil: none is enabled
+	known, labels := make([]bool, len(t.prompts)), 0
+	at := time.Unix(0, 0)
+	for i := range periods {
+		p := &periods[i]
+		p.requests = (i + 1) * trainingEvery
+		p.labels += float64(labels) / deployments
+		if model != nil {
+			p.enabled += 1.0 / deployments
+		}
+		scores := t.scores(model)
+		p.orders = append(p.orders, measuredOrder{curve.NewOrder(scores), append([]bool{}, known...)})
+		drawn := make([]int, len(t.prompts)) // how often each prompt was requested
+		for range trainingEvery {
+			prompt := source.IntN(len(t.prompts))
+			drawn[prompt]++
+			at = at.Add(time.Second)
+			if source.Float64() >= r.share {
+				continue
+			}
+			one := &t.prompts[prompt]
+			known[prompt], labels = true, labels+1
+			if err := data.Add(training.Example{Time: at, Features: &one.features, Baseline: t.baseline[prompt],
+				Small: &one.right[0], Large: &one.right[1]}); err != nil {
+				return fmt.Errorf("labelling a request: %w", err)
+			}
+		}
+		p.add(t, drawn, p.orders[len(p.orders)-1].order)
+		if i+1 == len(periods) || r.once && i+2 != len(periods) {
+			continue
+		}
+		var err error
+		if model, err = trained(&data, labels, source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trained returns the model of the labels if it is enabled by its own test.
+func trained(data *training.Data, labels int, source *rand.Rand) (*tierscore.Model, error) {
+	if labels < leastLabels {
+		return nil, nil
+	}
+	model, _, err := data.Train(source.IntN)
+	if err != nil {
+		return nil, fmt.Errorf("training a model: %w", err)
+	}
+	if !model.Enabled {
+		return nil, nil
+	}
+	return model, nil
+}
+
+// scores returns the scores of all prompts.
+func (t *traffic) scores(model *tierscore.Model) []float64 {
+	if model == nil {
+		return t.baseline
+	}
+	scores := make([]float64, len(t.prompts))
+	for i := range t.prompts {
+		score, ok := model.Score(&t.prompts[i].features)
+		if !ok {
+			score = model.Default(t.baseline[i])
+		}
+		scores[i] = score
+	}
+	return scores
+}
+
+// add adds the requests of one deployment to the means.
+func (p *period) add(t *traffic, drawn []int, order curve.Order) {
+	large, gained, small := t.rules(drawn)
+	points := order.Append(nil, t.gains, drawn)
+	p.rules.large += large / deployments
+	p.rules.right += (small + gained) / deployments
+	p.deployment.large += shareOfRules * large / deployments
+	p.deployment.right += (small + points.GainAt(shareOfRules*large)) / deployments
+}
+
+// rules returns the share of requests that the rules send to the large tier, the gain of these, and the share of right
+// answers of the small tier alone. times says how often each prompt counts.
+func (t *traffic) rules(times []int) (large, gained, small float64) {
+	n := 0.0
+	for i, count := range times {
+		weight := float64(count)
+		n += weight
+		if t.large[i] {
+			large, gained = large+weight, gained+weight*t.gains[i]
+		}
+		if t.prompts[i].right[0] {
+			small += weight
+		}
+	}
+	return large / n, gained / n, small / n
+}
+
+// finish measures the orders on the prompts without labels.
+func (p *period) finish(t *traffic, resamples int) {
+	points, turn := curve.Curve(nil), 0
+	counted := make([]int, len(t.prompts))
+	// reach returns the share of the large tier with the quality of the rules, and as parts of the rules' share that of the
+	// order and that of a random order.
+	reach := func(m measuredOrder, times []int) (figures [3]float64) {
+		for i := range counted {
+			switch {
+			case m.known[i]:
+				counted[i] = 0
+			case times == nil:
+				counted[i] = 1
+			default:
+				counted[i] = times[i]
+			}
+		}
+		large, gained, _ := t.rules(counted)
+		points = m.order.Append(points[:0], t.gains, counted)
+		share := points.Reach(gained)
+		return [3]float64{share, share / large, gained / points.GainAt(1) / large}
+	}
+	all := bootstrap(len(t.prompts), resamples, seed, func(times []int) []float64 {
+		if times != nil {
+			turn++
+			figures := reach(p.orders[turn%len(p.orders)], times)
+			return figures[:]
+		}
+		sum := make([]float64, 3)
+		for _, m := range p.orders {
+			for i, figure := range reach(m, nil) {
+				sum[i] += figure / float64(len(p.orders))
+			}
+		}
+		return sum
+	})
+	p.reached, p.ofRules, p.random = all[0], all[1], all[2]
+}

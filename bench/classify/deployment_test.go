@@ -1,0 +1,82 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"tierway/tierscore"
+)
+
+// fakeTraffic is questions of which every second one has a gain. The rules send half of them to the large tier, at
+// random, and the default scores are equal.
+func fakeTraffic() *traffic {
+	s := subjects(600)
+	t := &traffic{title: "questions", prompts: samplesOf([]set{s}, false), baseline: make([]float64, 600)}
+	e := tierscore.NewExtractor("")
+	source := rand.New(rand.NewPCG(seed, 3))
+	for i := range t.prompts {
+		p := &t.prompts[i]
+		e.Extract(&p.features, &tierscore.Input{Tenant: p.category, User: []byte(p.text), Turns: 1})
+		t.large, t.gains = append(t.large, source.IntN(2) == 0), append(t.gains, gainOf(p.right))
+	}
+	return t
+}
+
+// TestADeploymentLearnsFromReplayedRequests: without a model its order is as good as that of the rules, and the learned
+// one needs half of their share. Prompts with labels are not measured.
+func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
+	traffic, periods := fakeTraffic(), make([]period, 3)
+	if err := traffic.deploy(periods, replayed{share: 0.2}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+		t.Fatal(err)
+	}
+	for i := range periods {
+		periods[i].finish(traffic, 40)
+	}
+	first, last := periods[0], periods[2]
+	if first.labels != 0 || first.enabled != 0 || math.Abs(first.ofRules.Value-1) > 0.15 {
+		t.Errorf("the first period has %v labels, %v enabled models and %+v of the rules' share", first.labels, first.enabled,
+			first.ofRules)
+	}
+	if labels := last.labels * deployments; labels < 700 || labels > 900 || math.Abs(last.enabled*deployments-1) > 1e-9 {
+		t.Errorf("the last period has %v labels, and %v of the models are enabled", labels, last.enabled)
+	}
+	if v := last.ofRules; math.Abs(v.Value-0.5) > 0.1 || v.Low > v.Value || v.High < v.Value || v.High > 0.75 {
+		t.Errorf("the order has the quality of the rules at %+v of their share", v)
+	}
+	if a, b := last.rules, last.deployment; math.Abs(b.large-0.75*a.large) > 1e-9 || b.right <= a.right {
+		t.Errorf("the rules have %+v, the deployment %+v", a, b)
+	}
+	known := 0
+	for _, with := range last.orders[0].known {
+		known += map[bool]int{true: 1}[with]
+	}
+	if known < 300 || known == 600 {
+		t.Errorf("%d of 600 prompts have labels", known)
+	}
+	if row := last.row(0.2); row[0] != "4000 to 6000" || row[1] != "20 %" || !strings.HasPrefix(row[10], "[0.") {
+		t.Errorf("%q", row)
+	}
+}
+
+// TestOneTrainingIsBeforeTheLastPeriod.
+func TestOneTrainingIsBeforeTheLastPeriod(t *testing.T) {
+	traffic, periods := fakeTraffic(), make([]period, 3)
+	if err := traffic.deploy(periods, replayed{share: 0.1, once: true}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+		t.Fatal(err)
+	}
+	if periods[1].enabled != 0 || periods[2].enabled == 0 {
+		t.Errorf("%v and %v of the models are enabled", periods[1].enabled, periods[2].enabled)
+	}
+}
+
+func TestFewLabelsTrainNoModel(t *testing.T) {
+	traffic, periods := fakeTraffic(), make([]period, 2)
+	if err := traffic.deploy(periods, replayed{share: 0.01}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+		t.Fatal(err)
+	}
+	if periods[1].labels == 0 || periods[1].enabled != 0 {
+		t.Errorf("%v labels, %v enabled", periods[1].labels, periods[1].enabled)
+	}
+}
