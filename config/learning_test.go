@@ -79,8 +79,8 @@ func TestLearningIsChecked(t *testing.T) {
 				"labels and train again with tierway train, or remove the key)"}},
 		"no share": {classifier: "classifier: { preset: groups }\n", learning: secret + ", model: '${MODEL}', decide: true",
 			key: hashKey, model: enabled, want: []string{
-			"learning.decide: no share orders prompts by a score (write classifier.share, such as share: { large: 0.2 }, or " +
-				"preset: graded; or remove the key)"}},
+				"learning.decide: no share orders prompts by a score (write classifier.share, such as share: { large: 0.2 }, or " +
+					"preset: graded; or remove the key)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := keys + three + c.classifier + "learning: { " + c.learning + " }\n"
