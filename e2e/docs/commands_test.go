@@ -37,6 +37,7 @@ var notRun = []struct{ begins, reason string }{
 	{"ollama ", "needs an engine"},
 	{"llama-server ", "needs an engine"},
 	{"python3 -m sglang.", "needs an engine"},
+	{"curl -s $BASE_URL/feedback ", "needs learning.directory; server/feedback_test.go has its test"},
 	{"grep ", "reads the access log of a gateway whose output the reader has redirected"},
 	{`curl -sN "$ADMIN_URL/admin/decisions/stream`, "is a stream that does not end"},
 	{"curl -X POST http://127.0.0.1:8081/admin/bootstrap", "needs the secret that a gateway announces at its start"},
