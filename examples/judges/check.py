@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""A judge for learning.replay that checks what a program can check: results of calculations, and answers that must be
+JSON. It reads a request with two answers from standard input and prints a verdict for each answer. If it cannot check
+the request, it ends with status 3, and the request has no labels. It needs only Python 3."""
+import ast
+import fractions
+import json
+import operator
+import re
+import sys
+
+TERM = r"\(*\d+(?:\.\d+)?\)*"
+# Without spaces, - and / are parts of dates and names, and x is one of sizes.
+SUM = re.compile(TERM + r"(?:(?:\s*[+*×÷]\s*|\s+[-/x]\s+)" + TERM + ")+")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+LONGEST = 200  # characters of a calculation
+
+
+def question(request):
+    """Returns the text of the last message of a user."""
+    last = request.get("messages") or request.get("input") or request.get("prompt") or ""
+    if isinstance(last, list):
+        last = next((m for m in reversed(last) if isinstance(m, dict) and m.get("role") == "user"), {}).get("content", "")
+    if isinstance(last, list):
+        last = " ".join(part.get("text", "") for part in last if isinstance(part, dict))
+    return last if isinstance(last, str) else ""
+
+
+def value(node):
+    """Returns the value of a calculation, without rounding."""
+    if isinstance(node, ast.Constant):
+        return fractions.Fraction(str(node.value))
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        return OPERATORS[type(node.op)](value(node.left), value(node.right))
+    raise ValueError("no calculation")
+
+
+def result(text):
+    """Returns the result of the only calculation in a text."""
+    found = SUM.findall(text)
+    if len(found) != 1 or len(found[0]) > LONGEST:
+        raise ValueError("not one calculation")
+    return value(ast.parse(re.sub("[x×]", "*", found[0]).replace("÷", "/"), mode="eval").body)
+
+
+def is_json(answer):
+    try:
+        json.loads(answer)
+        return True
+    except ValueError:
+        return False
+
+
+def checker(request):
+    """Returns a function that grades an answer to the request."""
+    form = request.get("response_format") or (request.get("text") or {}).get("format") or {}
+    if form.get("type") in ("json_object", "json_schema"):
+        return is_json
+    right = result(question(request))
+    # The last number of an answer is its result: models write the calculation before it.
+    return lambda answer: [fractions.Fraction(n) for n in NUMBER.findall(answer.replace(",", ""))][-1:] == [right]
+
+
+if __name__ == "__main__":
+    pair = json.load(sys.stdin)
+    try:
+        grade = checker(pair["request"])
+    except (ValueError, SyntaxError, ZeroDivisionError):
+        sys.exit(3)
+    print(json.dumps({tier: grade(answer) for tier, answer in pair["answers"].items()}))
