@@ -131,7 +131,7 @@ func TestAModelThatDecidesIsExplainedAndReplayed(t *testing.T) {
 		e := r.explained("/v1/chat/completions", chatBody("auto", "hard", ""))
 		got := r.ask("hard", "hard")
 		if tier, rule := tierOf(got); tier != "large" || rule != "share" || e.Tier != tier || e.Rule != rule ||
-			noteOf(got) != "model score among the highest 20 %" || e.Note != noteOf(got) {
+			noteOf(got) != "model score among the highest 10 %" || e.Note != noteOf(got) {
 			t.Errorf("%s by %s: %s, explained as %s by %s: %s", tier, rule, noteOf(got), e.Tier, e.Rule, e.Note)
 		}
 		long := r.ask("long", strings.Repeat("tea ", 300))
