@@ -186,7 +186,7 @@ func TestUnavailableDatabaseLeavesReadsOnly(t *testing.T) {
 			path = strings.Replace(path, "backends/filed", "backends/w0", 1)
 			want := http.StatusOK
 			switch op.OperationID {
-			case "list-audit", "get-usage":
+			case "list-audit", "get-usage", "get-tier-report":
 				want = http.StatusServiceUnavailable
 			case "get-config-file":
 				want = http.StatusConflict // the gateway has no file

@@ -123,6 +123,7 @@ GET    /admin/tenants/{name}              admin viewer
 GET    /admin/tenants/{name}/keys         admin viewer
 GET    /admin/tenants/{name}/usage        admin viewer
 GET    /admin/tiers                       admin viewer
+GET    /admin/tiers/report                admin viewer
 GET    /admin/workers                     admin viewer
 GET    /admin/workers/{name}              admin viewer
 PATCH  /admin/keys/{id}                   admin
