@@ -16,6 +16,7 @@ import (
 	"tierway/server/intake"
 	"tierway/server/learning"
 	"tierway/server/proxy"
+	"tierway/server/repeats"
 	"tierway/spool"
 	"tierway/telemetry"
 	"tierway/tenants"
@@ -55,7 +56,8 @@ type Server struct {
 	recover   *control.Recoverer
 	control   *control.Control
 	proxy     *proxy.Proxy
-	name      string // name of this process among the gateways
+	repeats   *repeats.Repeater // nil if no labels are written
+	name      string            // name of this process among the gateways
 	planes    *planes
 	listeners *listeners
 	cut       chan struct{} // closed by Cut
@@ -90,7 +92,7 @@ func New(o Options) (*Server, error) {
 		Announce: s.announce(o.Announce),
 		Withdraw: o.Withdraw,
 		Offline:  o.Offline,
-		Applied:  func(f *config.File) { s.proxy.Configure(f) },
+		Applied:  s.configure,
 		Via:      intake.ViaEntry(name),
 		Log:      o.Log,
 		Metrics:  o.Metrics,
@@ -103,6 +105,7 @@ func New(o Options) (*Server, error) {
 		s.closeFiles()
 		return nil, err
 	}
+	samples := s.newSamples()
 	s.proxy = proxy.New(proxy.Options{
 		Control:      s.control,
 		Access:       o.Access,
@@ -110,11 +113,13 @@ func New(o Options) (*Server, error) {
 		DecisionFile: s.decisionFile,
 		Learning:     s.learning,
 		Traces:       s.traces,
+		Samples:      samples,
 		Name:         name,
 		Log:          o.Log,
 		Metrics:      o.Metrics,
 		Rand:         o.Rand,
 	})
+	s.addRepeater(samples, o)
 	s.listeners.proxy = s.proxy
 	if err := s.control.Begin(context.Background()); err != nil {
 		s.close()
@@ -135,6 +140,12 @@ func New(o Options) (*Server, error) {
 	telemetry.Observe(s.metrics, s.learning.Gauges)
 	telemetry.Observe(s.metrics, s.traces.Counts)
 	return s, nil
+}
+
+// configure applies a configuration that control has put in force.
+func (s *Server) configure(f *config.File) {
+	s.proxy.Configure(f)
+	s.repeats.Configure()
 }
 
 // openFiles opens the files of records, features and labels and the trace exporter if they are configured.
@@ -267,6 +278,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
 	owned.Go(func() { s.planes.admin.Run(controlCtx) })
+	repeatsCtx, stopRepeats := context.WithCancel(context.Background())
+	var repeating sync.WaitGroup
+	repeating.Go(func() { s.repeats.Run(repeatsCtx) })
 	failed := s.listeners.serve(&owned)
 	owned.Go(func() { s.openDataPlane(controlCtx) })
 	var err error
@@ -274,7 +288,9 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	stopRepeats()
 	s.drain()
+	repeating.Wait() // before the stores, which write its rows and labels
 	stopControl()
 	stopStores() // their Run writes buffered rows before it returns
 	owned.Wait()

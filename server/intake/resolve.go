@@ -93,11 +93,6 @@ func modelNotFound(name string) error {
 			" does not exist or you do not have access to it. GET /v1/models lists the available models."}
 }
 
-// Classifies reports whether the request leaves its tier to the gateway.
-func (it *Intake) Classifies(in *Inbound, c *Caller, p *Parsed) bool {
-	return in.Snap.Catalog.Classifies(it.resolver(in, c, p).query())
-}
-
 // catalogQuery returns the query of the catalog for a caller's permissions.
 func catalogQuery(snap *control.Snapshot, c *tenants.Caller, model string) tiers.Query {
 	return tiers.Query{Model: model, Allowed: func(name string) bool { return snap.MayUse(c, name) },

@@ -20,8 +20,9 @@ func (x *exchange) complete() (err error) {
 			return err
 		}
 	}
-	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed,
-		intake.ResolveOptions{Chats: it.Chats(), Evidence: keepsRecords(x), Explore: x.s.learning != nil && !x.own}); err != nil {
+	x.labels = !x.own && !x.repeated && !x.in.Snap.IsRepeater(x.caller.Caller, x.in.Start)
+	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
+		Evidence: keepsRecords(x), Explore: x.s.learning != nil && x.labels}); err != nil {
 		x.blameHook(err)
 		return err
 	}

@@ -43,6 +43,7 @@ type exchange struct {
 	cached     *cached           // state of answerFromCache; nil without a response cache
 	own        bool              // a request of the gateway itself, which is sent once
 	repeated   bool              // a request of Repeat
+	labels     bool              // a client's request, which may be explored, repeated and labelled
 	sample     *pairing.Sample   // the request, if it is drawn to be repeated
 	inLedger   bool              // the ledger has a row for the request
 	explained  bool              // the request is explained, not served

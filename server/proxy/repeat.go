@@ -30,13 +30,8 @@ func (x *exchange) sampleRequest() {
 // be compared. A client that selects the tier gives no label to the classifier.
 func (x *exchange) mayBeRepeated() bool {
 	p, snap := &x.parsed, x.in.Snap
-	switch {
-	case x.own, x.repeated, x.in.Kind != intake.Infer, !x.in.Dialect.Generates(), p.Upload != nil,
-		x.resolution.Free(&x.in):
-		return false
-	case p.AtMostOnce(), p.FollowsUp(), !pairing.Comparable(p.Req):
-		return false
-	case !x.s.intake.Classifies(&x.in, &x.caller, p), snap.IsRepeater(x.caller.Caller, x.in.Start):
+	if !x.labels || !x.resolution.Classified || x.in.Kind != intake.Infer || p.AtMostOnce() || p.FollowsUp() ||
+		!pairing.Comparable(p.Req) {
 		return false
 	}
 	first, last := snap.OuterTiers()

@@ -39,7 +39,7 @@ type Options struct {
 	Rand    func() uint64 // uniform; safe for concurrent use
 }
 
-// Repeater repeats samples.
+// Repeater repeats samples. A nil Repeater does nothing.
 type Repeater struct {
 	Options
 	warned map[telemetry.SampleOutcome]time.Time // used by Run
@@ -52,6 +52,9 @@ func New(o Options) *Repeater {
 
 // Configure drops the samples that may not be kept under the configuration in force. It is safe for concurrent use.
 func (r *Repeater) Configure() {
+	if r == nil {
+		return
+	}
 	if n, _ := r.Samples.Len(); n == 0 {
 		return
 	}
@@ -61,6 +64,9 @@ func (r *Repeater) Configure() {
 
 // Run repeats samples until ctx ends. It returns when the request in flight has ended, and drops the samples that wait.
 func (r *Repeater) Run(ctx context.Context) {
+	if r == nil {
+		return
+	}
 	r.Control.Recoverer.Every(checkEvery, ctx.Done(), "repeating requests", func(now time.Time) {
 		r.Configure() // requests of an earlier configuration may have added samples since
 		r.count(telemetry.SampleExpired, r.Samples.Expire(now))
