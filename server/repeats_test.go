@@ -130,7 +130,8 @@ func (r *repeatsRig) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		answer(w, q, request.Model)
 	case request.Stream:
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}`,
+			"\n\ndata: [DONE]\n\n")
 	case request.Model == "judge":
 		writeAnswer(w, `{"A": true, "B": false}`)
 	default:
@@ -195,8 +196,8 @@ func (r *repeatsRig) ended(outcome string) string {
 	return value
 }
 
-// TestRepeatedRequestsGiveLabels: a classified request is sent to both tiers without its stream, as a batch request of the
-// operator's tenant, and the labels have the id of the client's request.
+// TestRepeatedRequestsGiveLabels: a classified request is sent to both tiers without its stream, as a batch request of
+// the operator's tenant, and the labels have the id of the client's request.
 func TestRepeatedRequestsGiveLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRepeatsRig(t)
