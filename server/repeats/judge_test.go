@@ -2,6 +2,7 @@ package repeats
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +66,11 @@ func TestCommandWithoutAVerdictFails(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 		})
+	}
+	p := pair{sample: &pairing.Sample{Body: []byte(`{}`)}, tiers: [2]string{"small", "large"}}
+	if _, err := p.judge(t.Context(), &config.Replay{Timeout: 1,
+		Judge: config.Judge{Command: script(t, "exec tail -f /dev/null")}}); !errors.Is(err, errTimeout) {
+		t.Error(err)
 	}
 	if _, err := runCommand(t.Context(), []string{"/no/judge"}, nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "the command cannot be run: ") {
