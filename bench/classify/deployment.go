@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,16 +33,33 @@ type traffic struct {
 	large    []bool    // the rules send the prompt to a tier above the small one
 	baseline []float64 // default score
 	gains    []float64
+	near     []float64 // relative frequency of replays near the threshold; the mean is 1
 }
 
-// replayed is a share of requests that are repeated on the other tier, so that they have labels of both.
+// replayed is the requests that are repeated on the other tier, so that they have labels of both.
 type replayed struct {
-	share float64
-	once  bool // the model is trained only before the last period, which alone is printed
+	share    float64 // of all requests
+	near     bool    // more often those with a default score near the threshold, else at random
+	untested bool    // the model is used without its own test
+	once     bool    // the model is trained only before the last period, which alone is printed
 }
 
 func replays() []replayed {
-	return []replayed{{0.01, false}, {0.02, true}, {0.05, true}, {0.1, true}}
+	return []replayed{{share: 0.01}, {share: 0.01, near: true, once: true}, {share: 0.01, untested: true, once: true},
+		{share: 0.01, near: true, untested: true, once: true}, {share: 0.02, once: true}, {share: 0.05, once: true},
+		{share: 0.1, once: true}}
+}
+
+// String returns how the requests are selected, and whether the model is tested.
+func (r replayed) String() string {
+	text := percent(r.share)
+	if r.near {
+		text += " near the threshold"
+	}
+	if r.untested {
+		text += ", untested"
+	}
+	return text
 }
 
 // writeDeployments writes what a model that learns from replayed requests is worth beside the rules, one table for each
@@ -61,7 +81,7 @@ func writeDeployments(sets []set, resamples int, markdown bool, out io.Writer) e
 				measured = measured[len(measured)-1:]
 			}
 			for _, p := range measured {
-				rows = append(rows, p.row(r.share))
+				rows = append(rows, p.row(r))
 			}
 		}
 		var b strings.Builder
@@ -98,7 +118,32 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 		t.large, t.gains = append(t.large, tier > 0), append(t.gains, gainOf(p.right))
 		t.baseline = append(t.baseline, graded.score(p.text))
 	}
+	t.near = t.nearThreshold()
 	return t, nil
+}
+
+// nearWidth is the distance from the threshold, as a share of the prompts in the order of their default scores, at which
+// replays are e times rarer.
+const nearWidth = 0.1
+
+// nearThreshold returns how often prompts are replayed by their distance from the threshold of the deployment's share.
+func (t *traffic) nearThreshold() []float64 {
+	n := float64(len(t.prompts))
+	large, _, _ := t.rules(slices.Repeat([]int{1}, len(t.prompts)))
+	order := make([]int, len(t.prompts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.baseline[b], t.baseline[a]) })
+	near, sum := make([]float64, len(t.prompts)), 0.0
+	for k, i := range order {
+		near[i] = math.Exp(-math.Abs(float64(k)/n-shareOfRules*large) / nearWidth)
+		sum += near[i]
+	}
+	for i := range near {
+		near[i] *= n / sum
+	}
+	return near
 }
 
 // period is the requests between two trainings, as the mean of all deployments.
@@ -123,9 +168,9 @@ type measuredOrder struct {
 	known []bool // prompts with labels, which are not measured
 }
 
-func (p *period) row(share float64) []string {
+func (p *period) row(r replayed) []string {
 	exact := func(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-	return []string{fmt.Sprintf("%d to %d", p.requests-trainingEvery, p.requests), percent(share), fmt.Sprintf("%.0f", p.labels), percent(p.enabled),
+	return []string{fmt.Sprintf("%d to %d", p.requests-trainingEvery, p.requests), r.String(), fmt.Sprintf("%.0f", p.labels), percent(p.enabled),
 		exact(p.rules.large), exact(p.rules.right), exact(p.deployment.large), exact(p.deployment.right),
 		exact(p.reached.Value), fmt.Sprintf("%.2f", p.ofRules.Value), fmt.Sprintf("[%.2f, %.2f]", p.ofRules.Low, p.ofRules.High),
 		fmt.Sprintf("%.2f", p.random.Value)}
@@ -166,7 +211,11 @@ func (t *traffic) deploy(periods []period, r replayed, source *rand.Rand) error 
 			prompt := source.IntN(len(t.prompts))
 			drawn[prompt]++
 			at = at.Add(time.Second)
-			if source.Float64() >= r.share {
+			chance := r.share
+			if r.near {
+				chance *= t.near[prompt]
+			}
+			if source.Float64() >= chance {
 				continue
 			}
 			one := &t.prompts[prompt]
@@ -181,15 +230,15 @@ func (t *traffic) deploy(periods []period, r replayed, source *rand.Rand) error 
 			continue
 		}
 		var err error
-		if model, err = trained(&data, labels, source); err != nil {
+		if model, err = trained(&data, labels, r.untested, source); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// trained returns the model of the labels if it is enabled by its own test.
-func trained(data *training.Data, labels int, source *rand.Rand) (*tierscore.Model, error) {
+// trained returns the model of the labels if it is enabled by its own test, or untested.
+func trained(data *training.Data, labels int, untested bool, source *rand.Rand) (*tierscore.Model, error) {
 	if labels < leastLabels {
 		return nil, nil
 	}
@@ -197,6 +246,7 @@ func trained(data *training.Data, labels int, source *rand.Rand) (*tierscore.Mod
 	if err != nil {
 		return nil, fmt.Errorf("training a model: %w", err)
 	}
+	model.Enabled = model.Enabled || untested
 	if !model.Enabled {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
 	if known < 300 || known == 600 {
 		t.Errorf("%d of 600 prompts have labels", known)
 	}
-	if row := last.row(0.2); row[0] != "4000 to 6000" || row[1] != "20 %" || !strings.HasPrefix(row[10], "[0.") {
+	if row := last.row(replayed{share: 0.2}); row[0] != "4000 to 6000" || row[1] != "20 %" || !strings.HasPrefix(row[10], "[0.") {
 		t.Errorf("%q", row)
 	}
 }
@@ -78,5 +79,44 @@ func TestFewLabelsTrainNoModel(t *testing.T) {
 	}
 	if periods[1].labels == 0 || periods[1].enabled != 0 {
 		t.Errorf("%v labels, %v enabled", periods[1].labels, periods[1].enabled)
+	}
+}
+
+// TestReplaysNearTheThresholdAreAsMany as those at random, and nearer to the threshold.
+func TestReplaysNearTheThresholdAreAsMany(t *testing.T) {
+	traffic := fakeTraffic()
+	for i := range traffic.baseline {
+		traffic.baseline[i] = float64(i)
+	}
+	large, _, _ := traffic.rules(slices.Repeat([]int{1}, 600))
+	threshold := int(600 * (1 - shareOfRules*large))
+	sum := 0.0
+	near := traffic.nearThreshold()
+	for i, n := range near {
+		if sum += n; i > 0 && i < threshold-1 && n <= near[i-1] {
+			t.Fatalf("prompt %d of %d is replayed %v times as often as the mean", i, threshold, n)
+		}
+	}
+	if math.Abs(sum-600) > 1e-6 {
+		t.Errorf("the sum is %v", sum)
+	}
+	if text := (replayed{share: 0.01, near: true, untested: true}).String(); text != "1 % near the threshold, untested" {
+		t.Error(text)
+	}
+}
+
+func TestAnUntestedModelIsUsed(t *testing.T) {
+	traffic := fakeTraffic()
+	for i := range traffic.prompts { // nothing to learn
+		traffic.prompts[i].right = [2]bool{i%4 < 2, i%4 < 2}
+	}
+	for _, untested := range []bool{false, true} {
+		periods := make([]period, 2)
+		if err := traffic.deploy(periods, replayed{share: 0.1, untested: untested}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+			t.Fatal(err)
+		}
+		if (periods[1].enabled > 0) != untested {
+			t.Errorf("untested %v: %v of the models are used", untested, periods[1].enabled)
+		}
 	}
 }
