@@ -64,6 +64,7 @@ func figures(c curve.Curve) []float64 {
 
 // bootstrap draws resamples of n prompts.
 func bootstrap(n, resamples int, seed uint64, measure func(times []int) []float64) []curve.Interval {
-	all, _ := curve.Bootstrap{Requests: n, Resamples: resamples, Pick: rand.New(rand.NewPCG(seed, 0)).IntN}.Intervals(measure)
+	samples := curve.Bootstrap{Requests: n, Resamples: resamples, Pick: rand.New(rand.NewPCG(seed, 0)).IntN}
+	all, _ := samples.Intervals(measure)
 	return all
 }

@@ -122,8 +122,8 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 	return t, nil
 }
 
-// nearWidth is the distance from the threshold, as a share of the prompts in the order of their default scores, at which
-// replays are e times rarer.
+// nearWidth is the distance from the threshold at which replays are e times rarer. It is a share of the prompts in the
+// order of their default scores.
 const nearWidth = 0.1
 
 // nearThreshold returns how often prompts are replayed by their distance from the threshold of the deployment's share.
@@ -170,14 +170,15 @@ type measuredOrder struct {
 
 func (p *period) row(r replayed) []string {
 	exact := func(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-	return []string{fmt.Sprintf("%d to %d", p.requests-trainingEvery, p.requests), r.String(), fmt.Sprintf("%.0f", p.labels), percent(p.enabled),
+	return []string{fmt.Sprintf("%d to %d", p.requests-trainingEvery, p.requests), r.String(),
+		fmt.Sprintf("%.0f", p.labels), percent(p.enabled),
 		exact(p.rules.large), exact(p.rules.right), exact(p.deployment.large), exact(p.deployment.right),
-		exact(p.reached.Value), fmt.Sprintf("%.2f", p.ofRules.Value), fmt.Sprintf("[%.2f, %.2f]", p.ofRules.Low, p.ofRules.High),
-		fmt.Sprintf("%.2f", p.random.Value)}
+		exact(p.reached.Value), fmt.Sprintf("%.2f", p.ofRules.Value),
+		fmt.Sprintf("[%.2f, %.2f]", p.ofRules.Low, p.ofRules.High), fmt.Sprintf("%.2f", p.random.Value)}
 }
 
-// measure simulates the deployments. The intervals of the shares are those of resamples of the prompts, each in the order
-// of one of the deployments, so that they have both uncertainties.
+// measure simulates the deployments. The intervals of the shares are those of resamples of the prompts, each in the
+// order of one of the deployments, so that they have both uncertainties.
 func (t *traffic) measure(r replayed, resamples int) ([]period, error) {
 	periods := make([]period, requestsEach/trainingEvery)
 	for n := range deployments {
@@ -300,8 +301,8 @@ func (t *traffic) rules(times []int) (large, gained, small float64) {
 func (p *period) finish(t *traffic, resamples int) {
 	points, turn := curve.Curve(nil), 0
 	counted := make([]int, len(t.prompts))
-	// reach returns the share of the large tier with the quality of the rules, and as parts of the rules' share that of the
-	// order and that of a random order.
+	// reach returns the share of the large tier with the quality of the rules, and as parts of the rules' share that of
+	// the order and that of a random order.
 	reach := func(m measuredOrder, times []int) (figures [3]float64) {
 		for i := range counted {
 			switch {

@@ -56,7 +56,8 @@ func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
 	if known < 300 || known == 600 {
 		t.Errorf("%d of 600 prompts have labels", known)
 	}
-	if row := last.row(replayed{share: 0.2}); row[0] != "4000 to 6000" || row[1] != "20 %" || !strings.HasPrefix(row[10], "[0.") {
+	if row := last.row(replayed{share: 0.2}); row[0] != "4000 to 6000" || row[1] != "20 %" ||
+		!strings.HasPrefix(row[10], "[0.") {
 		t.Errorf("%q", row)
 	}
 }
@@ -112,7 +113,8 @@ func TestAnUntestedModelIsUsed(t *testing.T) {
 	}
 	for _, untested := range []bool{false, true} {
 		periods := make([]period, 2)
-		if err := traffic.deploy(periods, replayed{share: 0.1, untested: untested}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+		source := rand.New(rand.NewPCG(seed, 0))
+		if err := traffic.deploy(periods, replayed{share: 0.1, untested: untested}, source); err != nil {
 			t.Fatal(err)
 		}
 		if (periods[1].enabled > 0) != untested {

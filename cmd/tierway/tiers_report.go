@@ -63,7 +63,8 @@ func tiersReportCommand() *cobra.Command {
 	c.Flags().Int64Var(&f.promptTokens, "prompt-tokens", 1000, "with --config: tokens of the prompt of a request")
 	c.Flags().Int64Var(&f.outputTokens, "output-tokens", 300, "with --config: tokens of the answer of a request")
 	c.Flags().StringVar(&f.svg, "svg", "", "write the curves as a picture to this file")
-	c.Flags().BoolVar(&f.live, "live", false, "add the usage of a gateway's tiers in the last 30 UTC days, and its own labels")
+	c.Flags().BoolVar(&f.live, "live", false,
+		"add the usage of a gateway's tiers in the last 30 UTC days, and its own labels")
 	c.Flags().StringVar(&f.api, "api", defaultAdminURL(),
 		"with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")

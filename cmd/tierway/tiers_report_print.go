@@ -38,8 +38,8 @@ func printTierUsage(line func(name, format string, args ...any), u *admin.TierUs
 	line("period", "%s until before %s", u.From, u.To)
 	for i, s := range u.Tiers {
 		name := map[bool]string{true: "tiers"}[i == 0]
-		line(name, "%s: %.1f %% of %d requests, cost %s, at the price of %s %s", plain(s.Tier), 100*s.Share, u.Requests, s.Money,
-			plain(u.Last), s.AtLast)
+		line(name, "%s: %.1f %% of %d requests, cost %s, at the price of %s %s", plain(s.Tier), 100*s.Share, u.Requests,
+			s.Money, plain(u.Last), s.AtLast)
 	}
 	if u.AtLast == 0 {
 		line("saved", "unknown: %s has no price", plain(u.Last))
@@ -55,7 +55,8 @@ func printLabels(line func(name, format string, args ...any), r *report.Report) 
 	line("labels", "%d of %d lines of features have labels: %d of %s, %d of %s, %d of both (%.1f %%)", r.Requests, r.Lines,
 		r.Small, plain(r.SmallTier), r.Large, plain(r.LargeTier), r.Paired, 100*float64(r.Paired)/float64(max(r.Requests, 1)))
 	for i, s := range r.Tiers {
-		line(map[bool]string{true: "answered"}[i == 0], "%s: %d lines of features (%.1f %%)", plain(s.Tier), s.Requests, 100*s.Share)
+		name := map[bool]string{true: "answered"}[i == 0]
+		line(name, "%s: %d lines of features (%.1f %%)", plain(s.Tier), s.Requests, 100*s.Share)
 	}
 	line("curves", "%d requests with labels of replay or exploration, %s to %s", r.Evaluated, r.From.Format(time.RFC3339),
 		r.To.Format(time.RFC3339))
@@ -63,8 +64,8 @@ func printLabels(line func(name, format string, args ...any), r *report.Report) 
 		line("model", "in-sample: too few labels are newer than its training, so its curve is too good")
 	}
 	if m := r.Money; m != nil {
-		line("money", "of 1,000 requests with %d tokens of the prompt and %d of the answer each, at either tier and any score",
-			m.PromptTokens, m.OutputTokens)
+		line("money", "of 1,000 requests with %d tokens of the prompt and %d of the answer each, at either tier and any "+
+			"score", m.PromptTokens, m.OutputTokens)
 	}
 }
 

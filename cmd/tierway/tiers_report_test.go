@@ -51,7 +51,8 @@ func TestTierReportShowsCurvesAndMoney(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...).out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Usage != nil || !r.Labels.InSample || len(r.Labels.Curves) != 4 || r.Labels.Money.Points[0].Money != 3*tenants.Unit ||
+	if r.Usage != nil || !r.Labels.InSample || len(r.Labels.Curves) != 4 ||
+		r.Labels.Money.Points[0].Money != 3*tenants.Unit ||
 		r.Labels.Curves[3].APGR.Value < 0.7 || *r.Labels.Curves[0].Points[0].Threshold != 4 {
 		t.Errorf("%+v", r.Labels)
 	}
@@ -72,7 +73,8 @@ func TestTierReportShowsTheSavingsOfAGateway(t *testing.T) {
 	})
 	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
 	out := must(t, "tiers", "report", "--live", "--api", s.URL).out
-	for _, want := range []string{"period   2026-01-01 until before 2026-01-31", "small: 75.0 % of 100 requests, cost 1.5, at the",
+	for _, want := range []string{"period   2026-01-01 until before 2026-01-31",
+		"small: 75.0 % of 100 requests, cost 1.5, at the",
 		"large?: 25.0 % of 100", "saved    7.5 of 12 (62.5 %) against sending all requests to large?", "assumed  the same tokens",
 		"labels   no report: collect more"} {
 		if !strings.Contains(out, want) {
@@ -81,10 +83,12 @@ func TestTierReportShowsTheSavingsOfAGateway(t *testing.T) {
 	}
 	f := newTrainFiles(t, true)
 	out = must(t, "tiers", "report", "--live", "--api", s.URL, "--features", f.features, "--labels", f.labels).out
-	if strings.Contains(out, "collect more") || !strings.Contains(out, "400 of 400 lines") || strings.Contains(out, "money  ") {
+	if strings.Contains(out, "collect more") || !strings.Contains(out, "400 of 400 lines") ||
+		strings.Contains(out, "money  ") {
 		t.Error(out)
 	}
-	if s := tierway(t, "tiers", "report", "--live", "--api", s.URL, "--svg", filepath.Join(t.TempDir(), "x")); s.status != 2 ||
+	picture := filepath.Join(t.TempDir(), "x")
+	if s := tierway(t, "tiers", "report", "--live", "--api", s.URL, "--svg", picture); s.status != 2 ||
 		!strings.Contains(s.messages, "no curves without labels") {
 		t.Errorf("status %d\n%s", s.status, s.messages)
 	}
@@ -97,6 +101,12 @@ func TestTierReportNamesTheError(t *testing.T) {
 	f.write(t, config, pricedConfig)
 	f.write(t, filepath.Join(dir, "no.model"), "text")
 	files := []string{"--features", f.features, "--labels", f.labels}
+	text, err := os.ReadFile(f.labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "a")
+	f.write(t, other, strings.ReplaceAll(string(text), `"small"`, `"a"`))
 	for want, args := range map[string][]string{
 		"--features or --live is required":               {},
 		"--labels is required with --features":           {"--features", f.features},
@@ -104,20 +114,13 @@ func TestTierReportNamesTheError(t *testing.T) {
 		"--prompt-tokens -1: write an integer":           append(files, "--prompt-tokens", "-1"),
 		"--svg " + f.labels + " is a file of --features": append(files, "--svg", f.labels),
 		"400 labels are of other tiers":                  append(files, "--large", "gpt"),
-		"does not have the tiers \"a\" and \"large\"":    append(files[:4:4], "--small", "a", "-c", config, "--labels", filepath.Join(dir, "a")),
+		"does not have the tiers \"a\" and \"large\"":    append(files, "--small", "a", "-c", config, "--labels", other),
 		"no.model: the file does not begin with":         append(files, "--model", filepath.Join(dir, "no.model")),
 		"no such file or directory":                      append(files, "--labels", "absent"),
 		"flag needs an argument: --svg":                  append(files, "--svg"),
 	} {
-		if strings.HasPrefix(want, "does not have") {
-			text, err := os.ReadFile(f.labels)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.write(t, filepath.Join(dir, "a"), strings.ReplaceAll(string(text), `"small"`, `"a"`))
-		}
-		if s := tierway(t, append([]string{"tiers", "report"}, args...)...); s.status != 2 || !strings.Contains(s.messages, want) ||
-			s.out != "" {
+		s := tierway(t, append([]string{"tiers", "report"}, args...)...)
+		if s.status != 2 || !strings.Contains(s.messages, want) || s.out != "" {
 			t.Errorf("%s: status %d\n%s%s", want, s.status, s.out, s.messages)
 		}
 	}

@@ -25,16 +25,16 @@ func TestTheSavingsAreThoseAgainstTheLastTier(t *testing.T) {
 	const million = 1_000_000
 	u.sum([]store.UsageRow{
 		{Group: "", Requests: 7, Refused: 7},
-		{Group: "small", Requests: 31, Refused: 1, Prompt: 3 * million, Cached: million, Output: million, Money: 4 * tenants.Unit,
-			CachedRequests: 2, Saved: tenants.Unit},
+		{Group: "small", Requests: 31, Refused: 1, Prompt: 3 * million, Cached: million, Output: million,
+			Money: 4 * tenants.Unit, CachedRequests: 2, Saved: tenants.Unit},
 		{Group: "large", Requests: 10, Prompt: million, Output: million, Money: 30 * tenants.Unit},
 		{Group: "a pool", Requests: 100, Prompt: million, Money: tenants.Unit},
 	})
 	u.Tiers[0].Price, u.Tiers[2].Price = tenants.Price{}, tenants.Price{}
 	want := TierUsage{Requests: 40, Money: 35 * tenants.Unit, AtLast: 70*tenants.Unit + tenants.Unit/2,
 		Saved: 35*tenants.Unit + tenants.Unit/2, Tiers: []TierSum{
-			{Tier: "small", Requests: 30, Share: 0.75, Prompt: 3 * million, Cached: million, Output: million, Money: 5 * tenants.Unit,
-				AtLast: 40*tenants.Unit + tenants.Unit/2},
+			{Tier: "small", Requests: 30, Share: 0.75, Prompt: 3 * million, Cached: million, Output: million,
+				Money: 5 * tenants.Unit, AtLast: 40*tenants.Unit + tenants.Unit/2},
 			{Tier: "medium"},
 			{Tier: "large", Requests: 10, Share: 0.25, Prompt: million, Output: million, Money: 30 * tenants.Unit,
 				AtLast: 30 * tenants.Unit}}}
@@ -90,7 +90,8 @@ func TestTierReportShowsUsageAndLabels(t *testing.T) {
 		return &report.Report{SmallTier: "small", LargeTier: "small", TierReport: training.TierReport{Requests: 9}}, nil
 	}
 	from := at.AddDate(0, 0, -100).UTC().Format(time.DateOnly)
-	if v := get("?from="+from, 200); v.Usage.Requests != 2 || v.Usage.From != from || v.Labels == nil || v.Labels.Requests != 9 {
+	if v := get("?from="+from, 200); v.Usage.Requests != 2 || v.Usage.From != from || v.Labels == nil ||
+		v.Labels.Requests != 9 {
 		t.Errorf("%+v", v)
 	}
 	r.plane.options.TierReport = func(context.Context) (*report.Report, error) { return nil, errors.New("collect more") }

@@ -27,7 +27,8 @@ type File struct {
 
 // Read returns the report of lines of features and labels, without Money. pick(n) returns a random number from 0 to
 // n − 1. The model may be nil. An error of a line names the file and the line. See [training.Data.TierReport].
-func Read(features, labels []File, tiers training.Tiers, model *tierscore.Model, pick func(n int) int) (*Report, error) {
+func Read(features, labels []File, tiers training.Tiers, model *tierscore.Model,
+	pick func(n int) int) (*Report, error) {
 	known, data := training.NewLabels(tiers), training.Data{}
 	for _, f := range labels {
 		if err := known.Read(f.Name, f.In); err != nil {
@@ -74,7 +75,7 @@ func NewMoney(promptTokens, outputTokens int64, small, large tenants.Price) *Mon
 	}
 	m := &Money{PromptTokens: promptTokens, OutputTokens: outputTokens}
 	for step := range steps + 1 {
-		m.Points = append(m.Points, MoneyPoint{Share: float64(step) / steps, Money: low + (high-low)*tenants.Money(step)/steps})
+		m.Points = append(m.Points, MoneyPoint{float64(step) / steps, low + (high-low)*tenants.Money(step)/steps})
 	}
 	return m
 }

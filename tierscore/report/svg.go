@@ -24,8 +24,8 @@ const style = `svg{background:#fff;color:#1b1f24;font:13px system-ui,sans-serif}
 	`@media(prefers-color-scheme:dark){svg{background:#14171c;color:#e6e8eb}.default{stroke:#56b4e9}.length{stroke:#e69f00}` +
 	`.random{stroke:#9aa4ae}.model{stroke:#3fc79a}.band{fill:#56b4e9}}`
 
-// SVG returns a picture of the curves, in which the shares of right answers rise with the share of requests at the large
-// tier. It needs no other file, and has a title and a description for screen readers.
+// SVG returns a picture of the curves: right answers by the share of requests at the large tier. It needs no other
+// file, and has a title and a description for screen readers.
 func (r *Report) SVG() []byte {
 	var b strings.Builder
 	p := plot{b: &b}

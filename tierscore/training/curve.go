@@ -12,7 +12,7 @@ const resamples = 1000
 // compare returns the APGR of two scores and of their difference, with bootstrap intervals. A sample draws whole
 // clusters, which are indexes of requests, because the requests of a cluster are not independent. pick(n) returns a
 // random number from 0 to n − 1. ok is false if the gap is not positive in most samples.
-func compare(learned, baseline, gains []float64, clusters [][]int, pick func(n int) int) (all []curve.Interval, ok bool) {
+func compare(learned, baseline, gains []float64, clusters [][]int, pick func(int) int) (all []curve.Interval, ok bool) {
 	a, b, points := curve.NewOrder(learned), curve.NewOrder(baseline), curve.Curve(nil)
 	samples := curve.Bootstrap{Requests: len(gains), Clusters: clusters, Resamples: resamples, Pick: pick}
 	all, valid := samples.Intervals(func(times []int) []float64 {

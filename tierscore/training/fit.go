@@ -185,9 +185,9 @@ func (d *Data) gains(rows []int) []float64 {
 }
 
 // qualities returns estimates of P(small right), and of the gains P(large right) − P(small right), of each row from its
-// random labels. They are exact for pairs. Each other row has the means of all unpaired rows, and its own deviation from
-// the mean counts as often as labels of its tier are missing (augmented inverse probability weighting with constant
-// means; Robins, Rotnitzky and Zhao, 1994). Rows without random labels have 0.
+// random labels. They are exact for pairs. Each other row has the means of all unpaired rows, and its own deviation
+// from the mean counts as often as labels of its tier are missing (augmented inverse probability weighting with
+// constant means; Robins, Rotnitzky and Zhao, 1994). Rows without random labels have 0.
 func (d *Data) qualities(rows []int) (small, gains []float64) {
 	var unpaired, paired [2]tally // one label of each row
 	n := 0.0

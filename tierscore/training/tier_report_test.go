@@ -145,7 +145,8 @@ func TestTiersOfLinesAreCounted(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	line := strings.Replace(goodFeatures("x"), `"baseline"`, `"explored":0,"baseline"`, 1)
-	if err := d.ReadFeatures("f", strings.NewReader(line), l); err == nil || !strings.Contains(err.Error(), "f:1: explored is out") {
+	err = d.ReadFeatures("f", strings.NewReader(line), l)
+	if err == nil || !strings.Contains(err.Error(), "f:1: explored is out") {
 		t.Error(err)
 	}
 }
