@@ -62,7 +62,6 @@ func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
 	}
 }
 
-// TestOneTrainingIsBeforeTheLastPeriod.
 func TestOneTrainingIsBeforeTheLastPeriod(t *testing.T) {
 	traffic, periods := fakeTraffic(), make([]period, 3)
 	if err := traffic.deploy(periods, replayed{share: 0.1, once: true}, rand.New(rand.NewPCG(seed, 0))); err != nil {

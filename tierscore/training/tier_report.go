@@ -95,7 +95,7 @@ func (d *Data) TierReport(m *tierscore.Model, pick func(n int) int) (*TierReport
 // describeTiers returns the report without its curves.
 func (d *Data) describeTiers() *TierReport {
 	labels := d.describe()
-	r := &TierReport{Lines: d.Lines, Requests: labels.Requests, Small: labels.Small, Large: labels.Large,
+	r := &TierReport{Lines: d.Lines, Requests: d.Requests(), Small: labels.Small, Large: labels.Large,
 		Paired: labels.Paired, Tiers: []TierRequests{}}
 	all := 0
 	for tier, n := range d.tiers {
