@@ -19,6 +19,9 @@ import (
 var notRun = []struct{ begins, reason string }{
 	{"make ", "builds, measures or serves for minutes; TestSmokeThePrintedRequestsAreAnswered has the demo of make run"},
 	{"TIERWAY_SOAK=60s go test ", "runs for a minute"},
+	{"tierway features -c config.yaml", "needs recorded requests"},
+	{"tierway train ", "needs recorded features and labels"},
+	{"tierway tiers report --features ", "needs recorded features and labels"},
 	{"sqlite3 ", "needs the program sqlite3"},
 	{"pg_dump ", "needs a PostgreSQL server"},
 	{"tierway simulate --trace ", "needs a recorded trace"},
