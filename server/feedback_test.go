@@ -88,8 +88,8 @@ func TestFeedbackErrorsNameTheField(t *testing.T) {
 	})
 }
 
-// TestFeedbackCountsAsARequest: a tenant cannot fill the disk faster than its limit of requests. Feedback uses no tokens
-// and no budget.
+// TestFeedbackCountsAsARequest: a tenant cannot fill the disk faster than its limit of requests. Feedback uses no
+// tokens and no budget.
 func TestFeedbackCountsAsARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLearningRig(t, "")

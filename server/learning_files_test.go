@@ -74,8 +74,8 @@ func learningText(t *testing.T, dir, more string) string {
 				return s
 			}}))
 	}
-	return fmt.Sprintf(learningYAML, dir, more, digestHex("acme"), digestHex("other"), digestHex("little"), digestHex("slow"),
-		url("s0"), url("l0"))
+	return fmt.Sprintf(learningYAML, dir, more, digestHex("acme"), digestHex("other"), digestHex("little"),
+		digestHex("slow"), url("s0"), url("l0"))
 }
 
 // as sends a request of a tenant.
@@ -233,7 +233,7 @@ func TestExploredRequestsAreMarked(t *testing.T) {
 				t.Errorf("a request by %s has the propensity %v", l.Rule, l.Explored)
 			}
 		}
-		if d := r.decisions.Last(0); !slices.ContainsFunc(d, func(d *decisions.Decision) bool { return d.Rule == "exploration" }) {
+		if !slices.ContainsFunc(r.decisions.Last(0), func(d *decisions.Decision) bool { return d.Rule == "exploration" }) {
 			t.Error("no record has the rule exploration")
 		}
 		e := r.explained("/v1/chat/completions", chatBody("auto", "Say hello", ""), "Authorization", "Bearer acme")
@@ -309,7 +309,8 @@ func TestWaitingLinesAreWrittenAtTheEnd(t *testing.T) {
 		r := &learningRig{&rig{t: t, net: net, url: "http://127.0.0.1:9900"}, dir}
 		for i := range 20 {
 			id := fmt.Sprint("r", i)
-			if got := r.as("acme", "/v1/chat/completions", chatBody("auto", "Say hello", ""), "X-Request-Id", id); got.status != 200 {
+			got := r.as("acme", "/v1/chat/completions", chatBody("auto", "Say hello", ""), "X-Request-Id", id)
+			if got.status != http.StatusOK {
 				t.Fatal(got.status, got.body)
 			}
 			if got := r.as("acme", "/v1/feedback", `{"id":"`+id+`","ok":true}`); got.status != http.StatusAccepted {

@@ -64,8 +64,8 @@ func fileOf(t *testing.T, maxSize int64, files int) (*File[*record], *logged) {
 func fileAt(t *testing.T, path string, maxSize int64, files int) (*File[*record], *logged) {
 	t.Helper()
 	log := &logged{}
-	f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: maxSize, Files: files, Log: slog.New(slog.NewJSONHandler(log, nil)),
-		Recover: letPanic})
+	f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: maxSize, Files: files,
+		Log: slog.New(slog.NewJSONHandler(log, nil)), Recover: letPanic})
 	must(t, err)
 	t.Cleanup(f.Close)
 	return f, log
@@ -139,8 +139,8 @@ func TestFullFileIsRotated(t *testing.T) {
 			rt.Fatal(err)
 		}
 		files := rapid.IntRange(1, 4).Draw(rt, "files")
-		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: filepath.Join(dir, "d"), MaxSize: 4000, Files: files,
-			Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: filepath.Join(dir, "d"), MaxSize: 4000,
+			Files: files, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -252,8 +252,8 @@ func TestPartialLineIsNotContinued(t *testing.T) {
 	must(t, err)
 	for torn := range len(whole) {
 		must(t, os.WriteFile(path, append(append(whole, '\n'), whole[:torn]...), 0o600))
-		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
-			Recover: letPanic})
+		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: 1 << 20, Files: 2,
+			Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		must(t, err)
 		f.Add(numbered("b"))
 		flush(f)
@@ -349,8 +349,8 @@ func TestFullSpoolDropsAndNeverWaits(t *testing.T) {
 func TestOpenFileFailsOnAnUnwritablePath(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, filepath.Join(dir, "none", "d"), os.DevNull} {
-		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: 1 << 20, Files: 2, Log: slog.New(slog.DiscardHandler),
-			Recover: letPanic})
+		f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: path, MaxSize: 1 << 20, Files: 2,
+			Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 		if err == nil || f != nil || !strings.Contains(err.Error(), "opening decisions.file "+path) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -398,8 +398,8 @@ func TestPanickingRecordIsLostAlone(t *testing.T) {
 // writes it.
 func BenchmarkFile(b *testing.B) {
 	d := &record{ID: "r", Rest: strings.Repeat("r", 5000)}
-	f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: filepath.Join(b.TempDir(), "d"), MaxSize: 100 << 20, Files: 2,
-		Log: slog.New(slog.DiscardHandler), Recover: letPanic})
+	f, err := OpenFile[*record](FileConfig{Key: "decisions.file", Path: filepath.Join(b.TempDir(), "d"),
+		MaxSize: 100 << 20, Files: 2, Log: slog.New(slog.DiscardHandler), Recover: letPanic})
 	if err != nil {
 		b.Fatal(err)
 	}

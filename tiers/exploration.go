@@ -8,8 +8,8 @@ const RuleExploration = "exploration"
 //	P(tier | explored) = 1/2 for the first and for the last tier.
 //
 // A request is explored by a draw that depends on nothing else, and only if it can get both tiers. So explored requests
-// are a random sample of these requests, in which the tier is independent of the request. The rule is exploration also if
-// the rules would have selected the same tier, because without these requests the sample would depend on the rules.
+// are a random sample of these requests, in which the tier is independent of the request. The rule is exploration also
+// if the rules would have selected the same tier, because without these requests the sample would depend on the rules.
 //
 // Among all requests, a tier has the probability share/2 + (1 − share)·[the rules select it]. That is not the
 // probability within the sample: as a weight, it would be right only if the requests that are not explored had labels

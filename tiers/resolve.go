@@ -111,8 +111,8 @@ func (v *Resolution) AddNote(text string) {
 //
 // The model's name decides: exact names before globs, and the longest glob first. A request
 // that leaves the choice to the gateway is classified, and its chat does not move to a lower
-// tier. Some requests of new chats are explored instead. Among tiers, X-Model-Tier overrides both, and a request that it overrides is not
-// classified.
+// tier. Some requests of new chats are explored instead. Among tiers, X-Model-Tier overrides
+// all of these, and a request that it overrides is not classified.
 //
 // The result is always allowed by q. The header and the classification are clamped to the
 // nearest lower allowed tier, or else to the nearest higher one; the header also to tiers that

@@ -195,7 +195,7 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	case r.Explored > 0:
 		line("explored", "%d requests", r.Explored)
 	case labels.Feedback > 0:
-		line("explored", "no request, so %d lines of feedback do not evaluate: set learning.exploration", labels.Feedback)
+		line("explored", "no request: %d lines of feedback do not evaluate; set learning.exploration", labels.Feedback)
 	}
 	line("routes", "%d", r.Routes)
 	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))

@@ -119,6 +119,39 @@ func TestTrainWritesAModelThatIsBetter(t *testing.T) {
 	}
 }
 
+// TestTrainReportsLabelsThatDoNotCount: of other tenants, of repeated ids, and feedback without exploration.
+func TestTrainReportsLabelsThatDoNotCount(t *testing.T) {
+	f := newTrainFiles(t, true)
+	features, err := os.ReadFile(f.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := strings.Replace(string(features), `"baseline"`, `"tenant":"acme","tier":"small","baseline"`, 1)
+	first, rest, _ := strings.Cut(answered, "\n")
+	labels, err := os.ReadFile(f.labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feedback := `{"id":"r0","ts":"2026-01-02T00:00:00Z","tenant":"acme","ok":true,"weight":1,"source":"feedback"}` + "\n"
+	f.write(t, f.labels, string(labels)+feedback+strings.Replace(feedback, "acme", "other", 1))
+	f.write(t, f.features, first+"\n"+rest+rest[:strings.Index(rest, "\n")+1])
+	s := f.run(t)
+	for _, want := range []string{
+		"\nlabels       399 requests of the small tier",
+		"\n             1 lines are of another tenant than their request and not used\n",
+		"\n             1 lines of features repeat an id; labels of these ids are not used\n",
+		"\nexplored     no request: 1 lines of feedback do not evaluate; set learning.exploration\n",
+	} {
+		if !strings.Contains(s.out, want) {
+			t.Errorf("status %d: no %q in\n%s%s", s.status, want, s.out, s.messages)
+		}
+	}
+	f.write(t, f.features, strings.Replace(first, `"tier"`, `"explored":0.5,"tier"`, 1)+"\n"+rest)
+	if s := f.run(t); !strings.Contains(s.out, "\nexplored     1 requests\n") {
+		t.Errorf("status %d:\n%s%s", s.status, s.out, s.messages)
+	}
+}
+
 func TestTrainDoesNotEnableAModelThatIsNotBetter(t *testing.T) {
 	f := newTrainFiles(t, false)
 	s := f.run(t)

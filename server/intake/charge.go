@@ -32,7 +32,8 @@ func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution,
 	if len(c.Subjects) == 0 {
 		return Admission{At: now}, res, nil
 	}
-	charge := &tenants.Charge{Caller: c.Caller, At: now, Tokens: res.reserve(p, c.Caller), IgnoreBudget: res.Stored || in.Kind == Feedback}
+	charge := &tenants.Charge{Caller: c.Caller, At: now, Tokens: res.reserve(p, c.Caller),
+		IgnoreBudget: res.Stored || in.Kind == Feedback}
 	ad, err := admit(in.HTTP.Context(), limits, charge)
 	if err == nil && ad.Allowance.Refused.Budget() && c.Degrade {
 		if cheaper, ok := it.resolver(in, c, p).degrade(res, ad.Allowance.Refused); ok {

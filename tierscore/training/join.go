@@ -81,8 +81,7 @@ func (d *Data) dropAmbiguous(request *labelled) {
 func (l *Labels) join(line *featureLine, request *labelled) (joined [2]tierLabels, err error) {
 	for _, one := range request.given {
 		if one.tenant != "" && line.Tenant != "" && one.tenant != line.Tenant {
-			l.Lines--
-			l.Foreign++
+			l.drop(&one, &l.Foreign)
 			continue
 		}
 		if one.tier == unknownTier {
@@ -90,8 +89,7 @@ func (l *Labels) join(line *featureLine, request *labelled) (joined [2]tierLabel
 				return joined, errors.New("tier is missing, and a label of the id has none: write the tier that answered")
 			}
 			if one.tier = l.tiers.index(line.Tier); one.tier < 0 {
-				l.Lines--
-				l.Other++
+				l.drop(&one, &l.Other)
 				continue
 			}
 		}
@@ -99,6 +97,13 @@ func (l *Labels) join(line *featureLine, request *labelled) (joined [2]tierLabel
 		joined[one.tier].add(weight, one.ok, random)
 	}
 	return joined, nil
+}
+
+// drop counts a label that was read as one that is not used.
+func (l *Labels) drop(one *givenLabel, as *int) {
+	l.Lines--
+	l.Feedback -= count(one.source == sourceFeedback)
+	*as++
 }
 
 // weighed returns the weight of a label, and whether its tier is random. Feedback about the answer of an explored

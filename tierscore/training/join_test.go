@@ -79,8 +79,8 @@ func recordedFeatures(id, more string) string {
 	return strings.Replace(goodFeatures(id), `"baseline"`, more+`"rule":"default","model":0.5,"baseline"`, 1)
 }
 
-// TestLabelsAreJoinedWithTheAnswer: a label without a tier is one of the tier that answered, labels of another tenant are
-// ignored, and feedback about explored requests is random.
+// TestLabelsAreJoinedWithTheAnswer: a label without a tier is one of the tier that answered, labels of another tenant
+// are ignored, and feedback about explored requests is random.
 func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
 	untiered := strings.Replace(goodLabel, `"tier":"small",`, ``, 1) // feedback of weight 2 of the tenant acme
 	replayed := strings.Replace(goodLabel, "feedback", "replay", 1)
