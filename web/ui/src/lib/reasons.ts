@@ -135,6 +135,7 @@ const texts = {
     host_not_allowed: "the request is for another host name",
     model_not_found: "the model does not exist, or the key may not use it",
     endpoint_not_supported: "no pool that serves the model supports the endpoint",
+    feedback_disabled: "the gateway records no feedback; set learning.directory",
     unknown_url: "the URL does not exist",
     response_not_found: "the response does not exist, has expired or belongs to another tenant",
     previous_response_not_found: "the previous response does not exist, has expired or belongs to another tenant",
