@@ -120,8 +120,9 @@ func (n *explainer) runStages() (stage string, err error) {
 		if score := x.resolution.Evidence.Model; score != nil {
 			n.addNote("%s", score)
 		}
-		if share := x.in.Snap.File.Learning.Exploration; x.s.learning != nil && share > 0 && x.resolution.Classified {
-			n.addNote("%g %% of such requests get the first or the last tier at random: learning.exploration", 100*share)
+		if l := x.in.Snap.File.Learning; l.Directory != "" && l.Exploration > 0 && x.resolution.Classified {
+			n.addNote("%g %% of such requests get the first or the last tier at random: learning.exploration",
+				100*l.Exploration)
 		}
 	} else if err := n.readPassed(); err != nil {
 		return decisions.StageRequest, err
