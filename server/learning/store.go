@@ -120,7 +120,8 @@ func (s *Store) Escalate(prompt uint64, now time.Time, lower func(tier string) b
 	was, ok := s.answered.take(prompt, now, lower)
 	if ok {
 		// If too many labels wait, the metric counts it.
-		_ = s.Label(Label{ID: was.ID, Time: now.UTC(), Tenant: was.Tenant, Tier: was.Tier, Weight: 1, Source: SourceEscalation})
+		_ = s.Label(Label{ID: was.ID, Time: now.UTC(), Tenant: was.Tenant, Tier: was.Tier, Weight: 1,
+			Source: SourceEscalation})
 	}
 }
 
