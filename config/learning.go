@@ -40,6 +40,14 @@ func (f *File) Extractor() *tierscore.Extractor {
 	return tierscore.NewExtractor(f.Learning.HashKey)
 }
 
+// Model returns the model of learning.model, or nil.
+func (f *File) Model() *tierscore.Model {
+	if f.model == nil {
+		return nil
+	}
+	return f.model.Model
+}
+
 // tiersModel returns the model for the classifier; nil without one.
 func (f *File) tiersModel() *tiers.Model {
 	if f.model == nil {

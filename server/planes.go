@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,8 +12,11 @@ import (
 	"tierway/server/admin"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/server/learning"
 	"tierway/server/proxy"
 	"tierway/telemetry"
+	"tierway/tierscore/report"
+	"tierway/tierscore/training"
 )
 
 // planes are the handlers of a gateway's addresses: each plane with its middleware.
@@ -43,11 +48,25 @@ func (s *Server) newPlanes(o Options) *planes {
 		PurgeAnswers: s.proxy.PurgeCache,
 		CacheMemory:  s.proxy.CacheMemory,
 	}
+	if s.learning != nil {
+		a.TierReport = tierReport(s.control, s.learning.Reporter())
+	}
 	if f := o.Config; f.Metrics.Listen == "" {
 		a.Metrics = p.checkHost(f.Admin.Listen, s.metrics.Handler())
 	}
 	p.admin = admin.New(a)
 	return p
+}
+
+// tierReport returns the report of the labels that the gateway has written, of the first and the last tier.
+func tierReport(c *control.Control, r *learning.Reporter) func(context.Context) (*report.Report, error) {
+	return func(context.Context) (*report.Report, error) {
+		f := c.Snapshot().File
+		if len(f.Tiers) < 2 {
+			return nil, errors.New("labels compare two tiers, and there is no second one")
+		}
+		return r.Report(training.Tiers{Small: f.Tiers[0].Name, Large: f.Tiers[len(f.Tiers)-1].Name}, f.Model())
+	}
 }
 
 // addresses returns the addresses of a configuration, the data plane's first. Without any key that could

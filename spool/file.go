@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"path/filepath"
 	"time"
 )
 
@@ -71,6 +72,18 @@ func OpenFile[T any](c FileConfig) (*File[T], error) {
 
 // Close closes the file. The caller must not run Run at the same time or later.
 func (f *File[T]) Close() { f.to.close() }
+
+// Files returns the names of the file and of the older ones that rotation keeps, oldest first. Some may not exist.
+func (f *File[T]) Files() (names []string) {
+	real := f.config.Path
+	if target, err := filepath.EvalSymlinks(real); err == nil {
+		real = target
+	}
+	for i := f.config.Files - 1; i > 0; i-- {
+		names = append(names, olderName(real, i))
+	}
+	return append(names, real)
+}
 
 // write writes a batch. Records that cannot be written are lost.
 func (f *File[T]) write(_ context.Context, records []T) (lost int, _ error) {

@@ -160,4 +160,7 @@ func (r *rotated) rotate() error {
 	return r.open()
 }
 
-func (r *rotated) older(i int) string { return r.real + "." + strconv.Itoa(i) }
+func (r *rotated) older(i int) string { return olderName(r.real, i) }
+
+// olderName returns the name of the file that was rotated i times.
+func olderName(real string, i int) string { return real + "." + strconv.Itoa(i) }

@@ -191,6 +191,9 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	if data.Ambiguous > 0 {
 		line("", "%d lines of features repeat an id; labels of these ids are not used", data.Ambiguous)
 	}
+	if n := labels.Incomplete + data.Incomplete; n > 0 {
+		line("", "%d lines end early and are not used", n)
+	}
 	switch {
 	case r.Explored > 0:
 		line("explored", "%d requests", r.Explored)

@@ -15,7 +15,8 @@ import (
 type Data struct {
 	Lines int // feature lines, with and without labels
 	// Ambiguous are lines whose labelled id an earlier line has. Neither line has labels.
-	Ambiguous int
+	Ambiguous  int
+	Incomplete int // lines that end early, after a crash of their writer; they are not used
 
 	rows  []row
 	key   uint32         // of the features

@@ -44,7 +44,11 @@ func (l *featureLine) check() error {
 func (d *Data) ReadFeatures(name string, in io.Reader, labels *Labels) error {
 	return EachLine(name, in, maxLine, func(text []byte) error {
 		var one featureLine
-		if err := Decode(text, &one); err != nil {
+		switch err := Decode(text, &one); {
+		case errors.Is(err, errIncomplete):
+			d.Incomplete++
+			return nil
+		case err != nil:
 			return err
 		}
 		if err := one.check(); err != nil {

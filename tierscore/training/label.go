@@ -50,8 +50,9 @@ type Labels struct {
 	Lines int // of both tiers; before the features are read also those without a tier
 	Other int // lines of other tiers, which are not used
 	// Foreign are lines of another tenant than that of the features, which are not used.
-	Foreign  int
-	Feedback int // lines of the source feedback, of both tiers
+	Foreign    int
+	Feedback   int // lines of the source feedback, of both tiers
+	Incomplete int // lines that end early, after a crash of their writer; they are not used
 }
 
 // labelled are the labels of one id.
@@ -115,7 +116,11 @@ func NewLabels(tiers Tiers) *Labels { return &Labels{tiers: tiers, byID: map[str
 func (l *Labels) Read(name string, in io.Reader) error {
 	return EachLine(name, in, maxLine, func(text []byte) error {
 		var one label
-		if err := Decode(text, &one); err != nil {
+		switch err := Decode(text, &one); {
+		case errors.Is(err, errIncomplete):
+			l.Incomplete++
+			return nil
+		case err != nil:
 			return err
 		}
 		if err := one.check(); err != nil {

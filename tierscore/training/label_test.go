@@ -50,7 +50,6 @@ func TestErrorsOfLabelsNameTheLine(t *testing.T) {
 		{"route is no hash", `"route":""`, `"route":"x"`},
 		{"unknown field", `"weight"`, `"wieght"`},
 		{"text follows", `"feedback"}`, `"feedback"} {}`},
-		{"ends early", `"feedback"}`, `"feedback"`},
 	} {
 		text := goodLabel + "\n" + strings.Replace(goodLabel, c.old, c.replacement, 1)
 		err := NewLabels(tiersOfTest()).Read("labels.jsonl", strings.NewReader(text))
@@ -107,4 +106,19 @@ func FuzzLines(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestIncompleteLinesAreCounted: a crash of a gateway leaves one, and the lines after it are read.
+func TestIncompleteLinesAreCounted(t *testing.T) {
+	labels, data := NewLabels(Tiers{"small", "large"}), &Data{}
+	const whole = `{"id":"a","ts":"2026-01-31T12:00:00Z","tier":"small","ok":true,"source":"replay"}` + "\n"
+	if err := labels.Read("labels", strings.NewReader(whole[:40]+"\n"+whole)); err != nil {
+		t.Fatal(err)
+	}
+	if err := data.ReadFeatures("features", strings.NewReader(`{"id":"a","ts"`+"\n"), labels); err != nil {
+		t.Fatal(err)
+	}
+	if labels.Lines != 1 || labels.Incomplete != 1 || data.Lines != 0 || data.Incomplete != 1 {
+		t.Errorf("%+v, %+v", labels, data)
+	}
 }

@@ -15,6 +15,9 @@ import (
 // ErrNoTime is the error of a line without a time.
 var ErrNoTime = errors.New("ts is missing: write a time such as 2026-01-31T12:00:00Z")
 
+// errIncomplete is the error of a line that ends inside its object, such as one of a program that crashed.
+var errIncomplete = errors.New("the JSON object ends early: write one object per line")
+
 // Timestamp is a time in the format of RFC 3339.
 type Timestamp struct{ time.Time }
 
@@ -43,7 +46,7 @@ func Decode[T any](text []byte, into *T) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("byte %d is no valid JSON: write one object per line", syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the JSON object ends early: write one object per line")
+		return errIncomplete
 	case errors.As(err, &kind) && kind.Field == "":
 		return errors.New("the line is no JSON object")
 	case errors.As(err, &kind):
