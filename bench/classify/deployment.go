@@ -99,7 +99,7 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 	if mixed {
 		t.title = "three sets, requests"
 	}
-	rules, err := newGateway("")
+	rules, err := newGateway("classifier: { preset: groups }\n")
 	if err != nil {
 		return nil, err
 	}
