@@ -38,6 +38,7 @@ auth:
     - { name: acme, sha256: %s, response_cache: true }
     - { name: other, sha256: %s }
     - { name: little, sha256: %s, tiers: [small] }
+    - { name: private, sha256: %s, isolate_cache: true }
     - { name: slow, sha256: %s, limits: { rpm: 2, burst: 2, tpm: 1, day_tokens: 1 } }
 health: { path: "off" }
 retry: { attempts: 1 }
@@ -75,7 +76,7 @@ func learningText(t *testing.T, dir, more string) string {
 			}}))
 	}
 	return fmt.Sprintf(learningYAML, dir, more, digestHex("acme"), digestHex("other"), digestHex("little"),
-		digestHex("slow"), url("s0"), url("l0"))
+		digestHex("private"), digestHex("slow"), url("s0"), url("l0"))
 }
 
 // as sends a request of a tenant.
@@ -172,6 +173,23 @@ func TestFeaturesOfAnsweredRequestsAreWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnIsolatedTenantHasNoFeatures, explored requests or escalations.
+func TestAnIsolatedTenantHasNoFeatures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLearningRig(t, ", exploration: 0.1")
+		for range 50 {
+			if got := r.as("private", "/v1/chat/completions", chatBody("auto", "Say hello", "")); got.status != http.StatusOK ||
+				strings.HasPrefix(got.header.Get("X-Tier-Reason"), "exploration") {
+				t.Fatalf("%d %v: %s", got.status, got.header, got.body)
+			}
+		}
+		r.as("private", "/v1/chat/completions", chatBody("auto", "Say hello", ""), "X-Model-Tier", "large")
+		if features, labels := r.flush(); len(features)+len(labels) > 0 {
+			t.Errorf("%d lines of features, %d labels", len(features), len(labels))
+		}
+	})
 }
 
 // TestAClientThatLeavesHasNoFeatures: nothing is known about its answer.

@@ -244,8 +244,10 @@ func TestUsageByTierIsOfAllTenantsAndDays(t *testing.T) {
 			rows[i].ID = fmt.Sprint(i)
 		}
 		write(t, s, rows...)
-		same(t, "usage", must(s.UsageByTier(t.Context(), noon, noon.Add(2*day)))(t), []store.UsageRow{
+		same(t, "usage", must(s.UsageByTier(t.Context(), noon, noon.Add(2*day), ""))(t), []store.UsageRow{
 			{Requests: 1, Refused: 1}, {Group: "large", Requests: 1, Output: 100},
 			{Group: "small", Requests: 2, Refused: 1, Prompt: 11, Output: 2, Money: 3, CachedRequests: 1, Saved: 7}})
+		same(t, "usage without a tenant", must(s.UsageByTier(t.Context(), noon, noon.Add(2*day), "b"))(t), []store.UsageRow{
+			{Group: "small", Requests: 1, Prompt: 1, Output: 2, Money: 3}})
 	})
 }

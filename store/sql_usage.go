@@ -66,13 +66,13 @@ func (s *SQL) UsageByTenant(ctx context.Context, at time.Time) (map[string]Usage
 	return byTenant, nil
 }
 
-// UsageByTier returns the usage of all tenants by tier or pool, from the UTC day of from to that before to, sorted by
-// name. Requests without one have an empty group.
-func (s *SQL) UsageByTier(ctx context.Context, from, to time.Time) ([]UsageRow, error) {
+// UsageByTier returns the usage of all tenants except one by tier or pool, from the UTC day of from to that before to,
+// sorted by name. Requests without a tier or pool have an empty group. An empty except excludes no tenant.
+func (s *SQL) UsageByTier(ctx context.Context, from, to time.Time, except string) ([]UsageRow, error) {
 	ctx, done := context.WithTimeout(ctx, searchTimeout)
 	defer done()
 	filter, args := where(condition{true, "day >=", int64(tenants.Day(from))},
-		condition{true, "day <", int64(tenants.Day(to))})
+		condition{true, "day <", int64(tenants.Day(to))}, condition{except != "", "tenant <>", except})
 	all, err := collect(ctx, s.read, func(r *UsageRow) []column {
 		return append([]column{{name: "tier", scan: &r.Group}}, sumColumns(r)...)
 	}, "FROM usage"+filter+" GROUP BY tier ORDER BY tier", args...)

@@ -25,7 +25,7 @@ type KeyConfig struct {
 	DefaultPriority string   `yaml:"default_priority" enum:"interactive,background,batch" absent:"'priority'" doc:"Class of a request that names none. At most 'priority'."`
 	Weight          int      `yaml:"weight" min:"1" max:"1000" absent:"'1'" doc:"Share of the tokens while requests of several tenants of one class wait: weight 2 gets twice the tokens of weight 1."`
 	Limits          Limits   `yaml:"limits" doc:"Limits of the tenant, for all its keys together. A limit that is absent or 0 does not apply."`
-	IsolateCache    bool     `yaml:"isolate_cache" doc:"Salt its prompts, so that it shares no engine's prefix cache with other tenants."`
+	IsolateCache    bool     `yaml:"isolate_cache" doc:"Salt its prompts, so that it shares no engine's prefix cache with other tenants. Neither their features nor labels are recorded, and they are not repeated; see docs/training.md."`
 	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, route its requests to the cheapest tier that it may use instead of rejecting them."`
 	ResponseCache   bool     `yaml:"response_cache" doc:"Keep answers to its requests, and answer it from them, in tiers and pools with 'response_cache'. No other tenant gets them, except tenants of its group in 'response_cache.shared'."`
 	FailClosed      bool     `yaml:"fail_closed" doc:"While Redis is unavailable, reject its requests instead of enforcing this gateway's share of the limits."`

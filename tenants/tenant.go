@@ -18,7 +18,7 @@ type Tenant struct {
 	// Weight is from 1 to MaxWeight; 0 means 1.
 	Weight       int    `json:"weight" required:"false" nullable:"true" minimum:"1" maximum:"1000" doc:"Share of the tokens while requests of several tenants of one class wait: weight 2 gets twice the tokens of weight 1; absent: 1."`
 	Limits       Limits `json:"limits" required:"false" doc:"Limits for all its keys together; absent: none."`
-	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts are salted, so that it shares no engine's prefix cache with other tenants."`
+	IsolateCache bool   `json:"isolate_cache" required:"false" nullable:"true" doc:"Its prompts are salted, so that it shares no engine's prefix cache with other tenants. Neither their features nor labels are recorded, and they are not repeated; see docs/training.md."`
 	Degrade      bool   `json:"degrade" required:"false" nullable:"true" doc:"When a budget is spent, its requests are routed to the cheapest tier that it may use."`
 	// ResponseCache permits answers from the caches of tiers and pools.
 	ResponseCache bool `json:"response_cache" required:"false" nullable:"true" doc:"Answers to its requests are kept, and it is answered from them, in tiers and pools with a response cache."`

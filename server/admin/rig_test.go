@@ -31,6 +31,13 @@ type planeRig struct {
 // key of each is its name.
 func newPlaneRig(t *testing.T) *planeRig {
 	t.Helper()
+	return newPlaneRigWith(t, `tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
+`)
+}
+
+// newPlaneRigWith is newPlaneRig with other tiers and further sections.
+func newPlaneRigWith(t *testing.T, sections string) *planeRig {
+	t.Helper()
 	digest := func(key string) string { sum := sha256.Sum256([]byte(key)); return hex.EncodeToString(sum[:]) }
 	f, err := config.Parse("test.yaml", []byte(fmt.Sprintf(`
 classifier: { preset: none }
@@ -38,8 +45,7 @@ store: { sql: "sqlite://:memory:" }
 admin: { keys: [ { name: ops, sha256: %s }, { name: eyes, sha256: %s, role: viewer } ] }
 auth: { keys: [ { name: filed, sha256: %s } ] }
 health: { path: "off" }
-tiers: [ { name: small, model: fake-7b, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] } ]
-`, digest("ops"), digest("eyes"), digest("filed"))), func(string) (string, bool) { return "", false })
+%s`, digest("ops"), digest("eyes"), digest("filed"), sections)), func(string) (string, bool) { return "", false })
 	if err != nil {
 		t.Fatal(err)
 	}

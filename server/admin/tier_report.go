@@ -22,6 +22,7 @@ type TierUsage struct {
 	From       string        `json:"from" doc:"First UTC day."`
 	To         string        `json:"to" doc:"UTC day after the last one."`
 	Tiers      []TierSum     `json:"tiers" nullable:"false" doc:"Tiers of the configuration, least capable first."`
+	Except     string        `json:"except_tenant,omitempty" doc:"Tenant of learning.replay.api_key, whose requests are not counted. Absent: all tenants count."`
 	Last       string        `json:"last_tier" doc:"Most capable tier, with which the cost is compared; empty without tiers."`
 	Requests   int64         `json:"requests" doc:"Requests of all tiers that were not rejected."`
 	Money      tenants.Money `json:"money" doc:"Cost of all tiers, with answers of the response cache at their full price."`
@@ -58,11 +59,16 @@ func (a *historyAPI) getTierReport(ctx context.Context, in *struct {
 	}
 	var v TierReport
 	if a.control.Stores.SQL != nil {
-		rows, err := a.control.Stores.SQL.UsageByTier(ctx, q.From, q.To)
+		except := a.repeater()
+		rows, err := a.control.Stores.SQL.UsageByTier(ctx, q.From, q.To, except)
 		if err != nil {
 			return nil, a.failed("reading the usage by tier", err)
 		}
 		v.Usage = a.tierUsage(rows)
+		if except != "" {
+			v.Usage.Except = except
+			v.Usage.Assumption += " Requests of the tenant " + except + ", with which learning.replay repeats requests, do not count."
+		}
 		v.Usage.From, v.Usage.To = q.From.Format(time.DateOnly), q.To.Format(time.DateOnly)
 	}
 	if a.options.TierReport != nil {
@@ -75,6 +81,20 @@ func (a *historyAPI) getTierReport(ctx context.Context, in *struct {
 		v.Labels.Money = v.Usage.MoneyOf(v.Labels.SmallTier, v.Labels.LargeTier)
 	}
 	return &reply[TierReport]{Body: v}, nil
+}
+
+// repeater returns the tenant whose requests are the gateway's own: that of learning.replay.api_key; empty without one.
+func (a *historyAPI) repeater() string {
+	snap := a.control.Snapshot()
+	key := snap.File.Learning.Replay.APIKey
+	if key == "" {
+		return ""
+	}
+	own, err := snap.Identity.Directory.Authenticate(key, time.Now())
+	if err != nil {
+		return ""
+	}
+	return own.Tenant
 }
 
 // tierUsage returns the usage of the configured tiers. Pools, and tiers of the past, are left out.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +104,33 @@ func TestTierReportShowsUsageAndLabels(t *testing.T) {
 	r.plane.control.Stores.SQL = nil
 	if v := get("", 200); v.Usage != nil {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestRepeatedRequestsAreNoTraffic: the requests of the tenant that repeats requests for labels do not count.
+func TestRepeatedRequestsAreNoTraffic(t *testing.T) {
+	r := newPlaneRigWith(t, fmt.Sprintf(`
+tiers:
+  - { name: small, model: s, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] }
+  - { name: large, model: l, workers: [ { name: w1, url: "http://127.0.0.1:9" } ] }
+learning:
+  hash_key: 0123456789abcdef
+  directory: %q
+  replay: { share: 0.1, api_key: filed, judge: { command: [cat] } }
+`, t.TempDir()))
+	if _, err := r.plane.control.Stores.SQL.WriteRows(t.Context(), []store.Row{
+		{ID: "1", At: time.Now(), Tenant: "acme", Tier: "small", Outcome: "ok", Prompt: 5, Output: 6},
+		{ID: "2", At: time.Now(), Tenant: "filed", Tier: "large", Outcome: "ok", Prompt: 7, Output: 8},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a := r.ask("eyes", http.MethodGet, "/admin/tiers/report", "")
+	var v TierReport
+	if err := json.Unmarshal(a.Body.Bytes(), &v); err != nil {
+		t.Fatalf("%d %s: %v", a.Code, a.Body, err)
+	}
+	if u := v.Usage; u == nil || u.Requests != 1 || u.Tiers[0].Requests != 1 || u.Tiers[1].Requests != 0 ||
+		u.Except != "filed" || !strings.Contains(u.Assumption, "the tenant filed") {
+		t.Errorf("%+v", v.Usage)
 	}
 }

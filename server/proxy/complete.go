@@ -20,7 +20,8 @@ func (x *exchange) complete() (err error) {
 			return err
 		}
 	}
-	x.labels = !x.own && !x.repeated && !x.in.Snap.IsRepeater(x.caller.Caller, x.in.Start)
+	x.labels = !x.own && !x.repeated && !x.caller.IsolateCache &&
+		!x.in.Snap.IsRepeater(x.caller.Caller, x.in.Start)
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
 		Evidence: keepsRecords(x), Explore: x.s.learning != nil && x.labels}); err != nil {
 		x.blameHook(err)
