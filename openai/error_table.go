@@ -45,7 +45,7 @@ var table = []Row{
 		"Use another endpoint. Operator: if the engine supports the endpoint, add it to `serves` of the pool."},
 	{CodeFeedbackDisabled, 404, "invalid_request_error", "not_found_error", RetryNever,
 		"The gateway records no feedback.",
-		"Operator: set `learning.directory`."},
+		"Operator: set `learning.directory`, and restart the gateway."},
 	{CodeUnknownURL, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The URL does not exist.",
 		"Check the path. Base URLs work with and without /v1."},

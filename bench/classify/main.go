@@ -41,6 +41,9 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	sets, err := load(o.data)
+	if errors.Is(err, fs.ErrNotExist) && (o.train || o.deploy) {
+		return fmt.Errorf("%w: name the folder of the labelled prompts with -data", err)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(out, "no labelled prompts were measured: %v\nname the folder that holds %s, %s, %s and %s with -data\n\n",
 			err, gsm8kFile, examFile, judgementFile, questionFile)
@@ -48,9 +51,9 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	switch {
-	case o.train && err == nil:
+	case o.train:
 		return writeTraining(sets, o.resamples, o.markdown, out)
-	case o.deploy && err == nil:
+	case o.deploy:
 		return writeDeployments(sets, o.resamples, o.markdown, out)
 	}
 	r, err := measure(append(sets, ordinary()...), o.resamples, o.orders)

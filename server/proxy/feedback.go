@@ -25,7 +25,7 @@ func acceptFeedback(x *exchange) error {
 			return passUnrouted(x)
 		}
 		return &openai.Error{Code: openai.CodeFeedbackDisabled,
-			Message: "This gateway records no feedback. Operator: set `learning.directory`."}
+			Message: "This gateway records no feedback. Operator: set `learning.directory`, and restart the gateway."}
 	}
 	x.inLedger = false // it has no usage
 	parsed, feedback, err := x.s.intake.ReadFeedback(&x.in, &x.caller)
