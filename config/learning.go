@@ -71,8 +71,8 @@ func (d *decoder) checkHashes(f *File) {
 	d.checkLearningFiles(f)
 	d.checkReplay(f)
 	switch n := len(c.HashKey); {
-	case n < tierscore.LeastKey && d.written(key):
-		d.report(key, fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.LeastKey),
+	case n < tierscore.MinKeyLength && d.written(key):
+		d.report(key, fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.MinKeyLength),
 			"generate one with `openssl rand -hex 32`").hide = true
 	case n == 0 && c.Model != "":
 		d.report(model, "has no effect without "+key,

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// fields returns the counts in the order of a record.
+// fields returns the counts in the order of their JSON.
 func (c *counts) fields() (all [byteKinds + 5]*uint32) {
 	for i := range c.Kinds {
 		all[i] = &c.Kinds[i]
@@ -53,8 +53,8 @@ func (f *Features) AppendJSON(dst []byte) []byte {
 // MarshalJSON implements json.Marshaler by AppendJSON.
 func (f *Features) MarshalJSON() ([]byte, error) { return f.AppendJSON(nil), nil }
 
-// record is the shape of AppendJSON's object.
-type record struct {
+// encoded is the shape of AppendJSON's object.
+type encoded struct {
 	Version *int     `json:"v"`
 	Key     string   `json:"key"`
 	Route   string   `json:"route"`
@@ -65,7 +65,7 @@ type record struct {
 // UnmarshalJSON reads the object that AppendJSON appends. Other versions and unknown fields are errors. No error has a
 // name or value of the text.
 func (f *Features) UnmarshalJSON(text []byte) error {
-	var r record
+	var r encoded
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {

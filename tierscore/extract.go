@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Extractor takes features of requests. Its methods may be called concurrently.
+// Extractor extracts features of requests. Its methods may be called concurrently.
 type Extractor struct {
 	start, mixer uint64 // secret parts of the hash
 	id           uint32
@@ -14,11 +14,11 @@ type Extractor struct {
 	kind         [256]uint8           // of each byte
 }
 
-// LeastKey is the least length in bytes of a key that nobody can guess.
-const LeastKey = 16
+// MinKeyLength is the minimum length of a key in bytes: trying all keys of 128 bits is not feasible.
+const MinKeyLength = 16
 
 // NewExtractor returns an extractor with hashes that depend on a key. Features of different keys cannot be compared. An
-// empty key is allowed; every reader of a record can then test if a word may occur in a request.
+// empty key is allowed; every reader of features can then test if a word may occur in a request.
 func NewExtractor(key string) *Extractor {
 	sum := sha256.Sum256([]byte("tierway features\x00" + key))
 	e := &Extractor{

@@ -35,7 +35,7 @@ type Features struct {
 	counts  counts
 }
 
-// counts are numbers of a request; the fields of a record have this order.
+// counts are numbers of a request; their JSON has this order.
 type counts struct {
 	Kinds    [byteKinds]uint32 // bytes of the user text by kind
 	Choices  uint32            // lines that begin with a letter or a number and a mark, such as "B. "

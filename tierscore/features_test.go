@@ -30,7 +30,7 @@ func featuresOf(in *Input) *Features {
 	return f
 }
 
-// TestFeaturesAreStable: records are read by later releases. If the features change, Version must change too.
+// TestFeaturesAreStable: lines of features are read by later releases. If the features change, Version must change too.
 func TestFeaturesAreStable(t *testing.T) {
 	const want = `{"v":1,"key":"af0cca2e","route":"b6d8b89d","counts":[0,16,3,4,1,3,2,25,3,9,10,2,2,3,1,1],` +
 		`"words":"sQJ4N8gBbACCA4kCqQPkAkyIB9EBTY0KU78B3QKPA-MD_QqOAtEEjRvICfYB3QSOAtgD8wPFAVpi4QQ"}`
@@ -134,7 +134,7 @@ func TestEncodingHasNoText(t *testing.T) {
 	secret := "zanzibar quixotic 4111111111111111 übermut 秘密の言葉 acmecorp"
 	f := featuresOf(&Input{Tenant: "acmecorp", System: []byte(secret), User: []byte(secret)})
 	text := string(f.AppendJSON(nil))
-	var r record
+	var r encoded
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -159,14 +159,14 @@ func TestLongTextsHaveALimitedRecord(t *testing.T) {
 		text.WriteString(strings.Repeat("w", i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + " ")
 	}
 	if n := len(featuresOf(&Input{User: text.Bytes()}).AppendJSON(nil)); n > 22<<10 {
-		t.Errorf("the record has %d bytes", n)
+		t.Errorf("the features have %d bytes", n)
 	}
 	all := Features{buckets: WordColumns}
 	for i := range all.seen {
 		all.seen[i] = math.MaxUint64
 	}
 	if n := len(all.AppendJSON(nil)); n > 22<<10 {
-		t.Errorf("the record with all buckets has %d bytes", n)
+		t.Errorf("the features with all buckets have %d bytes", n)
 	}
 }
 

@@ -36,7 +36,7 @@ func featuresCommand() *cobra.Command {
 		Example: "  tierway features -c config.yaml --hash-key-file hash.key -f requests.jsonl > features.jsonl\n" +
 			"  zcat requests.jsonl.gz | tierway features -c config.yaml --hash-key-file hash.key -f - > features.jsonl",
 		Long: "Reads lines with id, ts, tenant and the body of a request, and prints a line of features for each, with\n" +
-			"hashes and counters, and with the score of the configuration's keywords and of the length as the baseline.\n" +
+			"hashes and counters, and with the default score, by the configuration's keywords and the length, in the field baseline.\n" +
 			"docs/training.md describes the files.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
@@ -61,9 +61,9 @@ func (f featuresFlags) run(c *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if key = string(bytes.TrimSpace(text)); len(key) < tierscore.LeastKey {
+		if key = string(bytes.TrimSpace(text)); len(key) < tierscore.MinKeyLength {
 			return fmt.Errorf("--hash-key-file %s has %d bytes: write at least %d", f.hashKeyFile, len(key),
-				tierscore.LeastKey)
+				tierscore.MinKeyLength)
 		}
 	}
 	out := bufio.NewWriter(c.OutOrStdout())

@@ -21,7 +21,7 @@ import (
 func tiersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tiers",
-		Short: "Report what the tiers are worth",
+		Short: "Report the quality and the cost of the tiers",
 		Example: "  tierway tiers report --features features.jsonl --labels labels.jsonl\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway tiers report --live",
 	}
@@ -40,15 +40,17 @@ func tiersReportCommand() *cobra.Command {
 	var f tiersReportFlags
 	c := &cobra.Command{
 		Use:   "report",
-		Short: "Report quality and money by the share of requests at the large tier, and what the tiers have saved",
+		Short: "Report quality and cost by the share of requests at the large tier, and what the tiers have saved",
 		Example: "  tierway tiers report --features features.jsonl --labels labels.jsonl -c config.yaml --svg curves.svg\n" +
 			"  tierway tiers report --features features.jsonl --labels labels.jsonl --model tier.model\n" +
 			"  TIERWAY_ADMIN_KEY=tw-adm-… tierway tiers report --live",
 		Long: "Reads lines of features and of labels, as tierway train does. The report has the share of right answers at 11\n" +
 			"shares of requests at the large tier, in the order of the default score, of the length, at random, and of a\n" +
 			"model. A model is measured on the requests after its training, if their labels suffice.\n" +
-			"--config adds the money of 1,000 requests; --live adds the shares of the tiers and their savings from the\n" +
-			"ledger of a gateway, and its mean tokens for the money. docs/training.md describes the report.",
+			"--config adds the cost of 1,000 requests. --live adds the shares of the tiers and their savings from the ledger\n" +
+			"of a gateway, and its prices and mean tokens for the cost. Without --features, it also has the curves of the\n" +
+			"gateway's own labels, which are at most a minute old, or older if its files are large. docs/training.md\n" +
+			"describes the report.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -58,13 +60,13 @@ func tiersReportCommand() *cobra.Command {
 		"file of labels, one label per line; - for standard input; repeat for several files")
 	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
 	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
-	c.Flags().StringVar(&f.model, "model", "", "model of tierway train to compare")
+	c.Flags().StringVar(&f.model, "model", "", "model of tierway train, which adds its curve")
 	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file with the prices of the tiers")
 	c.Flags().Int64Var(&f.promptTokens, "prompt-tokens", 1000, "with --config: tokens of the prompt of a request")
 	c.Flags().Int64Var(&f.outputTokens, "output-tokens", 300, "with --config: tokens of the answer of a request")
 	c.Flags().StringVar(&f.svg, "svg", "", "write the curves as a picture to this file")
 	c.Flags().BoolVar(&f.live, "live", false,
-		"add the usage of a gateway's tiers in the last 30 UTC days, and its own labels")
+		"add the usage of a gateway's tiers in the last 30 UTC days, and without --features the curves of its labels")
 	c.Flags().StringVar(&f.api, "api", defaultAdminURL(),
 		"with --live: URL of the gateway's admin plane; its key comes from $"+adminKeyVariable)
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")

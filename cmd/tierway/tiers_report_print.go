@@ -35,7 +35,7 @@ func printTierReport(w io.Writer, r *admin.TierReport) error {
 
 // printTierUsage prints the shares of the tiers and their savings.
 func printTierUsage(line func(name, format string, args ...any), u *admin.TierUsage) {
-	line("period", "%s until before %s", u.From, u.To)
+	line("period", "%s to %s", u.From, dayBefore(u.To))
 	for i, s := range u.Tiers {
 		name := map[bool]string{true: "tiers"}[i == 0]
 		line(name, "%s: %.1f %% of %d requests, cost %s, at the price of %s %s", plain(s.Tier), 100*s.Share, u.Requests,
@@ -50,7 +50,16 @@ func printTierUsage(line func(name, format string, args ...any), u *admin.TierUs
 	line("assumed", "%s", u.Assumption)
 }
 
-// printLabels prints what the labels are.
+// dayBefore returns the day before a day, or what the gateway sent in its place.
+func dayBefore(day string) string {
+	at, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		return plain(day)
+	}
+	return at.AddDate(0, 0, -1).Format(time.DateOnly)
+}
+
+// printLabels prints the numbers of labels and of requests.
 func printLabels(line func(name, format string, args ...any), r *report.Report) {
 	line("labels", "%d of %d lines of features have labels: %d of %s, %d of %s, %d of both (%.1f %%)", r.Requests, r.Lines,
 		r.Small, plain(r.SmallTier), r.Large, plain(r.LargeTier), r.Paired, 100*float64(r.Paired)/float64(max(r.Requests, 1)))
@@ -64,7 +73,7 @@ func printLabels(line func(name, format string, args ...any), r *report.Report) 
 		line("model", "in-sample: too few labels are newer than its training, so its curve is too good")
 	}
 	if m := r.Money; m != nil {
-		line("money", "of 1,000 requests with %d tokens of the prompt and %d of the answer each, at either tier and any "+
+		line("cost", "of 1,000 requests with %d tokens of the prompt and %d of the answer each, at either tier and any "+
 			"score", m.PromptTokens, m.OutputTokens)
 	}
 }
@@ -77,7 +86,7 @@ func printCurves(w io.Writer, r *report.Report) error {
 		fmt.Fprintf(t, "\t%s", c.Name)
 	}
 	if r.Money != nil {
-		fmt.Fprint(t, "\tmoney")
+		fmt.Fprint(t, "\tcost")
 	}
 	fmt.Fprintln(t)
 	for i, p := range r.Curves[0].Points {
@@ -100,7 +109,7 @@ func printCurves(w io.Writer, r *report.Report) error {
 	}
 	fmt.Fprintln(t)
 	var b strings.Builder
-	b.WriteString("Shares of right answers; brackets hold 95 % intervals.")
+	b.WriteString("Shares of right answers; brackets contain 95 % intervals.")
 	if r.Paired < r.Requests {
 		b.WriteString(" Missing labels of the other tier are estimated.")
 	}

@@ -20,9 +20,9 @@ tiers:
   - { name: large, model: l, price: { input: 10, output: 20 }, workers: [ { name: l0, url: "http://127.0.0.1:2" } ] }
 `
 
-// TestTierReportShowsCurvesAndMoney: the small tier fails for one word, which the model knows. Its curve is in-sample,
+// TestTierReportShowsCurvesAndCost: the small tier fails for one word, which the model knows. Its curve is in-sample,
 // because no request is newer.
-func TestTierReportShowsCurvesAndMoney(t *testing.T) {
+func TestTierReportShowsCurvesAndCost(t *testing.T) {
 	f := newTrainFiles(t, true)
 	if s := f.run(t); s.status != 0 {
 		t.Fatal(s.messages)
@@ -73,7 +73,7 @@ func TestTierReportShowsTheSavingsOfAGateway(t *testing.T) {
 	})
 	t.Setenv(adminKeyVariable, newKey(t, tenants.AdminPrefix))
 	out := must(t, "tiers", "report", "--live", "--api", s.URL).out
-	for _, want := range []string{"period   2026-01-01 until before 2026-01-31",
+	for _, want := range []string{"period   2026-01-01 to 2026-01-30",
 		"small: 75.0 % of 100 requests, cost 1.5, at the",
 		"large?: 25.0 % of 100", "saved    7.5 of 12 (62.5 %) against sending all requests to large?", "assumed  the same tokens",
 		"labels   no report: collect more"} {
@@ -84,7 +84,7 @@ func TestTierReportShowsTheSavingsOfAGateway(t *testing.T) {
 	f := newTrainFiles(t, true)
 	out = must(t, "tiers", "report", "--live", "--api", s.URL, "--features", f.features, "--labels", f.labels).out
 	if strings.Contains(out, "collect more") || !strings.Contains(out, "400 of 400 lines") ||
-		strings.Contains(out, "money  ") {
+		strings.Contains(out, "cost  ") {
 		t.Error(out)
 	}
 	picture := filepath.Join(t.TempDir(), "x")

@@ -74,12 +74,12 @@ func (f trainFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if labels.Lines+labels.Other == 0 {
+	if labels.Lines+labels.OtherTier == 0 {
 		return errors.New("the files of --labels have no line: write a line for each label")
 	}
 	if labels.Lines == 0 {
 		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: set --small and --large",
-			f.tiers.Small, f.tiers.Large, labels.Other)
+			f.tiers.Small, f.tiers.Large, labels.OtherTier)
 	}
 	if data.Requests() == 0 {
 		return fmt.Errorf("no label has the id of a feature line: %d lines of features and %d labels have no id in common",
@@ -87,8 +87,8 @@ func (f trainFlags) run(c *cobra.Command) error {
 	}
 	model, report, err := data.Train(rand.New(rand.NewPCG(trainSeed, 0)).IntN)
 	if err != nil {
-		if labels.Other > 0 {
-			return fmt.Errorf("%w; %d labels are of other tiers than %q and %q: set --small and --large", err, labels.Other,
+		if labels.OtherTier > 0 {
+			return fmt.Errorf("%w; %d labels are of other tiers than %q and %q: set --small and --large", err, labels.OtherTier,
 				f.tiers.Small, f.tiers.Large)
 		}
 		return err
@@ -112,8 +112,8 @@ func (f trainFlags) run(c *cobra.Command) error {
 	return exit(1)
 }
 
-// checkOutput returns an error unless the file of a flag can be written: as a new file, or in place of one that is no
-// input.
+// checkOutput returns an error unless the file of a flag can be written: as a new file, or in place of a file that is
+// not an input.
 func checkOutput(flag, path string, inputs []string) error {
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
@@ -182,23 +182,23 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	}
 	line("requests", "%d of %d lines of features have labels", r.Requests, data.Lines)
 	line("labels", "%d requests of the small tier, %d of the large one, %d of both", r.Small, r.Large, r.Paired)
-	if labels.Other > 0 {
-		line("", "%d lines are of other tiers and not used", labels.Other)
+	if labels.OtherTier > 0 {
+		line("", "lines of other tiers, not used: %d", labels.OtherTier)
 	}
-	if labels.Foreign > 0 {
-		line("", "%d lines are of another tenant than their request and not used", labels.Foreign)
+	if labels.OtherTenant > 0 {
+		line("", "lines of another tenant than that of the request, not used: %d", labels.OtherTenant)
 	}
 	if data.Ambiguous > 0 {
-		line("", "%d lines of features repeat an id; labels of these ids are not used", data.Ambiguous)
+		line("", "lines of features with the id of an earlier one, whose labels are not used: %d", data.Ambiguous)
 	}
 	if n := labels.Incomplete + data.Incomplete; n > 0 {
-		line("", "%d lines end early and are not used", n)
+		line("", "lines without an end, not used: %d", n)
 	}
 	switch {
 	case r.Explored > 0:
 		line("explored", "%d requests", r.Explored)
 	case labels.Feedback > 0:
-		line("explored", "no request: %d lines of feedback do not evaluate; set learning.exploration", labels.Feedback)
+		line("explored", "0 requests; feedback about others does not evaluate a model (lines: %d): set learning.exploration", labels.Feedback)
 	}
 	line("routes", "%d", r.Routes)
 	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))

@@ -138,9 +138,9 @@ func TestTrainReportsLabelsThatDoNotCount(t *testing.T) {
 	s := f.run(t)
 	for _, want := range []string{
 		"\nlabels       399 requests of the small tier",
-		"\n             1 lines are of another tenant than their request and not used\n",
-		"\n             1 lines of features repeat an id; labels of these ids are not used\n",
-		"\nexplored     no request: 1 lines of feedback do not evaluate; set learning.exploration\n",
+		"\n             lines of another tenant than that of the request, not used: 1\n",
+		"\n             lines of features with the id of an earlier one, whose labels are not used: 1\n",
+		"\nexplored     0 requests; feedback about others does not evaluate a model (lines: 1): set learning.exploration\n",
 	} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("status %d: no %q in\n%s%s", s.status, want, s.out, s.messages)

@@ -78,9 +78,9 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 	if err := d.ReadFeatures("features", strings.NewReader(string(features)), labels); err != nil {
 		t.Fatal(err)
 	}
-	if d.Lines != 2 || d.Requests() != 1 || labels.Lines != 3 || labels.Foreign != 1 {
+	if d.Lines != 2 || d.Requests() != 1 || labels.Lines != 3 || labels.OtherTenant != 1 {
 		t.Errorf("%d lines of features, %d requests, %d labels, %d of another tenant", d.Lines, d.Requests(), labels.Lines,
-			labels.Foreign)
+			labels.OtherTenant)
 	}
 	if g := s.Gauges(); g.Features != 2 || g.Labels != 4 || g.FeaturesDropped+g.LabelsDropped != 0 {
 		t.Errorf("%+v", g)

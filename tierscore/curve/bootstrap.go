@@ -12,22 +12,22 @@ type Interval struct {
 	High  float64 `json:"high"`
 }
 
-// Bootstrap draws samples of requests.
+// Bootstrap draws resamples of requests, with replacement.
 type Bootstrap struct {
 	Requests  int
-	Clusters  [][]int         // indexes of requests that are not independent and drawn together; nil: one request each
-	Resamples int             // number of samples
+	Clusters  [][]int         // indexes of requests that are drawn together, because they are not independent; nil: one request each
+	Resamples int             // number of resamples
 	Pick      func(n int) int // returns a random number from 0 to n − 1
 }
 
-// Intervals returns the figures of measure with the intervals of their samples (the percentile method; Efron, 1979).
-// measure gets how often each request counts, nil for once, and returns as many figures each time. A figure that is NaN
-// in a sample is left out; valid is the number of samples in which no figure is NaN.
+// Intervals returns the figures of measure, each with the interval of its values in the resamples (the percentile method;
+// Efron, 1979). measure gets how often each request counts; nil means once each. It returns the same number of figures
+// each time. A figure that is NaN in a resample is left out; valid is the number of resamples without a NaN.
 func (b Bootstrap) Intervals(measure func(times []int) []float64) (all []Interval, valid int) {
 	for _, value := range measure(nil) {
 		all = append(all, Interval{Value: value})
 	}
-	samples := make([][]float64, len(all))
+	values := make([][]float64, len(all))
 	times := make([]int, b.Requests)
 	for range b.Resamples {
 		b.draw(times)
@@ -37,18 +37,18 @@ func (b Bootstrap) Intervals(measure func(times []int) []float64) (all []Interva
 				whole = 0
 				continue
 			}
-			samples[k] = append(samples[k], figure)
+			values[k] = append(values[k], figure)
 		}
 		valid += whole
 	}
 	for k := range all {
-		slices.Sort(samples[k])
-		all[k].Low, all[k].High = quantile(samples[k], 0.025), quantile(samples[k], 0.975)
+		slices.Sort(values[k])
+		all[k].Low, all[k].High = quantile(values[k], 0.025), quantile(values[k], 0.975)
 	}
 	return all, valid
 }
 
-// draw sets how often each request is in a sample.
+// draw sets how often each request is in a resample.
 func (b Bootstrap) draw(times []int) {
 	clear(times)
 	if b.Clusters == nil {

@@ -42,7 +42,7 @@ type Point struct {
 // points it is a straight line, as if the requests of a block came in random order.
 type Curve []Point
 
-// Append appends the curve of the order to dst. times says how often each request counts; nil: once.
+// Append appends the curve of the order to dst. times has how often each request counts; nil means once each.
 func (o Order) Append(dst Curve, gains []float64, times []int) Curve {
 	count := func(i int) float64 {
 		if times == nil {
@@ -98,7 +98,8 @@ func (c Curve) CPT(part float64) float64 {
 	return c.Reach(part * gap)
 }
 
-// Reach returns the smallest share of requests at the large tier with a gain; NaN if no share has it.
+// Reach returns the smallest share of requests at the large tier that reaches a gain: 0 if the gain is not above 0, and
+// NaN if no share reaches it.
 func (c Curve) Reach(gain float64) float64 {
 	if gain <= 0 {
 		return 0

@@ -141,9 +141,9 @@ func TestIntervalsHaveTheirFigure(t *testing.T) {
 		t.Errorf("the mean is %+v", v)
 	}
 	if v := all[1]; !math.IsNaN(v.Value) || !math.IsNaN(v.Low) || !math.IsNaN(v.High) || valid != 0 {
-		t.Errorf("%+v in %d valid samples", v, valid)
+		t.Errorf("%+v in %d valid resamples", v, valid)
 	}
-	// Two clusters of equal requests: a sample has 0, half or all of them with a 1.
+	// Two clusters of equal requests: a resample has 0, half or all of them with a 1.
 	b.Clusters = make([][]int, 2)
 	for i := range 400 {
 		b.Clusters[i%2] = append(b.Clusters[i%2], i)
@@ -153,7 +153,7 @@ func TestIntervalsHaveTheirFigure(t *testing.T) {
 	}
 }
 
-func TestQuantiles(t *testing.T) {
+func TestQuantileIsTheNearestValue(t *testing.T) {
 	sorted := make([]float64, 101)
 	for i := range sorted {
 		sorted[i] = float64(i)

@@ -1,5 +1,5 @@
-// Package report makes the report that operators read: the quality and the money of each share of the large tier, by
-// the labels so far, as values and as a picture.
+// Package report makes the report that operators read: the quality and the cost of each share of the large tier, by the
+// labels so far, as values and as a picture.
 package report
 
 import (
@@ -11,7 +11,7 @@ import (
 	"tierway/tierscore/training"
 )
 
-// Report is what the tiers are worth by the labels so far.
+// Report is the quality of the tiers by the labels so far, and their cost.
 type Report struct {
 	training.TierReport
 	SmallTier string `json:"small_tier"`
@@ -41,8 +41,8 @@ func Read(features, labels []File, tiers training.Tiers, model *tierscore.Model,
 		}
 	}
 	r, err := data.TierReport(model, pick)
-	if err != nil && known.Other > 0 {
-		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.Other, tiers.Small, tiers.Large)
+	if err != nil && known.OtherTier > 0 {
+		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.OtherTier, tiers.Small, tiers.Large)
 	}
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ type MoneyPoint struct {
 // steps is the number of steps of the share of requests at the large tier.
 const steps = 10
 
-// NewMoney returns the cost of requests with some tokens at the prices of two tiers; nil if both are free.
+// NewMoney returns the cost of requests with these tokens each, at the prices of two tiers; nil if both are free.
 func NewMoney(promptTokens, outputTokens int64, small, large tenants.Price) *Money {
 	low, high := small.Cost(1000*promptTokens, 0, 1000*outputTokens), large.Cost(1000*promptTokens, 0, 1000*outputTokens)
 	if low == 0 && high == 0 {

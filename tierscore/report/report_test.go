@@ -98,7 +98,7 @@ func drawn() *Report {
 	return r
 }
 
-func TestPictureIsAsBefore(t *testing.T) {
+func TestPictureEqualsItsGoldenFile(t *testing.T) {
 	got, file := drawn().SVG(), filepath.Join("testdata", "curves.svg")
 	if os.Getenv("UPDATE_GOLDEN") == "1" {
 		if err := os.WriteFile(file, got, 0o600); err != nil {

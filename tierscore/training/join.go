@@ -29,7 +29,7 @@ func (l *featureLine) check() error {
 	case l.Time.IsZero():
 		return ErrNoTime
 	case l.Features == nil:
-		return errors.New("features are missing")
+		return errors.New("features are missing: write the object that tierway features prints")
 	case l.Baseline == nil:
 		return errors.New("baseline is missing: write the default score of the request")
 	case l.Explored != nil && !(*l.Explored > 0 && *l.Explored <= 1):
@@ -85,19 +85,19 @@ func (d *Data) dropAmbiguous(request *labelled) {
 func (l *Labels) join(line *featureLine, request *labelled) (joined [2]tierLabels, err error) {
 	for _, one := range request.given {
 		if one.tenant != "" && line.Tenant != "" && one.tenant != line.Tenant {
-			l.drop(&one, &l.Foreign)
+			l.drop(&one, &l.OtherTenant)
 			continue
 		}
 		if one.tier == unknownTier {
 			if line.Tier == "" {
-				return joined, errors.New("tier is missing, and a label of the id has none: write the tier that answered")
+				return joined, errors.New("tier is missing, and a label of the id has none: write the tier that answered into one of them")
 			}
 			if one.tier = l.tiers.index(line.Tier); one.tier < 0 {
-				l.drop(&one, &l.Other)
+				l.drop(&one, &l.OtherTier)
 				continue
 			}
 		}
-		weight, random := one.weighed(line, one.tier == l.tiers.index(line.Tier))
+		weight, random := one.weightOf(line, one.tier == l.tiers.index(line.Tier))
 		joined[one.tier].add(weight, one.ok, random)
 	}
 	return joined, nil
@@ -110,10 +110,10 @@ func (l *Labels) drop(one *givenLabel, as *int) {
 	*as++
 }
 
-// weighed returns the weight of a label, and whether its tier is random. Feedback about the answer of an explored
+// weightOf returns the weight of a label, and whether its tier is random. Feedback about the answer of an explored
 // request is a label of the source exploration. Its weight is divided by the propensity of the tier, as in inverse
 // propensity scoring (Horvitz and Thompson, 1952), up to MaxWeight.
-func (g *givenLabel) weighed(line *featureLine, answered bool) (weight float64, random bool) {
+func (g *givenLabel) weightOf(line *featureLine, answered bool) (weight float64, random bool) {
 	if g.source == sourceFeedback && line.Explored != nil && answered {
 		return min(g.weight / *line.Explored, MaxWeight), true
 	}

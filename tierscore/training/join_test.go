@@ -106,8 +106,8 @@ func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
 	} {
 		got, l, _ := joinedTiers(t, c.label, recordedFeatures("a", c.more))
 		if diff := cmp.Diff([][2]tierLabels{c.want}, got, cmp.AllowUnexported(tierLabels{}, tally{})); diff != "" ||
-			l.Foreign != c.foreign || l.Other != c.other {
-			t.Errorf("%s: %d foreign, %d of other tiers (-want +got):\n%s", name, l.Foreign, l.Other, diff)
+			l.OtherTenant != c.foreign || l.OtherTier != c.other {
+			t.Errorf("%s: %d of other tenants, %d of other tiers (-want +got):\n%s", name, l.OtherTenant, l.OtherTier, diff)
 		}
 	}
 	l := NewLabels(tiersOfTest())

@@ -45,14 +45,14 @@ const MaxWeight = 100
 
 // Labels are the labels of requests by id. The zero value has none.
 type Labels struct {
-	tiers Tiers
-	byID  map[string]*labelled
-	Lines int // of both tiers; before the features are read also those without a tier
-	Other int // lines of other tiers, which are not used
-	// Foreign are lines of another tenant than that of the features, which are not used.
-	Foreign    int
-	Feedback   int // lines of the source feedback, of both tiers
-	Incomplete int // lines that end early, after a crash of their writer; they are not used
+	tiers     Tiers
+	byID      map[string]*labelled
+	Lines     int // of both tiers; before the features are read also those without a tier
+	OtherTier int // lines of other tiers, which are not used
+	// OtherTenant are lines of another tenant than that of the features, which are not used.
+	OtherTenant int
+	Feedback    int // lines of the source feedback, of both tiers
+	Incomplete  int // lines that end early, after a crash of their writer; they are not used
 }
 
 // labelled are the labels of one id.
@@ -151,7 +151,7 @@ func (l *label) check() error {
 func (l *Labels) add(one *label) error {
 	tier := l.tiers.index(one.Tier)
 	if tier < 0 && one.Tier != "" {
-		l.Other++
+		l.OtherTier++
 		return nil
 	}
 	request := l.byID[one.ID]

@@ -33,8 +33,8 @@ func TestLabelsAreSummed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := [2]tierLabels{{all: tally{4, 2}}, {all: tally{1, 1}, random: tally{1, 1}}}
-	if d.rows[0].tiers != want || l.Lines != 3 || l.Other != 1 {
-		t.Errorf("%+v, %d lines, %d of other tiers", d.rows[0].tiers, l.Lines, l.Other)
+	if d.rows[0].tiers != want || l.Lines != 3 || l.OtherTier != 1 {
+		t.Errorf("%+v, %d lines, %d of other tiers", d.rows[0].tiers, l.Lines, l.OtherTier)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"tierway/tierscore/curve"
 )
 
-// TierReport is what the tiers are worth by the labels so far.
+// TierReport is the quality of the tiers by the labels so far.
 type TierReport struct {
 	Lines    int `json:"lines" doc:"Lines of features, with and without labels."`
 	Requests int `json:"requests" doc:"Requests with labels."`
@@ -22,7 +22,7 @@ type TierReport struct {
 
 	Tiers []TierRequests `json:"tiers" nullable:"false" doc:"Tiers of the lines of features that have one."`
 
-	Evaluated int            `json:"evaluated" doc:"Requests of the curves: those with labels of replay or exploration, and with a newer model only those after its training."`
+	Evaluated int            `json:"evaluated" doc:"Requests of the curves: those with labels of replay or exploration. With a model, only those after its training, if their labels suffice."`
 	From      time.Time      `json:"from" doc:"Time of the first request of the curves."`
 	To        time.Time      `json:"to" doc:"Time of the last request of the curves."`
 	InSample  bool           `json:"in_sample" doc:"The model may have been trained on the requests of the curves, so its curve is too good."`
@@ -72,8 +72,8 @@ func (d *Data) TierReport(m *tierscore.Model, pick func(n int) int) (*TierReport
 	r := d.describeTiers()
 	rows := slices.DeleteFunc(d.all(), func(i int) bool { return !d.rows[i].random() })
 	if n := d.randomLabels(rows); min(n[0], n[1]) < minHeldOut {
-		return nil, fmt.Errorf("%d requests have labels of the small tier and %d of the large one from the sources replay "+
-			"and exploration, %d of each are needed: collect more", n[0], n[1], minHeldOut)
+		return nil, fmt.Errorf("of the sources replay and exploration, %d requests have labels of the small tier and %d "+
+			"have labels of the large one; each tier needs %d: collect more", n[0], n[1], minHeldOut)
 	}
 	if m != nil {
 		newer, err := d.newerThan(m, rows)
@@ -159,7 +159,7 @@ func (d *Data) scoresOf(rows []int, m *tierscore.Model) (names []string, scores 
 	return append(names, CurveModel), append(scores, learned)
 }
 
-// curves measures the orders of rows by their scores. A sample draws equal requests together, as in a training.
+// curves measures the orders of rows by their scores. A resample draws equal requests together, as in a training.
 func (d *Data) curves(rows []int, m *tierscore.Model, pick func(n int) int) (all []QualityCurve) {
 	names, scores := d.scoresOf(rows, m)
 	small, gains := d.qualities(rows)
@@ -167,9 +167,9 @@ func (d *Data) curves(rows []int, m *tierscore.Model, pick func(n int) int) (all
 	for k := range orders {
 		orders[k] = curve.NewOrder(scores[k])
 	}
-	samples := curve.Bootstrap{Requests: len(rows), Clusters: d.clusters(rows), Resamples: resamples, Pick: pick}
+	bootstrap := curve.Bootstrap{Requests: len(rows), Clusters: d.clusters(rows), Resamples: resamples, Pick: pick}
 	const figures = reportSteps + 2 // of each curve: APGR and the qualities
-	intervals, _ := samples.Intervals(func(times []int) (values []float64) {
+	intervals, _ := bootstrap.Intervals(func(times []int) (values []float64) {
 		base := meanOf(small, times)
 		for _, order := range orders {
 			points = order.Append(points[:0], gains, times)
@@ -199,7 +199,7 @@ func (d *Data) curves(rows []int, m *tierscore.Model, pick func(n int) int) (all
 	return all
 }
 
-// meanOf returns the mean of values, of which each counts as often as times says; nil: once.
+// meanOf returns the mean of values, of which each counts as often as times has it; nil means once each.
 func meanOf(values []float64, times []int) float64 {
 	var sum, n float64
 	for i, v := range values {

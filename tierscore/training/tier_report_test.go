@@ -153,7 +153,7 @@ func TestTiersOfLinesAreCounted(t *testing.T) {
 
 func TestAReportNeedsRandomLabelsOfBothTiers(t *testing.T) {
 	for _, d := range []*Data{{}, traffic{n: 19, pairs: true}.data(t)} {
-		if _, err := d.TierReport(nil, pick()); err == nil || !strings.Contains(err.Error(), "20 of each are needed") {
+		if _, err := d.TierReport(nil, pick()); err == nil || !strings.Contains(err.Error(), "each tier needs 20") {
 			t.Error(err)
 		}
 	}

@@ -92,7 +92,7 @@ func count(yes bool) int {
 }
 
 // minHeldOut is the least number of labels of each tier on both sides of the evaluation, and of different held-out
-// requests. With fewer, a bootstrap sample says little about other requests.
+// requests. With fewer, a bootstrap interval states little about other requests.
 const minHeldOut = 20
 
 // evaluate compares a model with the default score on held-out rows and sets the result in the report. It returns the
