@@ -22,7 +22,7 @@ const (
 	// SkippedShare is for tiers that depend on shares of the draft that have not started: the first 200 requests
 	// of each tenant and alias.
 	SkippedShare = "share_not_started"
-	// SkippedModel is for tiers that depend on the score of the draft's model, of which the record has none.
+	// SkippedModel is for tiers that depend on the draft's model, if the record has no score of that model.
 	SkippedModel = "model_score_not_recorded"
 	// SkippedTier is for tiers that the configuration does not reproduce and the draft changes.
 	SkippedTier = "tier_not_reproduced"

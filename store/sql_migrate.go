@@ -19,7 +19,7 @@ type Migrated struct {
 }
 
 // errUnmigrated means that Migrate has not succeeded yet.
-var errUnmigrated = errors.New("the database has no schema of this release yet")
+var errUnmigrated = errors.New("the schema of the database is not migrated yet")
 
 // hasSchema reports whether Migrate has made or found a schema that this program can use.
 func (s *SQL) hasSchema() bool { return s.migrated.Load() }

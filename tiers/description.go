@@ -20,7 +20,7 @@ type Description struct {
 	LengthWeight float64        `json:"length_weight,omitempty" doc:"Weight of each doubling of the length of the last user turn in the score. Absent: no score selects a tier."`
 	Score        []TierScore    `json:"score,omitempty" doc:"Scores that a request must exceed, from the highest tier, in place of keyword_score. Absent: no thresholds are configured."`
 	Share        []TierShare    `json:"share,omitempty" doc:"Shares of the prompts that the scores select, from the highest tier, in place of keyword_score once enough scores are known."`
-	Model        string         `json:"model,omitempty" doc:"First eight digits of the SHA-256 of the model whose score the shares are about, in place of weights and length. Absent: none."`
+	Model        string         `json:"model,omitempty" doc:"Model whose score orders the prompts for the shares: the first eight digits of the SHA-256 of its file. Absent: the weights and the length order them."`
 	Ignored      int64          `json:"max_tokens_ignored_from,omitempty" doc:"max_tokens is ignored from this value on. Absent: no value is too large."`
 	Aliases      []AliasTargets `json:"aliases" nullable:"false" doc:"Aliases in the order of precedence: exact names, then patterns from the longest."`
 }

@@ -11,9 +11,8 @@ const RuleExploration = "exploration"
 // are a random sample of these requests, in which the tier is independent of the request. The rule is exploration also
 // if the rules would have selected the same tier, because without these requests the sample would depend on the rules.
 //
-// Among all requests, a tier has the probability share/2 + (1 − share)·[the rules select it]. That is not the
-// probability within the sample: as a weight, it would be right only if the requests that are not explored had labels
-// too.
+// Among all requests the probability is another one: 1 − share/2 of those that the rules send to the tier get it, and
+// share/2 of the others. No label has that weight, because only explored requests evaluate.
 const Propensity = 0.5
 
 // Exploration selects the first or the last tier for a share of the classified requests, instead of the tier of the
@@ -25,7 +24,7 @@ type Exploration struct {
 	Tier string
 }
 
-// draw returns whether the request is explored, and whether it gets the last tier.
+// draw returns two independent results: the request is explored, and an explored request gets the last tier.
 func (e Exploration) draw() (explored, last bool) {
 	const low = 1 << 53 // a float64 has 53 bits
 	return float64(e.Rand>>1%low) < e.Share*low, e.Rand&1 == 1

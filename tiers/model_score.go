@@ -17,7 +17,7 @@ type Model struct {
 // ModelScore is the score of a model for one request.
 type ModelScore struct {
 	Model string `json:"model"` // the first eight hex digits of the SHA-256 of the model's file
-	// in thousandths; higher means the large tier. If the model has no score, it is the default score on the same scale
+	// rounded to 0.001; higher means the large tier. If the model has no score, it is the default score on the same scale
 	Value float64 `json:"value"`
 	Known bool    `json:"known"` // the model has a score: the labels of the request's route suffice
 }
@@ -29,10 +29,10 @@ type Scores struct {
 }
 
 const (
-	// mostScore bounds the scores of models, whose mean is 0 and whose deviation is 1.
-	mostScore = 999
-	// belowScores is less than each score.
-	belowScores = -1 - mostScore
+	// maxModelScore bounds the scores of models, whose mean is 0 and whose deviation is 1.
+	maxModelScore = 999
+	// belowAllScores is below every score.
+	belowAllScores = -1 - maxModelScore
 )
 
 // String returns the score for an explanation.
@@ -77,7 +77,7 @@ func (k *Classifier) modelScore(f *ClassifierInput, score float64) ModelScore {
 	if !to.Known {
 		to.Value = m.Score.Default(score)
 	}
-	to.Value = max(-mostScore, min(mostScore, math.Round(1000*to.Value)/1000))
+	to.Value = max(-maxModelScore, min(maxModelScore, math.Round(1000*to.Value)/1000))
 	return to
 }
 

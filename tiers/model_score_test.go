@@ -151,7 +151,7 @@ func TestAWholeShareTakesEachScore(t *testing.T) {
 	startShares(t, k, recent)
 	var e Evidence
 	v, err := k.Resolve(Query{Model: Auto, Recent: recent, Input: asks("acme", "tea"), Evidence: &e})
-	if err != nil || v.Target != "large" || e.Model.Value != -mostScore {
+	if err != nil || v.Target != "large" || e.Model.Value != -maxModelScore {
 		t.Errorf("%s by %+v, %+v: %v", v.Target, e.Score, e.Model, err)
 	}
 }

@@ -138,13 +138,13 @@ func (w *scoreWindow) grow() {
 	w.sorted = append(make([]float64, 0, n), w.sorted...)
 }
 
-// quantile returns the lowest score that at most a share of the scores exceeds; belowScores for all of them. Equal
-// scores stay below the threshold together, so they make a share smaller.
+// quantile returns the lowest score of the window that at most the given share of its scores exceeds, or belowAllScores
+// for a share of 1. Scores equal to it do not exceed it, so that equal scores make a share smaller.
 func (w *scoreWindow) quantile(share float64) float64 {
 	n := len(w.sorted)
 	above := int(share*float64(n) + 1e-9) // 0.3 of 10 is less than 3
 	if above >= n {
-		return belowScores
+		return belowAllScores
 	}
 	return w.sorted[n-1-above]
 }

@@ -14,7 +14,7 @@ const (
 	MissingKeywords Missing = "keywords" // groups that are new or have other expressions by now
 	MissingScore    Missing = "score"    // the length of the text, or its groups, because it was not classified
 	MissingScores   Missing = "scores"   // of earlier requests: classifier.share has not started
-	MissingModel    Missing = "model"    // the score of the model that decides: the record has none, or another model's
+	MissingModel    Missing = "model"    // the score of the model that decides
 )
 
 // ResolveRecorded resolves a recorded request from its evidence. No text is available; the
@@ -48,7 +48,7 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
 	q.Input = &f
 	missing = k.missingFrom(q, was, len(most) > len(least))
 	if missing != MissingNothing && (missing != MissingKeywords || k.classifier.grading.rule == ruleShare) {
-		low.bound, high.bound = math.Inf(1), belowScores
+		low.bound, high.bound = math.Inf(1), belowAllScores
 	}
 	// sameTargetWith comes first, because Resolve changes the memory of chats
 	// that it reads.

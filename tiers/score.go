@@ -22,8 +22,9 @@ const (
 // bench/classify measures it.
 const defaultLengthWeight = 1
 
-// Shares of preset graded. With a tenth for the last tier, no measured set is worse than the same share at random by
-// more than 0.2 points (lower 95 % bound); with a fifth, one is by 0.3 (docs/tiers.md).
+// Shares of preset graded. With a tenth for the last tier, counted as the only strong one, no measured set is worse than
+// the same share at random by more than 0.2 points of 100 or 0.06 of 10 (lower 95 % bounds); with a fifth, exam questions
+// without choices may lose 0.3. With the second tier as strong as the last, they may lose 0.5 (docs/tiers.md).
 const (
 	lastShare   = 0.1
 	secondShare = 0.3
@@ -51,7 +52,7 @@ type gradedTier struct {
 // key is empty. They are joined here, because a join allocates.
 type gradedNote map[string]string
 
-// gradedNotes are the note about a score, and about the default score of a request without a model's.
+// gradedNotes are two notes: about a score, and about the default score of a request for which the model has none.
 type gradedNotes [2]gradedNote
 
 func newGradedNote(text string) gradedNote {
