@@ -40,7 +40,7 @@ type File struct {
 	Pools            []PoolConfig             `yaml:"pools" reload:"drain" ordered:"true" doc:"Workers for models outside the tiers."`
 	Models           map[string]tiers.Targets `yaml:"models" doc:"Aliases: each maps a model name of clients to a tier, pool or model, or to a list of these. The list is in the order of preference. A request gets the first target of the list that can take it; see docs/tiers.md. '*' in a name matches any run of characters, '?' matches one. Exact names match before patterns, and longer patterns before shorter ones. The target 'classify' selects the classifier."`
 	Classifier       tiers.Rules              `yaml:"classifier" doc:"Rules that select a tier for requests that name 'auto' or another alias of 'classify'."`
-	Learning         Learning                 `yaml:"learning" doc:"A score that 'tierway train' has learned from labels, in addition to the rules of 'classifier'. See docs/training.md."`
+	Learning         Learning                 `yaml:"learning" doc:"Features and labels of requests for 'tierway train': exploration, repeated requests, and the directory of the files. And the score that it has learned from them, which is used beside the rules of 'classifier'. See docs/training.md."`
 	Hooks            []hooks.Config           `yaml:"hooks" ordered:"true" absent:"none" doc:"Services that are called for every request before its tier is chosen, in this order. They can reject or change requests. See docs/hooks.md."`
 	HooksTimeout     time.Duration            `yaml:"hooks_timeout" doc:"Longest time that all hooks of a request take together."`
 	Breaker          breaker.Config           `yaml:"breaker" doc:"Ejection of failing and slow workers."`

@@ -12,7 +12,8 @@ import (
 	"tierway/tierscore"
 )
 
-// Learning configures the features of requests, and a model that scores them.
+// Learning configures the collection of features and labels, with exploration and repeated requests, and a model that
+// scores requests.
 type Learning struct {
 	HashKey string `yaml:"hash_key" secret:"true" absent:"requests have no features" doc:"Key of at least 16 bytes for the hashes of words and routes. Write it as ${NAME} of an environment variable. A model and features with different keys do not match, so keep the key, and give all gateways the same one."`
 	Model   string `yaml:"model" form:"model" absent:"none" doc:"File of 'tierway train'. It is read at the start and at each reload. The record of each classified request has its score. A relative path is resolved against the directory of this file. Needs 'hash_key'."`
@@ -20,10 +21,10 @@ type Learning struct {
 
 	Directory   string  `yaml:"directory" reload:"restart" absent:"nothing is written" doc:"Directory of features.jsonl (one line for each classified request that an engine answered, without text) and labels.jsonl (feedback, escalations and repeated requests), which 'tierway train' reads. It is created if it does not exist. A relative path is resolved against the directory of this file. Needs 'hash_key'."`
 	MaxSize     Size    `yaml:"max_size" reload:"restart" doc:"Size at which each file of 'directory' is rotated. At least 1 MiB."`
-	MaxFiles    int     `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Number of files that are kept of each, including the current one. The oldest is deleted."`
-	Exploration float64 `yaml:"exploration" max:"0.1" zero:"true" doc:"Share of the classified requests that get the first or the last tier at random, with equal probability. Their answers show how the other tier answers, so that feedback about them can evaluate a model. Requests that name a tier, that continue a chat, or that cannot get both tiers are not explored."`
+	MaxFiles    int     `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Number of files that are kept of features.jsonl and of labels.jsonl, including the current one. The oldest is deleted."`
+	Exploration float64 `yaml:"exploration" max:"0.1" zero:"true" doc:"Share of the classified requests that get the first or the last tier at random, with equal probability. Their answers show how the other tier answers, so that feedback about them can evaluate a model. Requests are not explored if they name a tier, cannot get both tiers, or belong to a chat with a remembered tier."`
 
-	Replay Replay `yaml:"replay" doc:"Requests that are sent again to the first and the last tier, for labels."`
+	Replay Replay `yaml:"replay" doc:"Requests that are repeated on the first and the last tier, for labels."`
 }
 
 // learnedModel is the model of a file.
@@ -58,6 +59,8 @@ func (f *File) tiersModel() *tiers.Model {
 
 // checkLearning checks the section. It follows readModel and checkCatalog. No message shows the key.
 func (d *decoder) checkLearning(f *File) {
+	d.checkLearningFiles(f)
+	d.checkReplay(f)
 	d.checkHashes(f)
 	if f.Learning.Decide {
 		d.checkDecide(f)
@@ -68,11 +71,9 @@ func (d *decoder) checkLearning(f *File) {
 func (d *decoder) checkHashes(f *File) {
 	const key, model = "learning.hash_key", "learning.model"
 	c := f.Learning
-	d.checkLearningFiles(f)
-	d.checkReplay(f)
 	switch n := len(c.HashKey); {
 	case n < tierscore.MinKeyLength && d.written(key):
-		d.report(key, fmt.Sprintf("has %d bytes; the least is %d", n, tierscore.MinKeyLength),
+		d.report(key, fmt.Sprintf("has %d bytes; the minimum is %d", n, tierscore.MinKeyLength),
 			"generate one with `openssl rand -hex 32`").hide = true
 	case n == 0 && c.Model != "":
 		d.report(model, "has no effect without "+key,
@@ -114,7 +115,7 @@ func (d *decoder) readModel(f *File) {
 		f.model = d.live.model
 	case f.Learning.Decide:
 		d.report(path, "a draft may not read another model than that of the active configuration",
-			"write its path, or learning.decide: false")
+			"write the path of that model, or learning.decide: false")
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 
 // Replay configures the requests that are repeated on the first and the last tier.
 type Replay struct {
-	Share   float64       `yaml:"share" max:"0.1" doc:"Share of the classified requests that are sent again to the first and to the last tier, while both have room. A judge reads both answers. Its verdict is written as two labels. See docs/training.md."`
+	Share   float64       `yaml:"share" max:"0.1" doc:"Share of the classified requests that are repeated on the first and on the last tier, while both have room. A judge reads both answers. Its verdict is written as two labels. See docs/training.md."`
 	APIKey  string        `yaml:"api_key" secret:"true" absent:"required with a 'share'" doc:"Key of a tenant of the operator. Repeated requests and those of 'judge.model' are requests of this tenant, with the class 'batch': its limits, budgets and ledger apply. Requests with this key are not repeated. Write it as ${NAME} of an environment variable."`
 	Judge   Judge         `yaml:"judge" doc:"Reads the answers of both tiers: a command or a model."`
 	Timeout time.Duration `yaml:"timeout" doc:"Longest time of each repeated request, with its time in the queue, and of the judge."`
 }
 
-// Judge configures what judges two answers. Either is set.
+// Judge configures the command or the model that judges two answers. Exactly one of them is set.
 type Judge struct {
 	Command []string `yaml:"command" form:"argument" ordered:"true" doc:"Program and arguments, which are started for each pair of answers, without a shell. It reads '{\"request\": …, \"answers\": {\"small\": \"…\", \"large\": \"…\"}}' from standard input, with the names of the tiers, and writes '{\"small\": true, \"large\": false}'. Of the environment it has PATH."`
 	Model   string   `yaml:"model" doc:"Model name, as clients send it, of a model that judges by a built-in rubric. It should be better than the last tier's model."`
@@ -47,7 +47,7 @@ func (d *decoder) checkReplay(f *File) {
 	case n > 0:
 		d.checkJudge(path+".judge.command[0]", c.Judge.Command[0])
 	case c.Judge.Model == "":
-		d.report(path+".judge", "is missing: the answers have no verdict",
+		d.report(path+".judge", "is missing, so no answer would get a label",
 			"write judge: { command: [/path/of/a/program] }, or judge: { model: NAME }")
 	default:
 		d.checkJudgeModel(f, path+".judge.model", c.Judge.Model)
@@ -77,7 +77,8 @@ func (d *decoder) checkReplayKey(f *File, path, key string) {
 	}
 }
 
-// checkJudge warns if the program of a judge cannot be started now. A draft must not learn about files.
+// checkJudge warns if the program of a judge cannot be started now. A draft is not checked: the warning would show which
+// files exist.
 func (d *decoder) checkJudge(path, program string) {
 	if d.draft {
 		return
@@ -102,7 +103,7 @@ func (d *decoder) checkJudgeModel(f *File, path, model string) {
 	}
 	all := func(string) bool { return true }
 	if _, err := f.catalog.Resolve(tiers.Query{Model: model, Allowed: all, AllowedModel: all}); err != nil {
-		d.report(path, d.shown(path, model)+" is no model of the tiers, pools and models",
+		d.report(path, d.shown(path, model)+" is not served: no tier, no pool and no entry of models has this name",
 			"name the model of a tier or pool that serves chat, or an alias")
 	}
 }

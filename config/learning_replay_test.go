@@ -49,7 +49,7 @@ func TestReplayIsChecked(t *testing.T) {
 		"another judge": {replay("share: 0.01, api_key: '${KEY}', judge: { url: 'http://h' }"), []string{
 			"learning.replay.judge: is missing", "learning.replay.judge.url: unknown key"}},
 		"an unknown model": {replay("share: 0.01, api_key: '${KEY}', judge: { model: nobody }"), []string{
-			`learning.replay.judge.model: "nobody" is no model of the tiers, pools and models`}},
+			`learning.replay.judge.model: "nobody" is not served: no tier, no pool and no entry of models has this name`}},
 		"a missing command": {replay("share: 0.01, api_key: '${KEY}', judge: { command: [/no/judge] }"), []string{
 			`warning: learning.replay.judge.command[0]: "/no/judge" does not exist`}},
 		"a command without permission": {replay("share: 0.01, api_key: '${KEY}', judge: { command: ['${JUDGE}'] }"), []string{
@@ -80,7 +80,8 @@ func TestReplayIsChecked(t *testing.T) {
 	}
 }
 
-func TestDraftLearnsNothingAboutTheCommandOfAJudge(t *testing.T) {
+// TestDraftDoesNotShowWhetherTheCommandOfAJudgeExists, which the active configuration does.
+func TestDraftDoesNotShowWhetherTheCommandOfAJudgeExists(t *testing.T) {
 	const src = keys + "store: { sql: 'sqlite://t.db' }\n" +
 		"tiers: [{ name: a, model: m, workers: [{ name: v, url: 'http://h:1' }] }, " +
 		"{ name: b, model: n, workers: [{ name: w, url: 'http://h:2' }] }]\n" +

@@ -58,9 +58,9 @@ func TestLearningIsChecked(t *testing.T) {
 		"with a share": {classifier: "classifier: { share: { large: 0.1 } }\n",
 			learning: secret + ", model: '${MODEL}', decide: true", key: hashKey, model: enabled},
 		"a short key": {learning: "hash_key: hunter2", want: []string{
-			"learning.hash_key: has 7 bytes; the least is 16 (generate one with `openssl rand -hex 32`)"}},
+			"learning.hash_key: has 7 bytes; the minimum is 16 (generate one with `openssl rand -hex 32`)"}},
 		"an empty key": {learning: `hash_key: ""`, want: []string{
-			"learning.hash_key: has 0 bytes; the least is 16 (generate one with `openssl rand -hex 32`)"}},
+			"learning.hash_key: has 0 bytes; the minimum is 16 (generate one with `openssl rand -hex 32`)"}},
 		"no key": {learning: "model: '${MODEL}'", model: enabled, want: []string{
 			"learning.model: has no effect without learning.hash_key (set hash_key to the key of the hashes with which the " +
 				"model was trained)"}},

@@ -7,13 +7,13 @@ import (
 	"tierway/openai"
 )
 
-// Answer is the end of a repeated request.
+// Answer is the answer to a repeated request, or its error.
 type Answer struct {
 	Result Result
-	Tier   string // that answered
+	Tier   string // tier that answered; empty without one
 	Status int    // of HTTP
 	Code   string // of the error; empty without one
-	Body   []byte // whole; a text of the model
+	Body   []byte // whole. It has text of the model, which may repeat a prompt
 }
 
 // Result is how a repeated request ended.
@@ -26,7 +26,7 @@ const (
 	Failed
 )
 
-// part is a part of a content.
+// part is one part of the content of an answer.
 type part struct {
 	Type, Text, Refusal string
 }

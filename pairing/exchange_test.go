@@ -45,7 +45,7 @@ func TestRequestsWithoutOneTextAreNotComparable(t *testing.T) {
 	}
 }
 
-func TestTextOfAnAnswer(t *testing.T) {
+func TestTextIsTheFirstChoiceOrAllPartsOfText(t *testing.T) {
 	for name, c := range map[string]struct {
 		dialect    openai.Dialect
 		body, want string

@@ -8,7 +8,7 @@ type Load struct {
 
 // WorkerLoad is the load of one worker.
 type WorkerLoad struct {
-	Usable    bool // requests may go to it: it is up, its breaker is closed, and it is in no backoff
+	Usable    bool // in rotation (up, breaker closed, not drained), in no backoff and not hung
 	Saturated bool // its engine's metrics say so
 	Waiting   int  // requests in the engine's own queue
 	Inflight  int

@@ -21,7 +21,7 @@ const (
 
 // Sample is a request that is to be repeated. Its body is a prompt: it stays in memory and is never logged.
 type Sample struct {
-	ID      string    // X-Request-Id of the request
+	ID      string    // X-Request-ID of the request
 	At      time.Time // when the request arrived
 	Tenant  string    // of the client
 	Key     string    // id of the client's key; empty without one
@@ -33,8 +33,8 @@ type Sample struct {
 	answered bool // guarded by the mutex of Samples
 }
 
-// Samples are the samples that wait. Beyond a bound, the oldest ones are dropped: the others are more like
-// the requests to come. It is safe for concurrent use. The zero value is empty.
+// Samples holds the samples that wait to be repeated. Beyond a bound it drops the oldest ones, because newer ones
+// are more like the requests to come. It is safe for concurrent use. The zero value is empty.
 type Samples struct {
 	mu    sync.Mutex
 	list  []*Sample // the oldest first

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Verdict states which of two answers are right: that of the first and that of the second name.
+// Verdict states whether the first and whether the second of two answers is right. Both may be, or none.
 type Verdict [2]bool
 
 // ErrVerdict is the error of an output that is no verdict. It has no part of the output, which may repeat a prompt.

@@ -256,7 +256,7 @@ func TestExploredRequestsAreMarked(t *testing.T) {
 		}
 		e := r.explained("/v1/chat/completions", chatBody("auto", "Say hello", ""), "Authorization", "Bearer acme")
 		if e.Rule != "default" || !strings.Contains(strings.Join(e.Notes, "\n"),
-			"10 % of such requests get the first or the last tier at random: learning.exploration") {
+			"learning.exploration: 10 % of such requests get the first or the last tier at random") {
 			t.Errorf("explained by %s: %q", e.Rule, e.Notes)
 		}
 	})

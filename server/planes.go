@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,7 +63,7 @@ func tierReport(c *control.Control, r *learning.Reporter) func(context.Context) 
 	return func(context.Context) (*report.Report, error) {
 		f := c.Snapshot().File
 		if len(f.Tiers) < 2 {
-			return nil, errors.New("labels compare two tiers, and there is no second one")
+			return nil, fmt.Errorf("tiers has %d entries, and labels compare two tiers: add a tier", len(f.Tiers))
 		}
 		return r.Report(training.Tiers{Small: f.Tiers[0].Name, Large: f.Tiers[len(f.Tiers)-1].Name}, f.Model())
 	}

@@ -229,8 +229,8 @@ func TestRepeatedRequestsGiveLabels(t *testing.T) {
 	})
 }
 
-// TestRequestsWithTheOperatorsKeyTeachNothing: none is explored, repeated or written to the features.
-func TestRequestsWithTheOperatorsKeyTeachNothing(t *testing.T) {
+// TestRequestsWithTheReplayKeyGiveNoLabels: none is explored, repeated or written to the features.
+func TestRequestsWithTheReplayKeyGiveNoLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRepeatsRig(t)
 		r.change("  directory:", "  exploration: 0.1\n  directory:")

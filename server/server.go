@@ -137,7 +137,7 @@ func New(o Options) (*Server, error) {
 	telemetry.Observe(s.metrics, s.proxy.BodyMemory)
 	telemetry.Observe(s.metrics, s.proxy.CacheMemory)
 	telemetry.Observe(s.metrics, s.decisionGauges)
-	telemetry.Observe(s.metrics, s.learning.Gauges)
+	telemetry.Observe(s.metrics, s.learning.Counts)
 	telemetry.Observe(s.metrics, s.traces.Counts)
 	return s, nil
 }

@@ -12,7 +12,7 @@ import (
 // FileConfig configures a File.
 type FileConfig struct {
 	Path    string
-	Key     string // names the file in messages: its key in config.yaml
+	Key     string // key in config.yaml that has the file or its directory; messages name it
 	MaxSize int64  // of one file, in bytes
 	Files   int    // kept by rotation, including the current one
 	Log     *slog.Logger
@@ -88,7 +88,7 @@ func (f *File[T]) Files() (names []string) {
 // write writes a batch. Records that cannot be written are lost.
 func (f *File[T]) write(_ context.Context, records []T) (lost int, _ error) {
 	if f.to.checkMoved() {
-		f.config.Log.Info(f.config.Key+" was moved or removed; opening a new file", "file", f.to.path)
+		f.config.Log.Info("a file of "+f.config.Key+" was moved or removed; opening a new one", "file", f.to.path)
 	}
 	for _, one := range records {
 		f.line.Reset()

@@ -55,7 +55,7 @@ type Spool[T any] struct {
 type Stats struct {
 	Waiting int
 	Written int64
-	Dropped int64 // values that are lost, because too many waited or because Write reported it, or that TryAdd refused
+	Dropped int64 // values that are lost: too many waited, TryAdd refused them, or Write returned them as lost
 	Err     error // of the last batch; nil if it was written
 }
 

@@ -11,7 +11,7 @@ const (
 	SampleRefused                          // a repeated request was refused, or answered by another tier
 	SampleFailed                           // a repeated request failed, or its answer has no text
 	SampleJudgeFailed                      // the judge gave no verdict
-	SampleDropped                          // replaced, or its tenant, its key or the configuration has changed
+	SampleDropped                          // not repeated or not written, for another reason than its age
 	SampleExpired                          // too old before both tiers had room
 )
 
@@ -25,11 +25,12 @@ func (o SampleOutcome) String() string { return sampleOutcomes[o] }
 type sampleCounters [len(sampleOutcomes)]prometheus.Counter
 
 func newSampleCounters(d *definer) (c sampleCounters) {
-	samples := d.counters("tierway_learning_samples_total", "Requests that were drawn to be repeated, by outcome. "+
+	samples := d.counters("tierway_learning_samples_total", "Samples of answered requests, by outcome. "+
 		"labelled: two labels were written. refused: a repeated request was refused, or answered by another tier. failed: "+
 		"a repeated request failed, or its answer has no text. judge_failed: the judge gave no verdict. dropped: newer "+
-		"samples took the place, or the tenant, its key or the configuration has changed. expired: the tiers had no room "+
-		"for an hour.", "outcome")
+		"samples took the place, the body is too large, the tenant, its key or the configuration has changed, the gateway "+
+		"stops, or a label could not be written. expired: the sample was an hour old before both tiers had room.",
+		"outcome")
 	for i, outcome := range sampleOutcomes {
 		c[i] = samples.WithLabelValues(outcome)
 	}

@@ -263,9 +263,9 @@ func TestStoredResponsesSurviveARedisOutage(t *testing.T) {
 			way.back(redis)
 			both(1)
 			for id, engine := range map[string]string{before: beforeAt, during: duringAt, conversation: conversationAt} {
-				rig.Eventually(t, func() error { // until a has told Redis what it wrote during the outage
+				rig.Eventually(t, func() error { // until Redis has what a wrote during the outage
 					q := k.requestsAbout(id)[0]
-					for range 2 { // one of two requests goes to each engine if the gateway does not know
+					for range 2 { // one of two requests goes to each engine if the gateway has no entry of the id
 						got := k.do(b, rig.TenantKey, q.method, q.path, q.body)
 						if got.Status != http.StatusOK || !strings.Contains(got.Body, `"engine":"`+engine+`"`) {
 							return errorf("%s is %d at the other gateway: %s", id, got.Status, got.Body)

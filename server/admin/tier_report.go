@@ -9,15 +9,15 @@ import (
 	"tierway/tierscore/report"
 )
 
-// TierReport is what the tiers are worth.
+// TierReport is the usage of the tiers with their savings, and the quality of the tiers by labels.
 type TierReport struct {
 	Usage  *TierUsage     `json:"usage,omitempty" doc:"Absent: the gateway has no database."`
-	Labels *report.Report `json:"labels,omitempty" doc:"Quality and money by the share of requests at the large tier. Absent: the gateway has no labels."`
-	// LabelsProblem is why there is no report of the labels.
+	Labels *report.Report `json:"labels,omitempty" doc:"Quality and cost by the share of requests at the large tier. Absent: the gateway writes no labels, or labels_problem has the reason."`
+	// LabelsProblem is the reason why Labels is nil although the gateway writes labels.
 	LabelsProblem string `json:"labels_problem,omitempty" doc:"Why there is no report of the labels, such as too few of them."`
 }
 
-// TierUsage is the usage of the tiers in a period, beside what it had cost at the last tier.
+// TierUsage is the usage of the tiers in a period, beside the cost that it would have at the last tier.
 type TierUsage struct {
 	From       string        `json:"from" doc:"First UTC day."`
 	To         string        `json:"to" doc:"UTC day after the last one."`
@@ -26,28 +26,28 @@ type TierUsage struct {
 	Last       string        `json:"last_tier" doc:"Most capable tier, with which the cost is compared; empty without tiers."`
 	Requests   int64         `json:"requests" doc:"Requests of all tiers that were not rejected."`
 	Money      tenants.Money `json:"money" doc:"Cost of all tiers, with answers of the response cache at their full price."`
-	AtLast     tenants.Money `json:"money_at_last_tier" doc:"Cost of the same tokens at the price of the last tier now."`
-	Saved      tenants.Money `json:"saved" minimum:"-1000000000" doc:"money_at_last_tier minus money. Below 0: the tiers have cost more."`
-	Assumption string        `json:"assumption" doc:"What the comparison takes for granted."`
+	AtLast     tenants.Money `json:"money_at_last_tier" doc:"Cost that the same tokens would have at the current price of the last tier."`
+	Saved      tenants.Money `json:"saved" minimum:"-1000000000" doc:"money_at_last_tier minus money. Below 0: the tiers cost more than the last tier alone would."`
+	Assumption string        `json:"assumption" doc:"Assumptions of the comparison."`
 }
 
 // TierSum is the usage of one tier.
 type TierSum struct {
 	Tier     string        `json:"tier"`
-	Price    tenants.Price `json:"price" doc:"Price now, in currency units per million tokens."`
+	Price    tenants.Price `json:"price" doc:"Current price, in currency units per million tokens."`
 	Requests int64         `json:"requests" doc:"Requests that were not rejected."`
 	Share    float64       `json:"share" doc:"Share of the requests of all tiers."`
 	Prompt   int64         `json:"prompt_tokens"`
 	Cached   int64         `json:"cached_tokens"`
 	Output   int64         `json:"output_tokens"`
 	Money    tenants.Money `json:"money" doc:"As it was charged, with answers of the response cache at their full price."`
-	AtLast   tenants.Money `json:"money_at_last_tier" doc:"Cost of the same tokens at the price of the last tier now."`
+	AtLast   tenants.Money `json:"money_at_last_tier" doc:"Cost that the same tokens would have at the current price of the last tier."`
 }
 
 // savingsAssumption states what TierUsage counts.
-const savingsAssumption = "The last tier generates the same tokens, and its present price applies to the whole period. " +
-	"All requests of the tiers count, also those that named their tier, because the ledger does not record which ones " +
-	"were classified."
+const savingsAssumption = "The last tier generates the same tokens, and its current price applies to the whole period. " +
+	"All requests of the tiers count, because the ledger does not record which ones were classified: also those that " +
+	"named their tier, the repeated requests of learning.replay, and those of its judge.model."
 
 func (a *historyAPI) getTierReport(ctx context.Context, in *struct {
 	From string `query:"from" format:"date" doc:"First UTC day. Absent: 30 days before to."`

@@ -273,7 +273,7 @@ func (db *Database) follow(ctx context.Context) {
 			}
 			return err
 		})
-		// Before the schema is there, a database that responds is not available.
+		// Until the schema exists, a database that responds is not available.
 		if ctx.Err() == nil && (err != nil || db.migrated.Load()) {
 			db.updateState(err, db.stores.Ledger.Stats().Err)
 		}

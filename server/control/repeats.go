@@ -30,8 +30,9 @@ func (snap *Snapshot) IsRepeater(c *tenants.Caller, now time.Time) bool {
 	return err == nil && own.Tenant == c.Tenant && own.Key == c.Key
 }
 
-// MayKeep returns which samples may be kept and repeated under the configuration: none if it repeats no requests, else
-// those of tenants and keys that exist, and whose tenant is neither disabled nor has isolate_cache.
+// MayKeep returns a function that reports whether a sample may be kept and repeated under the configuration: the
+// configuration repeats requests, the sample's tenant and key exist, and the tenant is neither disabled nor isolated by
+// isolate_cache.
 func (snap *Snapshot) MayKeep() func(*pairing.Sample) bool {
 	if snap.File.Learning.Replay.Share == 0 {
 		return func(*pairing.Sample) bool { return false }

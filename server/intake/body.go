@@ -26,19 +26,19 @@ func bodyTime(n int64) time.Duration {
 	return bodyGrace + time.Duration(n/bodyRate)*time.Second + time.Duration(n%bodyRate)*time.Second/bodyRate
 }
 
-// readBody reads and decodes the request's body, of at most most bytes and within max_buffered_bytes.
-func (it *Intake) readBody(in *Inbound, c *Caller, most int64) ([]byte, error) {
+// readBody reads and decodes the request's body, of at most limit bytes and within max_buffered_bytes.
+func (it *Intake) readBody(in *Inbound, c *Caller, limit int64) ([]byte, error) {
 	if !in.hasBody() {
 		in.ReadAt = time.Now()
 		return nil, nil
 	}
-	if in.HTTP.ContentLength > most {
+	if in.HTTP.ContentLength > limit {
 		in.closeConnection() // the rest is not read
 	}
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(in.HTTP.Header.Values("Content-Encoding"), ", ")))
 	in.body = pacedReader{r: in.HTTP.Body, control: in.conn, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
 	in.Memory = it.Memory(c.Tenant)
-	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, most, &in.Memory)
+	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, limit, &in.Memory)
 	if err == nil {
 		if !in.body.limit.IsZero() {
 			in.conn.SetReadDeadline(time.Time{}) // a dead connection shows at the next write

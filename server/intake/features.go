@@ -6,7 +6,7 @@ import (
 	"tierway/tierscore"
 )
 
-// Features returns the features of a request with a prompt, or nil without learning.hash_key. They are taken once and
+// Features returns the features of a request with a prompt, or nil without learning.hash_key. They are extracted once and
 // belong to the prompt: they are valid until DropPrompt. The first call reads the body.
 func (p *Parsed) Features(in *Inbound, c *Caller) *tierscore.Features {
 	by, to := in.Snap.Extractor, p.Prompt

@@ -21,14 +21,14 @@ type Answer struct {
 	At     time.Time
 }
 
-// answers remembers which tier answered a prompt, by the prompt's hash alone. It holds a bounded number of answers and
-// drops the oldest. It is safe for concurrent use.
+// answers remembers which tier answered a prompt, by the prompt's hash alone. It has at most limit answers; a further one
+// replaces the oldest. It is safe for concurrent use.
 type answers struct {
 	limit int
 
-	mu     sync.Mutex // guards all below
-	places map[uint64]*list.Element
-	uses   list.List // of *answered, the newest first
+	mu     sync.Mutex               // guards all below
+	places map[uint64]*list.Element // in uses, by prompt
+	uses   list.List                // of *answered, the newest first
 }
 
 // answered is the last answer to a prompt.
@@ -58,8 +58,8 @@ func (a *answers) remember(prompt uint64, last Answer) {
 	a.uses.MoveToFront(at)
 }
 
-// take removes and returns the last answer to a prompt if it is at most escalationTime old and from a lower tier.
-func (a *answers) take(prompt uint64, now time.Time, lower func(tier string) bool) (Answer, bool) {
+// removeIfLower removes and returns the last answer to a prompt if it is at most escalationTime old and from a lower tier.
+func (a *answers) removeIfLower(prompt uint64, now time.Time, lower func(tier string) bool) (Answer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := a.places[prompt]

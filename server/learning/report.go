@@ -18,11 +18,11 @@ import (
 const (
 	// reportSeed makes the resamples of a report repeatable.
 	reportSeed = 1
-	// reportEvery is the least time between two readings of the files, in multiples of the time that the last one took:
-	// reports take at most 5 % of a processor.
-	reportEvery = 20
-	// reportLeast is the least time between two readings.
-	reportLeast = time.Minute
+	// reportPause is the minimum pause between two readings of the files, as a multiple of the duration of the last one, so
+	// that readings take less than 5 % of the time.
+	reportPause = 20
+	// minReportPause is the minimum pause after a short reading.
+	minReportPause = time.Minute
 )
 
 // Reporter makes the report of the lines that a gateway has written. It keeps the last report. It is safe for
@@ -34,7 +34,7 @@ type Reporter struct {
 	of    reported
 	last  *report.Report
 	err   error
-	until time.Time // when the files may be read again
+	until time.Time // the last report is returned until then
 }
 
 // reported is what a report is about.
@@ -48,8 +48,8 @@ func (s *Store) Reporter() *Reporter {
 	return &Reporter{features: s.features.Files, labels: s.labels.Files}
 }
 
-// Report returns the report of two tiers, and of a model unless it is nil. It may be old: of reportLeast, or longer if
-// reading takes long.
+// Report returns the report of two tiers, and of a model unless it is nil. It may be minReportPause old, or older if a
+// reading takes more than 3 s: reportPause times the duration of the reading.
 func (r *Reporter) Report(tiers training.Tiers, model *tierscore.Model) (*report.Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,12 +57,12 @@ func (r *Reporter) Report(tiers training.Tiers, model *tierscore.Model) (*report
 	if of != r.of || !began.Before(r.until) {
 		r.last, r.err = r.read(of)
 		r.of = of
-		r.until = time.Now().Add(max(reportLeast, reportEvery*time.Since(began)))
+		r.until = time.Now().Add(max(minReportPause, reportPause*time.Since(began)))
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
-	copied := *r.last // the caller adds the money
+	copied := *r.last // the caller adds the cost
 	return &copied, nil
 }
 

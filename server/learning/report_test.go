@@ -27,7 +27,7 @@ func addPairs(t *testing.T, s *Store, from, to int) {
 		for _, tier := range []string{"small", "large"} {
 			l := Label{ID: id, Time: start(), Tenant: "acme", Tier: tier, OK: tier == "large" || i%2 == 0, Weight: 1,
 				Source: SourceReplay}
-			if err := s.Label(l); err != nil {
+			if err := s.AddLabel(l); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestTheReportReadsTheFilesOfTheStore(t *testing.T) {
 		if _, err := r.Report(tiers, nil); err == nil {
 			t.Error("the files were read again at once")
 		}
-		time.Sleep(reportLeast)
+		time.Sleep(minReportPause)
 		got, err := r.Report(tiers, nil)
 		if err != nil || got.Requests != 40 || got.Paired != 40 || len(got.Curves) != 3 {
 			t.Fatalf("40 pairs: %+v, %v", got, err)

@@ -17,7 +17,7 @@ import (
 
 // Sources of labels that a gateway writes, as package training reads them.
 const (
-	SourceReplay     = "replay"     // the request was sent again to the tier
+	SourceReplay     = "replay"     // the request was repeated on the tier
 	SourceEscalation = "escalation" // a client sent the prompt again to a higher tier
 	SourceFeedback   = "feedback"   // a client labelled the answer
 )
@@ -27,7 +27,7 @@ var ErrFull = errors.New("too many labels wait to be written")
 
 // Features is a line of features.jsonl: a classified request that an engine answered.
 type Features struct {
-	ID     string    `json:"id"` // of the request, as in X-Request-Id
+	ID     string    `json:"id"` // of the request, as in X-Request-ID
 	Time   time.Time `json:"ts"`
 	Tenant string    `json:"tenant"`
 	Tier   string    `json:"tier"` // that answered
@@ -71,15 +71,15 @@ func Open(c Config) (s *Store, err error) {
 	if err := os.MkdirAll(c.Learning.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("creating learning.directory: %w", err)
 	}
-	file := func(key, path string) spool.FileConfig {
-		return spool.FileConfig{Key: key, Path: path, MaxSize: int64(c.Learning.MaxSize), Files: c.Learning.MaxFiles,
+	file := func(path string) spool.FileConfig {
+		return spool.FileConfig{Key: "learning.directory", Path: path, MaxSize: int64(c.Learning.MaxSize), Files: c.Learning.MaxFiles,
 			Log: c.Log, Recover: c.Recover}
 	}
 	s = &Store{answered: newAnswers(maxAnswers)}
-	if s.features, err = spool.OpenFile[*Features](file("features.jsonl", c.Learning.FeaturesFile())); err != nil {
+	if s.features, err = spool.OpenFile[*Features](file(c.Learning.FeaturesFile())); err != nil {
 		return nil, err
 	}
-	if s.labels, err = spool.OpenFile[Label](file("labels.jsonl", c.Learning.LabelsFile())); err != nil {
+	if s.labels, err = spool.OpenFile[Label](file(c.Learning.LabelsFile())); err != nil {
 		s.features.Close()
 		return nil, err
 	}
@@ -103,8 +103,9 @@ func (s *Store) Close() {
 // AddFeatures writes a line of features. f must not change afterwards. If too many lines wait, the oldest is lost.
 func (s *Store) AddFeatures(f *Features) { s.features.Add(f) }
 
-// Label writes a label, or returns ErrFull. A label that is accepted is lost only if the disk fails.
-func (s *Store) Label(l Label) error {
+// AddLabel writes a label, or returns ErrFull. A label that is accepted is lost if the disk fails, or in a crash of the
+// gateway within 200 ms.
+func (s *Store) AddLabel(l Label) error {
 	if !s.labels.TryAdd(l) {
 		return ErrFull
 	}
@@ -117,16 +118,16 @@ func (s *Store) Remember(prompt uint64, l Answer) { s.answered.remember(prompt, 
 // Escalate writes a label if a lower tier answered the same prompt in the last ten minutes: the answer was not good
 // enough. lower reports whether a tier is lower than the one of the repeated request. An answer is labelled once.
 func (s *Store) Escalate(prompt uint64, now time.Time, lower func(tier string) bool) {
-	was, ok := s.answered.take(prompt, now, lower)
+	was, ok := s.answered.removeIfLower(prompt, now, lower)
 	if ok {
 		// If too many labels wait, the metric counts it.
-		_ = s.Label(Label{ID: was.ID, Time: now.UTC(), Tenant: was.Tenant, Tier: was.Tier, Weight: 1,
+		_ = s.AddLabel(Label{ID: was.ID, Time: now.UTC(), Tenant: was.Tenant, Tier: was.Tier, Weight: 1,
 			Source: SourceEscalation})
 	}
 }
 
-// Gauges returns the numbers of lines for a scrape. A nil Store has none.
-func (s *Store) Gauges() (g telemetry.LearningFiles) {
+// Counts returns the numbers of lines for a scrape. A nil Store has none.
+func (s *Store) Counts() (g telemetry.LearningFiles) {
 	if s == nil {
 		return g
 	}

@@ -62,7 +62,7 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 		{ID: "r0", Time: start(), Tenant: "acme", Tier: "small", OK: true, Weight: 1, Source: SourceReplay},
 		{ID: "r1", Time: start(), Tenant: "acme", OK: true, Weight: 1, Source: SourceFeedback}, // of another tenant's request
 	} {
-		if err := s.Label(l); err != nil {
+		if err := s.AddLabel(l); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 		t.Errorf("%d lines of features, %d requests, %d labels, %d of another tenant", d.Lines, d.Requests(), labels.Lines,
 			labels.OtherTenant)
 	}
-	if g := s.Gauges(); g.Features != 2 || g.Labels != 4 || g.FeaturesDropped+g.LabelsDropped != 0 {
+	if g := s.Counts(); g.Features != 2 || g.Labels != 4 || g.FeaturesDropped+g.LabelsDropped != 0 {
 		t.Errorf("%+v", g)
 	}
 	for _, path := range []string{c.FeaturesFile(), c.LabelsFile()} {
@@ -96,15 +96,15 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 func TestAFullStoreRefusesLabels(t *testing.T) {
 	s, c := openStore(t)
 	n := 0
-	for ; s.Label(Label{ID: fmt.Sprint(n), Time: start(), Weight: 1, Source: SourceFeedback}) == nil; n++ {
+	for ; s.AddLabel(Label{ID: fmt.Sprint(n), Time: start(), Weight: 1, Source: SourceFeedback}) == nil; n++ {
 	}
-	if err := s.Label(Label{}); !errors.Is(err, ErrFull) {
+	if err := s.AddLabel(Label{}); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
-	if lines := strings.Count(written(t, s, c.LabelsFile()), "\n"); lines != n || s.Gauges().LabelsDropped != 2 {
-		t.Errorf("%d lines of %d accepted labels, %+v", lines, n, s.Gauges())
+	if lines := strings.Count(written(t, s, c.LabelsFile()), "\n"); lines != n || s.Counts().LabelsDropped != 2 {
+		t.Errorf("%d lines of %d accepted labels, %+v", lines, n, s.Counts())
 	}
-	if err := s.Label(Label{ID: "later", Weight: 1}); err != nil {
+	if err := s.AddLabel(Label{ID: "later", Weight: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -166,7 +166,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	a.remember(1, Answer{ID: "again"})
 	a.remember(4, Answer{ID: "4"}) // in place of 2
 	for prompt, want := range map[uint64]string{0: "", 1: "again", 2: "", 3: "3", 4: "4"} {
-		if got, ok := a.take(prompt, time.Time{}, anyTier); got.ID != want || ok != (want != "") {
+		if got, ok := a.removeIfLower(prompt, time.Time{}, anyTier); got.ID != want || ok != (want != "") {
 			t.Errorf("prompt %d has the answer %q, want %q", prompt, got.ID, want)
 		}
 	}
@@ -186,7 +186,7 @@ func TestAnswersAreSafeForConcurrentUse(t *testing.T) {
 				a.remember(1000*uint64(i+1)+prompt, Answer{})
 			}
 			for prompt := range uint64(400) {
-				if _, ok := a.take(1000*(1+prompt%4)+prompt/4, time.Time{}, func(string) bool { return true }); ok {
+				if _, ok := a.removeIfLower(1000*(1+prompt%4)+prompt/4, time.Time{}, func(string) bool { return true }); ok {
 					taken[i]++
 				}
 			}

@@ -20,10 +20,10 @@ func (x *exchange) complete() (err error) {
 			return err
 		}
 	}
-	x.labels = !x.own && !x.repeated && !x.caller.IsolateCache &&
+	x.collectsLabels = !x.own && !x.repeated && !x.caller.IsolateCache &&
 		!x.in.Snap.IsRepeater(x.caller.Caller, x.in.Start)
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
-		Evidence: keepsRecords(x), Explore: x.s.learning != nil && x.labels}); err != nil {
+		Evidence: keepsRecords(x), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
 		x.blameHook(err)
 		return err
 	}
@@ -35,7 +35,7 @@ func (x *exchange) complete() (err error) {
 		return nil
 	}
 	x.sampleRequest()
-	x.takeFeatures()
+	x.extractFeatures()
 	x.gather()
 	return x.forward()
 }

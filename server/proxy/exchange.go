@@ -26,28 +26,28 @@ type exchange struct {
 	before, after *exchange // links of an inflightShard, which guards them
 	current       atomic.Pointer[attempt]
 
-	in         intake.Inbound
-	answer     answer
-	trace      telemetry.TraceContext
-	caller     intake.Caller     // result of authenticate
-	parsed     intake.Parsed     // result of Read
-	hooks      *hookCalls        // result of runHooks; nil without hooks
-	resolution intake.Resolution // result of Resolve
-	admission  intake.Admission  // result of charge
-	deadline   time.Time         // of the whole exchange
-	patience   time.Time         // how long the client waits for a whole answer, or for a stream's first event
-	overhead   time.Duration     // from ReadAt to the end of gather
-	facts      routing.Request   // result of gather
-	wait       wait              // state of enterQueue
-	dispatch   dispatch          // state of forward
-	cached     *cached           // state of answerFromCache; nil without a response cache
-	own        bool              // a request of the gateway itself, which is sent once
-	repeated   bool              // a request of Repeat
-	labels     bool              // a client's request, which may be explored, repeated and labelled
-	sample     *pairing.Sample   // the request, if it is drawn to be repeated
-	inLedger   bool              // the ledger has a row for the request
-	explained  bool              // the request is explained, not served
-	ending     ending
+	in             intake.Inbound
+	answer         answer
+	trace          telemetry.TraceContext
+	caller         intake.Caller     // result of authenticate
+	parsed         intake.Parsed     // result of Read
+	hooks          *hookCalls        // result of runHooks; nil without hooks
+	resolution     intake.Resolution // result of Resolve
+	admission      intake.Admission  // result of charge
+	deadline       time.Time         // of the whole exchange
+	patience       time.Time         // how long the client waits for a whole answer, or for a stream's first event
+	overhead       time.Duration     // from ReadAt to the end of gather
+	facts          routing.Request   // result of gather
+	wait           wait              // state of enterQueue
+	dispatch       dispatch          // state of forward
+	cached         *cached           // state of answerFromCache; nil without a response cache
+	own            bool              // a request of the gateway itself, which is sent once
+	repeated       bool              // a request of Repeat
+	collectsLabels bool              // a client's request, which may be explored, repeated and labelled
+	sample         *pairing.Sample   // the request, if it is drawn to be repeated
+	inLedger       bool              // the ledger has a row for the request
+	explained      bool              // the request is explained, not served
+	ending         ending
 }
 
 // ending is the result of a request, with its error.

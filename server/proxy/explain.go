@@ -121,7 +121,7 @@ func (n *explainer) runStages() (stage string, err error) {
 			n.addNote("%s", score)
 		}
 		if l := x.in.Snap.File.Learning; l.Directory != "" && l.Exploration > 0 && x.resolution.Classified {
-			n.addNote("%g %% of such requests get the first or the last tier at random: learning.exploration",
+			n.addNote("learning.exploration: %g %% of such requests get the first or the last tier at random",
 				100*l.Exploration)
 		}
 	} else if err := n.readPassed(); err != nil {

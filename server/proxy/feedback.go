@@ -35,12 +35,12 @@ func acceptFeedback(x *exchange) error {
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
-	err = x.s.learning.Label(learning.Label{ID: feedback.ID, Time: time.Now().UTC(), Tenant: x.caller.Tenant,
+	err = x.s.learning.AddLabel(learning.Label{ID: feedback.ID, Time: time.Now().UTC(), Tenant: x.caller.Tenant,
 		Tier: x.s.answeredTier(feedback.ID, x.caller.Tenant), OK: feedback.OK, Weight: feedback.Weight,
 		Source: learning.SourceFeedback})
 	if err != nil {
 		return &openai.Error{Code: openai.CodeOverloaded, RetryAfter: time.Second, Cause: err,
-			Message: "Too much feedback waits to be written. Try again in 1s."}
+			Message: "Too much feedback waits to be written. Try again in 1 s."}
 	}
 	body, err := json.Marshal(feedbackAnswer{Object: "feedback", ID: feedback.ID})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"tierway/tiers"
 )
 
-// takeFeatures takes the features of a classified request, if they are written, while its body is in memory.
-func (x *exchange) takeFeatures() {
-	if x.s.learning != nil && x.labels && x.resolution.Classified {
+// extractFeatures extracts the features of a classified request, if they are written, while its body is in memory.
+func (x *exchange) extractFeatures() {
+	if x.s.learning != nil && x.collectsLabels && x.resolution.Classified {
 		x.parsed.Features(&x.in, &x.caller)
 	}
 }
@@ -21,7 +21,7 @@ func (x *exchange) takeFeatures() {
 // may label an earlier one.
 func (x *exchange) recordLearning(d *decisions.Decision) {
 	s, res := x.s.learning, &x.resolution
-	if s == nil || !x.labels || res.Pool == nil || !res.Pool.Tier || !x.in.Dialect.Generates() || res.Free(&x.in) {
+	if s == nil || !x.collectsLabels || res.Pool == nil || !res.Pool.Tier || !x.in.Dialect.Generates() || res.Free(&x.in) {
 		return
 	}
 	prompt, hasPrompt := x.s.intake.PromptHash(&x.caller, &x.parsed)

@@ -30,7 +30,7 @@ func (x *exchange) sampleRequest() {
 // be compared. A client that selects the tier gives no label to the classifier.
 func (x *exchange) mayBeRepeated() bool {
 	p, snap := &x.parsed, x.in.Snap
-	if !x.labels || !x.resolution.Classified || x.in.Kind != intake.Infer || p.AtMostOnce() || p.FollowsUp() ||
+	if !x.collectsLabels || !x.resolution.Classified || x.in.Kind != intake.Infer || p.AtMostOnce() || p.FollowsUp() ||
 		!pairing.Comparable(p.Req) {
 		return false
 	}
@@ -63,8 +63,9 @@ func (x *exchange) endSample() {
 	}
 }
 
-// Repeat serves a request as if a client had sent it: the key of its header is charged and bounded, and the request is
-// recorded. It is not sampled. r must have a route and a whole body. Repeat ends with the context of r.
+// Repeat serves a request as if a client had sent it. The key of its header authenticates it, the limits of that key
+// apply, and it has a record. It gives no features and no sample. r must have a route and a whole body. Repeat returns
+// when the request has ended, at the latest soon after the context of r.
 func (px *Proxy) Repeat(r *http.Request) pairing.Answer {
 	in, _ := intake.FindRoute(r)
 	w := &kept{header: http.Header{}}

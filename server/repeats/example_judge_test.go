@@ -9,8 +9,8 @@ import (
 	"tierway/pairing"
 )
 
-// TestExampleJudge: the script of examples/ grades what it can check, and gives no verdict about anything else.
-func TestExampleJudge(t *testing.T) {
+// TestExampleJudgeGradesOnlyWhatItCanCheck: calculations and JSON. Other requests get no verdict.
+func TestExampleJudgeGradesOnlyWhatItCanCheck(t *testing.T) {
 	const path = "../../examples/judges/check.py"
 	if _, err := os.ReadFile(path); err != nil { // so that the cache of tests knows the file
 		t.Fatal(err)

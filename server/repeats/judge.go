@@ -31,11 +31,11 @@ func (p *pair) judgeByModel(ctx context.Context, c *config.Replay) (v pairing.Ve
 	}
 	a := p.send(ctx, c, "/v1/chat/completions", http.Header{}, body)
 	if a.Result != pairing.Answered {
-		return v, fmt.Errorf("the model that judges did not answer: status %d, code %s", a.Status, a.Code)
+		return v, fmt.Errorf("judge.model does not answer: status %d, code %s", a.Status, a.Code)
 	}
 	text, ok := pairing.Text(openai.Chat, a.Body)
 	if !ok {
-		return v, errors.New("the answer of the model that judges has no text")
+		return v, errors.New("the answer of judge.model has no text")
 	}
 	return pairing.ReadJudgement(text, swapped)
 }
@@ -48,6 +48,9 @@ func (p *pair) judgeByCommand(ctx context.Context, c *config.Replay) (v pairing.
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	output, err := runCommand(ctx, c.Judge.Command, input)
+	if errors.Is(err, errTimeout) {
+		return v, fmt.Errorf("%w (%v)", err, c.Timeout)
+	}
 	if err != nil {
 		return v, err
 	}

@@ -24,8 +24,8 @@ func script(t *testing.T, text string, arguments ...string) []string {
 	return append([]string{"/bin/sh", path}, arguments...)
 }
 
-// TestVerdictOfACommand: it reads the request and the answers, and has none of the gateway's environment but PATH.
-func TestVerdictOfACommand(t *testing.T) {
+// TestCommandGetsTheRequestAndBothAnswers, and of the gateway's environment only PATH.
+func TestCommandGetsTheRequestAndBothAnswers(t *testing.T) {
 	t.Setenv("TIERWAY_SECRET", "secret")
 	record := filepath.Join(t.TempDir(), "record")
 	p := pair{sample: &pairing.Sample{Body: []byte(`{"model":"auto"}`), Dialect: openai.Chat},

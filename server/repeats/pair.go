@@ -35,7 +35,7 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 		if !wanted {
 			return telemetry.SampleDropped
 		}
-		if outcome, ok := p.ask(ctx, c, body, i, tier); !ok {
+		if outcome, ok := p.sendToTier(ctx, c, body, i, tier); !ok {
 			return outcome
 		}
 	}
@@ -57,7 +57,8 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 	for i, right := range verdict {
 		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right,
 			Weight: 1, Source: learning.SourceReplay}
-		if err := p.Labels.Label(l); err != nil {
+		// If only the second label is refused, the first one stays: it is right, but without its pair.
+		if err := p.Labels.AddLabel(l); err != nil {
 			p.cause = err.Error()
 			return telemetry.SampleDropped
 		}
@@ -71,8 +72,8 @@ func (p *pair) wanted() (c *config.Replay, wanted bool) {
 	return &snap.File.Learning.Replay, snap.MayKeep()(p.sample)
 }
 
-// ask sends the sample to a tier and keeps the text of the answer. ok is false if there is none.
-func (p *pair) ask(ctx context.Context, c *config.Replay, body []byte, i int, tier string,
+// sendToTier sends the sample to a tier and keeps the text of the answer. ok is false if there is none.
+func (p *pair) sendToTier(ctx context.Context, c *config.Replay, body []byte, i int, tier string,
 ) (_ telemetry.SampleOutcome, ok bool) {
 	header := http.Header{"X-Model-Tier": {tier}}
 	maps.Copy(header, p.sample.Header)
@@ -81,13 +82,13 @@ func (p *pair) ask(ctx context.Context, c *config.Replay, body []byte, i int, ti
 	case ctx.Err() != nil:
 		return telemetry.SampleDropped, false
 	case a.Result == pairing.Refused:
-		p.cause = fmt.Sprintf("%s refused the request: status %d, code %s", tier, a.Status, a.Code)
+		p.cause = fmt.Sprintf("%s refuses the request: status %d, code %s", tier, a.Status, a.Code)
 		return telemetry.SampleRefused, false
 	case a.Result == pairing.Failed:
-		p.cause = fmt.Sprintf("%s failed: status %d, code %s", tier, a.Status, a.Code)
+		p.cause = fmt.Sprintf("%s fails: status %d, code %s", tier, a.Status, a.Code)
 		return telemetry.SampleFailed, false
 	case a.Tier != tier:
-		p.cause = tier + " could not answer, and " + a.Tier + " did"
+		p.cause = tier + " does not answer, and " + a.Tier + " does"
 		return telemetry.SampleRefused, false
 	}
 	if p.answers[i], ok = pairing.Text(p.sample.Dialect, a.Body); !ok {

@@ -1,5 +1,5 @@
-// Package repeats sends sampled requests again to the first and the last tier, has a judge compare the
-// answers, and writes the labels. It sends one sample at a time, and only while both tiers have room.
+// Package repeats repeats sampled requests on the first and the last tier, has a judge read the answers, and
+// writes the labels. It sends one sample at a time, and only while both tiers have room.
 package repeats
 
 import (
@@ -23,8 +23,8 @@ const warnEvery = time.Minute
 
 // Labels writes labels.
 type Labels interface {
-	// Label writes a label later, or returns an error at once if it never will. It does not block.
-	Label(learning.Label) error
+	// AddLabel accepts a label, which is written later, or returns an error. It does not block.
+	AddLabel(learning.Label) error
 }
 
 // Options are the parts of a Repeater. All are required.

@@ -147,13 +147,13 @@ func TestSampleWithoutBothAnswersHasNoLabel(t *testing.T) {
 		outcome  string
 		cause    string
 	}{
-		"refused":         {of("small", pairing.Answer{Result: pairing.Refused, Status: 429, Code: "rate_limit_exceeded"}), 1, "refused 1", "small refused the request: status 429, code rate_limit_exceeded"},
-		"failed":          {of("large", pairing.Answer{Result: pairing.Failed, Status: 502, Code: "worker_failed"}), 2, "failed 1", "large failed: status 502, code worker_failed"},
+		"refused":         {of("small", pairing.Answer{Result: pairing.Refused, Status: 429, Code: "rate_limit_exceeded"}), 1, "refused 1", "small refuses the request: status 429, code rate_limit_exceeded"},
+		"failed":          {of("large", pairing.Answer{Result: pairing.Failed, Status: 502, Code: "worker_failed"}), 2, "failed 1", "large fails: status 502, code worker_failed"},
 		"no text":         {of("large", pairing.Answer{Tier: "large", Body: []byte(`{"secret":"text"}`)}), 2, "failed 1", "the answer of large has no text"},
-		"another tier":    {of("small", answered("large", "x")), 1, "refused 1", "small could not answer, and large did"},
+		"another tier":    {of("small", answered("large", "x")), 1, "refused 1", "small does not answer, and large does"},
 		"no verdict":      {of("", answered("large", "The secret is A.")), 3, "judge_failed 1", "the output is not a JSON object"},
-		"no answer":       {of("", pairing.Answer{Result: pairing.Failed, Status: 503, Code: "queue_full"}), 3, "judge_failed 1", "the model that judges did not answer: status 503, code queue_full"},
-		"a silent judge":  {of("", pairing.Answer{Body: []byte("{}")}), 3, "judge_failed 1", "the answer of the model that judges has no text"},
+		"no answer":       {of("", pairing.Answer{Result: pairing.Failed, Status: 503, Code: "queue_full"}), 3, "judge_failed 1", "judge.model does not answer: status 503, code queue_full"},
+		"a silent judge":  {of("", pairing.Answer{Body: []byte("{}")}), 3, "judge_failed 1", "the answer of judge.model has no text"},
 		"half of a grade": {of("", answered("large", `{"A": true}`)), 3, "judge_failed 1", "the output is not a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,4 +277,4 @@ func TestLabelThatCannotBeWrittenIsCounted(t *testing.T) {
 // full takes no labels.
 type full struct{}
 
-func (full) Label(learning.Label) error { return learning.ErrFull }
+func (full) AddLabel(learning.Label) error { return learning.ErrFull }

@@ -129,8 +129,8 @@ func (r *rig) send(req *http.Request) pairing.Answer {
 	return answer(req, string(body))
 }
 
-// Label implements Labels.
-func (r *rig) Label(l learning.Label) error {
+// AddLabel implements Labels.
+func (r *rig) AddLabel(l learning.Label) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.labels = append(r.labels, fmt.Sprintf("%s %s %s %t", l.ID, l.Tenant, l.Tier, l.OK))
