@@ -17,41 +17,41 @@ import (
 
 // The simulated deployments.
 const (
-	deployments   = 10     // of which figures are the mean
-	requestsEach  = 20_000 // of a deployment
-	trainingEvery = 2000   // requests
-	// leastLabels is the number of labels with which a training begins, as in package training.
-	leastLabels = 50
-	// shareOfRules is the share of requests at the large tier, as a part of the rules' share.
-	shareOfRules = 0.75
+	deployments   = 10     // number of deployments; figures are their means
+	requestsEach  = 20_000 // requests of a deployment
+	trainingEvery = 2000   // requests from one training to the next
+	// minPairs is the number of repeated requests from which on a model is trained, as in package training.
+	minPairs = 50
+	// shareOfGroups is the share of requests at the large tier, as a part of the share of preset groups.
+	shareOfGroups = 0.75
 )
 
-// traffic is prompts of which requests are drawn, with what the rules and the default score make of them.
+// traffic is the prompts from which requests are drawn, with the tier of preset groups and the default score of each.
 type traffic struct {
 	title    string
 	prompts  []sample
-	large    []bool    // the rules send the prompt to a tier above the small one
+	large    []bool    // preset groups sends the prompt to a tier above the small one
 	baseline []float64 // default score
 	gains    []float64
-	near     []float64 // relative frequency of replays near the threshold; the mean is 1
+	near     []float64 // relative frequency of repetitions by their distance from the threshold; the mean is 1
 }
 
-// replayed is the requests that are repeated on the other tier, so that they have labels of both.
-type replayed struct {
+// repetition selects the requests that are repeated, so that they have a pair of labels, one of each tier.
+type repetition struct {
 	share    float64 // of all requests
-	near     bool    // more often those with a default score near the threshold, else at random
+	near     bool    // more often requests with a default score near the threshold, else at random
 	untested bool    // the model is used without its own test
 	once     bool    // the model is trained only before the last period, which alone is printed
 }
 
-func replays() []replayed {
-	return []replayed{{share: 0.01}, {share: 0.01, near: true, once: true}, {share: 0.01, untested: true, once: true},
+func repetitions() []repetition {
+	return []repetition{{share: 0.01}, {share: 0.01, near: true, once: true}, {share: 0.01, untested: true, once: true},
 		{share: 0.01, near: true, untested: true, once: true}, {share: 0.02, once: true}, {share: 0.05, once: true},
 		{share: 0.1, once: true}}
 }
 
 // String returns how the requests are selected, and whether the model is tested.
-func (r replayed) String() string {
+func (r repetition) String() string {
 	text := percent(r.share)
 	if r.near {
 		text += " near the threshold"
@@ -62,17 +62,17 @@ func (r replayed) String() string {
 	return text
 }
 
-// writeDeployments writes what a model that learns from replayed requests is worth beside the rules, one table for each
-// kind of traffic.
+// writeDeployments compares a model that learns from repeated requests with preset groups, in one table for each kind of
+// traffic.
 func writeDeployments(sets []set, resamples int, markdown bool, out io.Writer) error {
 	for _, mixed := range []bool{false, true} {
 		t, err := newTraffic(sets, mixed)
 		if err != nil {
 			return err
 		}
-		rows := [][]string{{t.title, "replayed", "labels", "enabled", "rules: at large", "right", "deployment: at large",
-			"right", "as right as the rules at", "of their share", "95 %", "random order"}}
-		for _, r := range replays() {
+		rows := [][]string{{t.title, "repeated", "pairs", "enabled", "groups: at large", "right", "deployment: at large",
+			"right", "as right as groups at", "of its share", "95 %", "random order"}}
+		for _, r := range repetitions() {
 			measured, err := t.measure(r, resamples)
 			if err != nil {
 				return err
@@ -99,7 +99,7 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 	if mixed {
 		t.title = "three sets, requests"
 	}
-	rules, err := newGateway("classifier: { preset: groups }\n")
+	groups, err := newGateway("classifier: { preset: groups }\n")
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 	extractor, routes := tierscore.NewExtractor(""), trial{subject: true, mixed: mixed}
 	for i := range t.prompts {
 		p := &t.prompts[i]
-		tier, err := rules.tier(*p.promptRow)
+		tier, err := groups.tier(*p.promptRow)
 		if err != nil {
 			return nil, err
 		}
@@ -122,14 +122,14 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 	return t, nil
 }
 
-// nearWidth is the distance from the threshold at which replays are e times rarer. It is a share of the prompts in the
+// nearWidth is the distance from the threshold at which repetitions are e times rarer. It is a share of the prompts in the
 // order of their default scores.
 const nearWidth = 0.1
 
-// nearThreshold returns how often prompts are replayed by their distance from the threshold of the deployment's share.
+// nearThreshold returns how often each prompt is repeated, by its distance from the threshold of the deployment's share.
 func (t *traffic) nearThreshold() []float64 {
 	n := float64(len(t.prompts))
-	large, _, _ := t.rules(slices.Repeat([]int{1}, len(t.prompts)))
+	large, _, _ := t.groups(slices.Repeat([]int{1}, len(t.prompts)))
 	order := make([]int, len(t.prompts))
 	for i := range order {
 		order[i] = i
@@ -137,7 +137,7 @@ func (t *traffic) nearThreshold() []float64 {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.baseline[b], t.baseline[a]) })
 	near, sum := make([]float64, len(t.prompts)), 0.0
 	for k, i := range order {
-		near[i] = math.Exp(-math.Abs(float64(k)/n-shareOfRules*large) / nearWidth)
+		near[i] = math.Exp(-math.Abs(float64(k)/n-shareOfGroups*large) / nearWidth)
 		sum += near[i]
 	}
 	for i := range near {
@@ -148,15 +148,15 @@ func (t *traffic) nearThreshold() []float64 {
 
 // period is the requests between two trainings, as the mean of all deployments.
 type period struct {
-	requests   int     // until its end
-	labels     float64 // before its begin
+	requests   int     // number of requests at the end of the period
+	pairs      float64 // pairs of labels before the period
 	enabled    float64 // share of deployments with an enabled model
-	rules      routedShare
+	groups     routedShare
 	deployment routedShare
 	orders     []measuredOrder
-	reached    curve.Interval // share of the large tier at which the order has the quality of the rules
-	ofRules    curve.Interval // the same as a part of the rules' share
-	random     curve.Interval // the same of a random order
+	reached    curve.Interval // share of the large tier at which the order has the quality of preset groups
+	ofGroups   curve.Interval // reached, as a part of the share of preset groups
+	random     curve.Interval // ofGroups of a random order
 }
 
 // routedShare is the share of requests at the large tier, and the share of right answers.
@@ -168,18 +168,18 @@ type measuredOrder struct {
 	known []bool // prompts with labels, which are not measured
 }
 
-func (p *period) row(r replayed) []string {
+func (p *period) row(r repetition) []string {
 	exact := func(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 	return []string{fmt.Sprintf("%d to %d", p.requests-trainingEvery, p.requests), r.String(),
-		fmt.Sprintf("%.0f", p.labels), percent(p.enabled),
-		exact(p.rules.large), exact(p.rules.right), exact(p.deployment.large), exact(p.deployment.right),
-		exact(p.reached.Value), fmt.Sprintf("%.2f", p.ofRules.Value),
-		fmt.Sprintf("[%.2f, %.2f]", p.ofRules.Low, p.ofRules.High), fmt.Sprintf("%.2f", p.random.Value)}
+		fmt.Sprintf("%.0f", p.pairs), percent(p.enabled),
+		exact(p.groups.large), exact(p.groups.right), exact(p.deployment.large), exact(p.deployment.right),
+		exact(p.reached.Value), fmt.Sprintf("%.2f", p.ofGroups.Value),
+		fmt.Sprintf("[%.2f, %.2f]", p.ofGroups.Low, p.ofGroups.High), fmt.Sprintf("%.2f", p.random.Value)}
 }
 
-// measure simulates the deployments. The intervals of the shares are those of resamples of the prompts, each in the
-// order of one of the deployments, so that they have both uncertainties.
-func (t *traffic) measure(r replayed, resamples int) ([]period, error) {
+// measure simulates the deployments. For the intervals of the shares, the prompts are resampled, each time in the order
+// of another deployment. So an interval has the uncertainty of the prompts and that of the labels.
+func (t *traffic) measure(r repetition, resamples int) ([]period, error) {
 	periods := make([]period, requestsEach/trainingEvery)
 	for n := range deployments {
 		if err := t.deploy(periods, r, rand.New(rand.NewPCG(seed, uint64(n)))); err != nil {
@@ -192,16 +192,16 @@ func (t *traffic) measure(r replayed, resamples int) ([]period, error) {
 	return periods, nil
 }
 
-// deploy adds one deployment to the periods. The order is that of the default score while no model is enabled.
-func (t *traffic) deploy(periods []period, r replayed, source *rand.Rand) error {
+// deploy adds one deployment to the periods. Without an enabled model, the order is that of the default score.
+func (t *traffic) deploy(periods []period, r repetition, source *rand.Rand) error {
 	var data training.Data
 	var model *tierscore.Model // nil: none is enabled
-	known, labels := make([]bool, len(t.prompts)), 0
+	known, pairs := make([]bool, len(t.prompts)), 0
 	at := time.Unix(0, 0)
 	for i := range periods {
 		p := &periods[i]
 		p.requests = (i + 1) * trainingEvery
-		p.labels += float64(labels) / deployments
+		p.pairs += float64(pairs) / deployments
 		if model != nil {
 			p.enabled += 1.0 / deployments
 		}
@@ -220,7 +220,7 @@ func (t *traffic) deploy(periods []period, r replayed, source *rand.Rand) error 
 				continue
 			}
 			one := &t.prompts[prompt]
-			known[prompt], labels = true, labels+1
+			known[prompt], pairs = true, pairs+1
 			if err := data.Add(training.Example{Time: at, Features: &one.features, Baseline: t.baseline[prompt],
 				Small: &one.right[0], Large: &one.right[1]}); err != nil {
 				return fmt.Errorf("labelling a request: %w", err)
@@ -231,16 +231,16 @@ func (t *traffic) deploy(periods []period, r replayed, source *rand.Rand) error 
 			continue
 		}
 		var err error
-		if model, err = trained(&data, labels, r.untested, source); err != nil {
+		if model, err = trained(&data, pairs, r.untested, source); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// trained returns the model of the labels if it is enabled by its own test, or untested.
-func trained(data *training.Data, labels int, untested bool, source *rand.Rand) (*tierscore.Model, error) {
-	if labels < leastLabels {
+// trained returns a model of the labels; nil if its own test does not enable it, unless it is used untested.
+func trained(data *training.Data, pairs int, untested bool, source *rand.Rand) (*tierscore.Model, error) {
+	if pairs < minPairs {
 		return nil, nil
 	}
 	model, _, err := data.Train(source.IntN)
@@ -272,17 +272,17 @@ func (t *traffic) scores(model *tierscore.Model) []float64 {
 
 // add adds the requests of one deployment to the means.
 func (p *period) add(t *traffic, drawn []int, order curve.Order) {
-	large, gained, small := t.rules(drawn)
+	large, gained, small := t.groups(drawn)
 	points := order.Append(nil, t.gains, drawn)
-	p.rules.large += large / deployments
-	p.rules.right += (small + gained) / deployments
-	p.deployment.large += shareOfRules * large / deployments
-	p.deployment.right += (small + points.GainAt(shareOfRules*large)) / deployments
+	p.groups.large += large / deployments
+	p.groups.right += (small + gained) / deployments
+	p.deployment.large += shareOfGroups * large / deployments
+	p.deployment.right += (small + points.GainAt(shareOfGroups*large)) / deployments
 }
 
-// rules returns the share of requests that the rules send to the large tier, the gain of these, and the share of right
-// answers of the small tier alone. times says how often each prompt counts.
-func (t *traffic) rules(times []int) (large, gained, small float64) {
+// groups returns the share of requests that preset groups sends to the large tier, the gain of these, and the share of
+// right answers of the small tier alone. times has how often each prompt counts.
+func (t *traffic) groups(times []int) (large, gained, small float64) {
 	n := 0.0
 	for i, count := range times {
 		weight := float64(count)
@@ -301,8 +301,8 @@ func (t *traffic) rules(times []int) (large, gained, small float64) {
 func (p *period) finish(t *traffic, resamples int) {
 	points, turn := curve.Curve(nil), 0
 	counted := make([]int, len(t.prompts))
-	// reach returns the share of the large tier with the quality of the rules, and as parts of the rules' share that of
-	// the order and that of a random order.
+	// reach returns the share of the large tier with the quality of preset groups, and as parts of the share of preset
+	// groups that of the order and that of a random order.
 	reach := func(m measuredOrder, times []int) (figures [3]float64) {
 		for i := range counted {
 			switch {
@@ -314,7 +314,7 @@ func (p *period) finish(t *traffic, resamples int) {
 				counted[i] = times[i]
 			}
 		}
-		large, gained, _ := t.rules(counted)
+		large, gained, _ := t.groups(counted)
 		points = m.order.Append(points[:0], t.gains, counted)
 		share := points.Reach(gained)
 		return [3]float64{share, share / large, gained / points.GainAt(1) / large}
@@ -333,5 +333,5 @@ func (p *period) finish(t *traffic, resamples int) {
 		}
 		return sum
 	})
-	p.reached, p.ofRules, p.random = all[0], all[1], all[2]
+	p.reached, p.ofGroups, p.random = all[0], all[1], all[2]
 }

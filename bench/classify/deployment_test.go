@@ -10,7 +10,7 @@ import (
 	"tierway/tierscore"
 )
 
-// fakeTraffic is questions of which every second one has a gain. The rules send half of them to the large tier, at
+// fakeTraffic is questions of which every second one has a gain. Preset groups sends half of them to the large tier, at
 // random, and the default scores are equal.
 func fakeTraffic() *traffic {
 	s := subjects(600)
@@ -25,29 +25,29 @@ func fakeTraffic() *traffic {
 	return t
 }
 
-// TestADeploymentLearnsFromReplayedRequests: without a model its order is as good as that of the rules, and the learned
-// one needs half of their share. Prompts with labels are not measured.
-func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
+// TestADeploymentLearnsFromRepeatedRequests: without a model its order is as good as that of preset groups, and the learned
+// one needs half of its share. Prompts with labels are not measured.
+func TestADeploymentLearnsFromRepeatedRequests(t *testing.T) {
 	traffic, periods := fakeTraffic(), make([]period, 3)
-	if err := traffic.deploy(periods, replayed{share: 0.2}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+	if err := traffic.deploy(periods, repetition{share: 0.2}, rand.New(rand.NewPCG(seed, 0))); err != nil {
 		t.Fatal(err)
 	}
 	for i := range periods {
 		periods[i].finish(traffic, 40)
 	}
 	first, last := periods[0], periods[2]
-	if first.labels != 0 || first.enabled != 0 || math.Abs(first.ofRules.Value-1) > 0.15 {
-		t.Errorf("the first period has %v labels, %v enabled models and %+v of the rules' share", first.labels, first.enabled,
-			first.ofRules)
+	if first.pairs != 0 || first.enabled != 0 || math.Abs(first.ofGroups.Value-1) > 0.15 {
+		t.Errorf("the first period has %v pairs, %v enabled models and %+v of the share of groups", first.pairs, first.enabled,
+			first.ofGroups)
 	}
-	if labels := last.labels * deployments; labels < 700 || labels > 900 || math.Abs(last.enabled*deployments-1) > 1e-9 {
-		t.Errorf("the last period has %v labels, and %v of the models are enabled", labels, last.enabled)
+	if pairs := last.pairs * deployments; pairs < 700 || pairs > 900 || math.Abs(last.enabled*deployments-1) > 1e-9 {
+		t.Errorf("the last period has %v pairs, and %v of the models are enabled", pairs, last.enabled)
 	}
-	if v := last.ofRules; math.Abs(v.Value-0.5) > 0.1 || v.Low > v.Value || v.High < v.Value || v.High > 0.75 {
-		t.Errorf("the order has the quality of the rules at %+v of their share", v)
+	if v := last.ofGroups; math.Abs(v.Value-0.5) > 0.1 || v.Low > v.Value || v.High < v.Value || v.High > 0.75 {
+		t.Errorf("the order has the quality of groups at %+v of its share", v)
 	}
-	if a, b := last.rules, last.deployment; math.Abs(b.large-0.75*a.large) > 1e-9 || b.right <= a.right {
-		t.Errorf("the rules have %+v, the deployment %+v", a, b)
+	if a, b := last.groups, last.deployment; math.Abs(b.large-0.75*a.large) > 1e-9 || b.right <= a.right {
+		t.Errorf("groups has %+v, the deployment %+v", a, b)
 	}
 	known := 0
 	for _, with := range last.orders[0].known {
@@ -56,7 +56,7 @@ func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
 	if known < 300 || known == 600 {
 		t.Errorf("%d of 600 prompts have labels", known)
 	}
-	if row := last.row(replayed{share: 0.2}); row[0] != "4000 to 6000" || row[1] != "20 %" ||
+	if row := last.row(repetition{share: 0.2}); row[0] != "4000 to 6000" || row[1] != "20 %" ||
 		!strings.HasPrefix(row[10], "[0.") {
 		t.Errorf("%q", row)
 	}
@@ -64,7 +64,7 @@ func TestADeploymentLearnsFromReplayedRequests(t *testing.T) {
 
 func TestOneTrainingIsBeforeTheLastPeriod(t *testing.T) {
 	traffic, periods := fakeTraffic(), make([]period, 3)
-	if err := traffic.deploy(periods, replayed{share: 0.1, once: true}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+	if err := traffic.deploy(periods, repetition{share: 0.1, once: true}, rand.New(rand.NewPCG(seed, 0))); err != nil {
 		t.Fatal(err)
 	}
 	if periods[1].enabled != 0 || periods[2].enabled == 0 {
@@ -74,33 +74,33 @@ func TestOneTrainingIsBeforeTheLastPeriod(t *testing.T) {
 
 func TestFewLabelsTrainNoModel(t *testing.T) {
 	traffic, periods := fakeTraffic(), make([]period, 2)
-	if err := traffic.deploy(periods, replayed{share: 0.01}, rand.New(rand.NewPCG(seed, 0))); err != nil {
+	if err := traffic.deploy(periods, repetition{share: 0.01}, rand.New(rand.NewPCG(seed, 0))); err != nil {
 		t.Fatal(err)
 	}
-	if periods[1].labels == 0 || periods[1].enabled != 0 {
-		t.Errorf("%v labels, %v enabled", periods[1].labels, periods[1].enabled)
+	if periods[1].pairs == 0 || periods[1].enabled != 0 {
+		t.Errorf("%v pairs, %v enabled", periods[1].pairs, periods[1].enabled)
 	}
 }
 
-// TestReplaysNearTheThresholdAreAsMany as those at random, and nearer to the threshold.
-func TestReplaysNearTheThresholdAreAsMany(t *testing.T) {
+// TestRepetitionsNearTheThresholdKeepTheShare: they are as many as at random, and rarer with the distance.
+func TestRepetitionsNearTheThresholdKeepTheShare(t *testing.T) {
 	traffic := fakeTraffic()
 	for i := range traffic.baseline {
 		traffic.baseline[i] = float64(i)
 	}
-	large, _, _ := traffic.rules(slices.Repeat([]int{1}, 600))
-	threshold := int(600 * (1 - shareOfRules*large))
+	large, _, _ := traffic.groups(slices.Repeat([]int{1}, 600))
+	threshold := int(600 * (1 - shareOfGroups*large))
 	sum := 0.0
 	near := traffic.nearThreshold()
 	for i, n := range near {
 		if sum += n; i > 0 && i < threshold-1 && n <= near[i-1] {
-			t.Fatalf("prompt %d of %d is replayed %v times as often as the mean", i, threshold, n)
+			t.Fatalf("prompt %d of %d is repeated %v times as often as the mean", i, threshold, n)
 		}
 	}
 	if math.Abs(sum-600) > 1e-6 {
 		t.Errorf("the sum is %v", sum)
 	}
-	if text := (replayed{share: 0.01, near: true, untested: true}).String(); text != "1 % near the threshold, untested" {
+	if text := (repetition{share: 0.01, near: true, untested: true}).String(); text != "1 % near the threshold, untested" {
 		t.Error(text)
 	}
 }
@@ -113,7 +113,7 @@ func TestAnUntestedModelIsUsed(t *testing.T) {
 	for _, untested := range []bool{false, true} {
 		periods := make([]period, 2)
 		source := rand.New(rand.NewPCG(seed, 0))
-		if err := traffic.deploy(periods, replayed{share: 0.1, untested: untested}, source); err != nil {
+		if err := traffic.deploy(periods, repetition{share: 0.1, untested: untested}, source); err != nil {
 			t.Fatal(err)
 		}
 		if (periods[1].enabled > 0) != untested {

@@ -72,7 +72,7 @@ func parseOptions(args []string) (options, error) {
 	f.BoolVar(&o.orders, "orders", false, "rank the prompts by further scores, which no routing goes by")
 	f.BoolVar(&o.train, "train", false, "print only what scores are worth that learn from labels of a part of the prompts")
 	f.BoolVar(&o.deploy, "deployment", false,
-		"print only what a simulated deployment is worth that replays a part of its requests and learns from them")
+		"print only the figures of a simulated deployment that repeats a part of its requests and learns from their labels")
 	f.IntVar(&o.resamples, "resamples", 2000, "resamples that the 95 % intervals are made of")
 	if err := f.Parse(args); err != nil {
 		return o, err

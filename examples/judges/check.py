@@ -9,15 +9,15 @@ import operator
 import re
 import sys
 
-TERM = r"\(*\d+(?:\.\d+)?\)*"
+OPERAND = r"\(*\d+(?:\.\d+)?\)*"
 # Without spaces, - and / are parts of dates and names, and x is one of sizes.
-SUM = re.compile(TERM + r"(?:(?:\s*[+*×÷]\s*|\s+[-/x]\s+)" + TERM + ")+")
+CALCULATION = re.compile(OPERAND + r"(?:(?:\s*[+*×÷]\s*|\s+[-/x]\s+)" + OPERAND + ")+")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-LONGEST = 200  # characters of a calculation
+MAX_LENGTH = 200  # characters of a calculation
 
 
-def question(request):
+def last_user_text(request):
     """Returns the text of the last message of a user."""
     last = request.get("messages") or request.get("input") or request.get("prompt") or ""
     if isinstance(last, list):
@@ -27,21 +27,21 @@ def question(request):
     return last if isinstance(last, str) else ""
 
 
-def value(node):
+def evaluate(node):
     """Returns the value of a calculation, without rounding."""
     if isinstance(node, ast.Constant):
         return fractions.Fraction(str(node.value))
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        return OPERATORS[type(node.op)](value(node.left), value(node.right))
+        return OPERATORS[type(node.op)](evaluate(node.left), evaluate(node.right))
     raise ValueError("no calculation")
 
 
-def result(text):
+def result_of(text):
     """Returns the result of the only calculation in a text."""
-    found = SUM.findall(text)
-    if len(found) != 1 or len(found[0]) > LONGEST:
+    found = CALCULATION.findall(text)
+    if len(found) != 1 or len(found[0]) > MAX_LENGTH:
         raise ValueError("not one calculation")
-    return value(ast.parse(re.sub("[x×]", "*", found[0]).replace("÷", "/"), mode="eval").body)
+    return evaluate(ast.parse(re.sub("[x×]", "*", found[0]).replace("÷", "/"), mode="eval").body)
 
 
 def is_json(answer):
@@ -52,20 +52,20 @@ def is_json(answer):
         return False
 
 
-def checker(request):
+def grader(request):
     """Returns a function that grades an answer to the request."""
     form = request.get("response_format") or (request.get("text") or {}).get("format") or {}
     if form.get("type") in ("json_object", "json_schema"):
         return is_json
-    right = result(question(request))
+    expected = result_of(last_user_text(request))
     # The last number of an answer is its result: models write the calculation before it.
-    return lambda answer: [fractions.Fraction(n) for n in NUMBER.findall(answer.replace(",", ""))][-1:] == [right]
+    return lambda answer: [fractions.Fraction(n) for n in NUMBER.findall(answer.replace(",", ""))][-1:] == [expected]
 
 
 if __name__ == "__main__":
     pair = json.load(sys.stdin)
     try:
-        grade = checker(pair["request"])
+        grade = grader(pair["request"])
     except (ValueError, SyntaxError, ZeroDivisionError):
         sys.exit(3)
     print(json.dumps({tier: grade(answer) for tier, answer in pair["answers"].items()}))
