@@ -3,12 +3,13 @@ import { useState } from "react";
 import type { LabelReport, TierReport as Report, TierUsage } from "../../api/schema";
 import { count, money, percent, plural } from "../../lib/format";
 import { Empty, Panel } from "../../ui/Panel";
+import { orderOf } from "./curves";
 import { QualityCurves } from "./QualityCurves";
 import { tierReportQuery } from "./queries";
 
 const periods = [7, 30, 90, 365];
 
-/** TierReport shows what the tiers cost and have saved, and what other shares would give by the labels. */
+/** TierReport shows the cost and the savings of the tiers, and the quality and the cost of other shares by the labels. */
 export function TierReport() {
   const [days, setDays] = useState(30);
   const report = useQuery(tierReportQuery(days));
@@ -31,7 +32,7 @@ export function TierReport() {
       >
         {(r) => r.usage && <Savings of={r.usage} />}
       </Panel>
-      <Panel title="Quality and money by the share of the large tier" query={report} live={false} empty={(r) => noLabels(r)}>
+      <Panel title="Quality and cost by the share of the large tier" query={report} live={false} empty={(r) => noLabels(r)}>
         {(r) => r.labels && <Labels of={r.labels} />}
       </Panel>
     </>
@@ -59,8 +60,16 @@ function noLabels(r: Report) {
   return (
     !r.labels && (
       <Empty>
-        <strong>{r.labels_problem ? "Too few labels." : "No labels."}</strong>{" "}
-        {r.labels_problem ?? "Labels of answers show what other shares would give. tierway tiers report reads them from files."}
+        {r.labels_problem ? (
+          <>
+            <strong>No report.</strong> {r.labels_problem}
+          </>
+        ) : (
+          <>
+            <strong>No labels.</strong> Set <code>learning.directory</code> to collect labels of answers, which show the quality of
+            other shares. <code>tierway tiers report</code> reads labels from files.
+          </>
+        )}
       </Empty>
     )
   );
@@ -132,12 +141,12 @@ function Labels({ of: r }: { of: LabelReport }) {
               </th>
               {r.curves.map((c) => (
                 <th key={c.name} scope="col" className="num">
-                  {c.name}
+                  {orderOf(c)}
                 </th>
               ))}
               {cost && (
                 <th scope="col" className="num">
-                  Money
+                  Cost
                 </th>
               )}
             </tr>
@@ -163,7 +172,7 @@ function Labels({ of: r }: { of: LabelReport }) {
       </div>
       {r.money && (
         <p className="muted">
-          Money is that of 1,000 requests with {count(r.money.prompt_tokens)} tokens of the prompt and {count(r.money.output_tokens)} of
+          The cost is that of 1,000 requests with {count(r.money.prompt_tokens)} tokens of the prompt and {count(r.money.output_tokens)} of
           the answer each, at either tier and any score.
         </p>
       )}

@@ -6,9 +6,14 @@ export const size = { width: 640, height: 300, left: 52, right: 620, top: 12, bo
 /** Names of the curves for readers. */
 const names: Record<string, string> = { default: "default score", length: "length alone", random: "random", model: "model" };
 
+/** orderOf returns the name of the order of a curve. */
+export function orderOf(curve: LabelReport["curves"][number]): string {
+  return names[curve.name] ?? curve.name;
+}
+
 /** nameOf returns the name of a curve with its area. */
 export function nameOf(curve: LabelReport["curves"][number], inSample: boolean): string {
-  const name = (names[curve.name] ?? curve.name) + (curve.name === "model" && inSample ? ", in-sample" : "");
+  const name = orderOf(curve) + (curve.name === "model" && inSample ? ", in-sample" : "");
   return curve.apgr ? `${name}, APGR ${curve.apgr.value.toFixed(3)}` : name;
 }
 
@@ -29,7 +34,7 @@ export function pointOf({ low, high }: { low: number; high: number }, share: num
   };
 }
 
-/** gridOf returns the qualities with a line: every 5 %, or every 10 % if they are many. */
+/** gridOf returns the qualities of the grid lines: each 5 %, or each 10 % if the plot is higher than 50 %. */
 export function gridOf({ low, high }: { low: number; high: number }): number[] {
   const all: number[] = [];
   for (let n = Math.round(low * 20); n <= Math.round(high * 20); n++) {
