@@ -44,7 +44,7 @@ var table = []Row{
 		"The model exists, but no pool that serves it supports this endpoint.",
 		"Use another endpoint. Operator: if the engine supports the endpoint, add it to `serves` of the pool."},
 	{CodeFeedbackDisabled, 404, "invalid_request_error", "not_found_error", RetryNever,
-		"The gateway records no feedback.",
+		"The gateway records no feedback, and no pool covers `/v1/feedback`.",
 		"Operator: set `learning.directory`, and restart the gateway."},
 	{CodeUnknownURL, 404, "invalid_request_error", "not_found_error", RetryDefault,
 		"The URL does not exist.",

@@ -73,8 +73,8 @@ func printLabels(line func(name, format string, args ...any), r *report.Report) 
 		line("model", "in-sample: too few labels are newer than its training, so its curve is too good")
 	}
 	if m := r.Money; m != nil {
-		line("cost", "of 1,000 requests with %d tokens of the prompt and %d of the answer each, at either tier and any "+
-			"score", m.PromptTokens, m.OutputTokens)
+		line("cost", "of 1000 requests, each with %d prompt tokens and %d output tokens at either tier and any score",
+			m.PromptTokens, m.OutputTokens)
 	}
 }
 

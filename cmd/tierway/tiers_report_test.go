@@ -34,7 +34,7 @@ func TestTierReportShowsCurvesAndCost(t *testing.T) {
 		"--prompt-tokens", "2000", "--output-tokens", "500", "--svg", picture}
 	s := must(t, args...)
 	for _, want := range []string{"400 of 400 lines of features have labels", "400 of both (100.0 %)",
-		"curves  400 requests", "model   in-sample: ", "2000 tokens of the prompt and 500 of the answer",
+		"curves  400 requests", "model   in-sample: ", "2000 prompt tokens and 500 output tokens",
 		"at large  score above  default", "\n100 %     any", "100.0 % [100.0, 100.0]  30\n", "\nAPGR ", "random"} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("no %q in\n%s", want, s.out)

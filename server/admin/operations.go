@@ -131,7 +131,7 @@ func (a *Plane) table() []operation {
 			summary: "List the tiers and pools"},
 		{id: "get-tier-report", route: "GET /admin/tiers/report", roles: allRoles,
 			errors: []int{http.StatusServiceUnavailable}, register: handle(a.history.getTierReport),
-			summary: "Show the share of each tier, what the tiers have saved, and the quality and money of other shares by " +
+			summary: "Show the share of each tier, what the tiers have saved, and the quality and cost of other shares by " +
 				"the labels so far"},
 		{id: "get-rules", route: "GET /admin/rules", roles: allRoles, register: handle(a.fleet.getRules),
 			summary: "Show the classifier in force: its rules in order, with their requests since the gateway started, " +

@@ -28,7 +28,7 @@ func (it *Intake) ReadFeedback(in *Inbound, c *Caller) (Parsed, *openai.Feedback
 	f, err := openai.ParseFeedback(body)
 	if err == nil && !control.IsRequestID(f.ID) {
 		err = &openai.RequestError{Reason: openai.CodeInvalidValue, Param: "id",
-			Message: "id is not the X-Request-Id of an answer: send 1 to 128 letters, digits, points, hyphens and underscores"}
+			Message: "id is not the X-Request-ID of an answer: send 1 to 128 letters, digits, points, hyphens and underscores"}
 	}
 	return p, f, err
 }
