@@ -77,8 +77,8 @@ func (d *decoder) checkReplayKey(f *File, path, key string) {
 	}
 }
 
-// checkJudge warns if the program of a judge cannot be started now. A draft is not checked: the warning would show which
-// files exist.
+// checkJudge warns if the program of a judge cannot be started now. A draft is not checked: the warning would show
+// which files exist.
 func (d *decoder) checkJudge(path, program string) {
 	if d.draft {
 		return

@@ -62,7 +62,7 @@ func (r repetition) String() string {
 	return text
 }
 
-// writeDeployments compares a model that learns from repeated requests with preset groups, in one table for each kind of
+// writeDeployments compares a model that learns from repeated requests with preset groups, in a table for each kind of
 // traffic.
 func writeDeployments(sets []set, resamples int, markdown bool, out io.Writer) error {
 	for _, mixed := range []bool{false, true} {
@@ -122,11 +122,11 @@ func newTraffic(sets []set, mixed bool) (*traffic, error) {
 	return t, nil
 }
 
-// nearWidth is the distance from the threshold at which repetitions are e times rarer. It is a share of the prompts in the
-// order of their default scores.
+// nearWidth is the distance from the threshold at which repetitions are e times rarer. It is a share of the prompts in
+// the order of their default scores.
 const nearWidth = 0.1
 
-// nearThreshold returns how often each prompt is repeated, by its distance from the threshold of the deployment's share.
+// nearThreshold returns how often each prompt is repeated, by its distance from the threshold of the share.
 func (t *traffic) nearThreshold() []float64 {
 	n := float64(len(t.prompts))
 	large, _, _ := t.groups(slices.Repeat([]int{1}, len(t.prompts)))

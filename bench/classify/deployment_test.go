@@ -25,8 +25,8 @@ func fakeTraffic() *traffic {
 	return t
 }
 
-// TestADeploymentLearnsFromRepeatedRequests: without a model its order is as good as that of preset groups, and the learned
-// one needs half of its share. Prompts with labels are not measured.
+// TestADeploymentLearnsFromRepeatedRequests: without a model its order is as good as that of preset groups, and the
+// learned one needs half of its share. Prompts with labels are not measured.
 func TestADeploymentLearnsFromRepeatedRequests(t *testing.T) {
 	traffic, periods := fakeTraffic(), make([]period, 3)
 	if err := traffic.deploy(periods, repetition{share: 0.2}, rand.New(rand.NewPCG(seed, 0))); err != nil {
@@ -37,7 +37,7 @@ func TestADeploymentLearnsFromRepeatedRequests(t *testing.T) {
 	}
 	first, last := periods[0], periods[2]
 	if first.pairs != 0 || first.enabled != 0 || math.Abs(first.ofGroups.Value-1) > 0.15 {
-		t.Errorf("the first period has %v pairs, %v enabled models and %+v of the share of groups", first.pairs, first.enabled,
+		t.Errorf("the first period has %v pairs, %v enabled models, %+v of the share of groups", first.pairs, first.enabled,
 			first.ofGroups)
 	}
 	if pairs := last.pairs * deployments; pairs < 700 || pairs > 900 || math.Abs(last.enabled*deployments-1) > 1e-9 {

@@ -36,7 +36,7 @@ func featuresCommand() *cobra.Command {
 		Example: "  tierway features -c config.yaml --hash-key-file hash.key -f requests.jsonl > features.jsonl\n" +
 			"  zcat requests.jsonl.gz | tierway features -c config.yaml --hash-key-file hash.key -f - > features.jsonl",
 		Long: "Reads lines with id, ts, tenant and the body of a request, and prints a line of features for each, with\n" +
-			"hashes and counters, and with the default score, by the configuration's keywords and the length, in the field baseline.\n" +
+			"hashes and counters, and with the default score of the configuration in the field baseline.\n" +
 			"docs/training.md describes the files.",
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },

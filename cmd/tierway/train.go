@@ -198,7 +198,8 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	case r.Explored > 0:
 		line("explored", "%d requests", r.Explored)
 	case labels.Feedback > 0:
-		line("explored", "0 requests; feedback about others does not evaluate a model (lines: %d): set learning.exploration", labels.Feedback)
+		line("explored", "0 requests; feedback about others does not evaluate a model (lines: %d): set learning.exploration",
+			labels.Feedback)
 	}
 	line("routes", "%d", r.Routes)
 	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))

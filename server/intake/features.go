@@ -6,8 +6,8 @@ import (
 	"tierway/tierscore"
 )
 
-// Features returns the features of a request with a prompt, or nil without learning.hash_key. They are extracted once and
-// belong to the prompt: they are valid until DropPrompt. The first call reads the body.
+// Features returns the features of a request with a prompt, or nil without learning.hash_key. They are extracted once
+// and belong to the prompt: they are valid until DropPrompt. The first call reads the body.
 func (p *Parsed) Features(in *Inbound, c *Caller) *tierscore.Features {
 	by, to := in.Snap.Extractor, p.Prompt
 	if by == nil || to == nil {

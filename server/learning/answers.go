@@ -21,8 +21,8 @@ type Answer struct {
 	At     time.Time
 }
 
-// answers remembers which tier answered a prompt, by the prompt's hash alone. It has at most limit answers; a further one
-// replaces the oldest. It is safe for concurrent use.
+// answers remembers which tier answered a prompt, by the prompt's hash alone. It has at most limit answers; a further
+// one replaces the oldest. It is safe for concurrent use.
 type answers struct {
 	limit int
 
@@ -58,7 +58,8 @@ func (a *answers) remember(prompt uint64, last Answer) {
 	a.uses.MoveToFront(at)
 }
 
-// removeIfLower removes and returns the last answer to a prompt if it is at most escalationTime old and from a lower tier.
+// removeIfLower removes and returns the last answer to a prompt if it is at most escalationTime old, and from a lower
+// tier.
 func (a *answers) removeIfLower(prompt uint64, now time.Time, lower func(tier string) bool) (Answer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

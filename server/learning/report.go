@@ -18,8 +18,8 @@ import (
 const (
 	// reportSeed makes the resamples of a report repeatable.
 	reportSeed = 1
-	// reportPause is the minimum pause between two readings of the files, as a multiple of the duration of the last one, so
-	// that readings take less than 5 % of the time.
+	// reportPause is the minimum pause between two readings of the files, as a multiple of the duration of the last one,
+	// so that readings take less than 5 % of the time.
 	reportPause = 20
 	// minReportPause is the minimum pause after a short reading.
 	minReportPause = time.Minute

@@ -72,8 +72,8 @@ func Open(c Config) (s *Store, err error) {
 		return nil, fmt.Errorf("creating learning.directory: %w", err)
 	}
 	file := func(path string) spool.FileConfig {
-		return spool.FileConfig{Key: "learning.directory", Path: path, MaxSize: int64(c.Learning.MaxSize), Files: c.Learning.MaxFiles,
-			Log: c.Log, Recover: c.Recover}
+		return spool.FileConfig{Key: "learning.directory", Path: path, MaxSize: int64(c.Learning.MaxSize),
+			Files: c.Learning.MaxFiles, Log: c.Log, Recover: c.Recover}
 	}
 	s = &Store{answered: newAnswers(maxAnswers)}
 	if s.features, err = spool.OpenFile[*Features](file(c.Learning.FeaturesFile())); err != nil {

@@ -15,14 +15,14 @@ type Interval struct {
 // Bootstrap draws resamples of requests, with replacement.
 type Bootstrap struct {
 	Requests  int
-	Clusters  [][]int         // indexes of requests that are drawn together, because they are not independent; nil: one request each
+	Clusters  [][]int         // indexes of dependent requests, which are drawn together; nil: one request each
 	Resamples int             // number of resamples
 	Pick      func(n int) int // returns a random number from 0 to n − 1
 }
 
-// Intervals returns the figures of measure, each with the interval of its values in the resamples (the percentile method;
-// Efron, 1979). measure gets how often each request counts; nil means once each. It returns the same number of figures
-// each time. A figure that is NaN in a resample is left out; valid is the number of resamples without a NaN.
+// Intervals returns the figures of measure, each with the interval of its values in the resamples (the percentile
+// method; Efron, 1979). measure gets how often each request counts; nil means once each. It returns the same number of
+// figures each time. A figure that is NaN in a resample is left out; valid is the number of resamples without a NaN.
 func (b Bootstrap) Intervals(measure func(times []int) []float64) (all []Interval, valid int) {
 	for _, value := range measure(nil) {
 		all = append(all, Interval{Value: value})

@@ -42,7 +42,8 @@ func Read(features, labels []File, tiers training.Tiers, model *tierscore.Model,
 	}
 	r, err := data.TierReport(model, pick)
 	if err != nil && known.OtherTier > 0 {
-		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.OtherTier, tiers.Small, tiers.Large)
+		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.OtherTier, tiers.Small,
+			tiers.Large)
 	}
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func (l *Labels) join(line *featureLine, request *labelled) (joined [2]tierLabel
 		}
 		if one.tier == unknownTier {
 			if line.Tier == "" {
-				return joined, errors.New("tier is missing, and a label of the id has none: write the tier that answered into one of them")
+				return joined, errors.New("tier is missing, and a label of the id has none: write the tier that answered")
 			}
 			if one.tier = l.tiers.index(line.Tier); one.tier < 0 {
 				l.drop(&one, &l.OtherTier)
