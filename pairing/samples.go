@@ -25,6 +25,7 @@ type Sample struct {
 	At      time.Time // when the request arrived
 	Tenant  string    // of the client
 	Key     string    // id of the client's key; empty without one
+	Tiers   [2]string // names of the first and the last tier when the request arrived
 	Path    string    // of the request, such as /v1/chat/completions
 	Dialect openai.Dialect
 	Header  map[string][]string // of the API, such as Anthropic-Version

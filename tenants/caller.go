@@ -87,5 +87,16 @@ func (c *Caller) MayPass(pool string) bool {
 	return !c.IsolateCache && c.tenant.allowsPassThrough(pool) && c.key.allowsPassThrough(pool)
 }
 
+// checkValidity returns the errors of Authenticate for the caller of a known key.
+func (c *Caller) checkValidity(now time.Time) (*Caller, error) {
+	switch {
+	case !c.expires.IsZero() && !now.Before(c.expires):
+		return nil, ErrUnknownKey
+	case c.disabled:
+		return c, ErrDisabled
+	}
+	return c, nil
+}
+
 // Clamp returns the requested class, or the caller's highest class if that is less urgent.
 func (c *Caller) Clamp(requested Class) Class { return max(requested, c.Highest) }

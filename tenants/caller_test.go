@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -117,6 +118,13 @@ func TestKeyWorksOnlyWhileItIsValid(t *testing.T) {
 		if !errors.Is(err, c.err) || (c.tenant == "") != (caller == nil) ||
 			caller != nil && (caller.Tenant != c.tenant || caller.Key != "id-"+c.word) {
 			t.Errorf("%s at %v: %+v, %v", c.word, c.at, caller, err)
+		}
+		tenant := cmp.Or(c.tenant, "on")
+		if byID, again := d.Caller(tenant, "id-"+c.word, c.at); byID != caller || !errors.Is(again, c.err) {
+			t.Errorf("%s by its id at %v: %+v, %v", c.word, c.at, byID, again)
+		}
+		if other, err := d.Caller("other", "id-"+c.word, c.at); other != nil || !errors.Is(err, ErrUnknownKey) {
+			t.Errorf("%s of another tenant at %v: %+v, %v", c.word, c.at, other, err)
 		}
 	}
 }

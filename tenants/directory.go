@@ -126,7 +126,7 @@ func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
 type Directory struct {
 	entries map[[sha256.Size]byte]entry
 	names   map[string]bool
-	keys    map[string]bool // by id
+	keys    map[string]*Caller // by id
 }
 
 type entry struct {
@@ -138,7 +138,7 @@ type entry struct {
 // keys of unknown tenants.
 func NewDirectory(ts []Tenant, ks []Key) *Directory {
 	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)),
-		names: make(map[string]bool, len(ts)), keys: make(map[string]bool, len(ks))}
+		names: make(map[string]bool, len(ts)), keys: make(map[string]*Caller, len(ks))}
 	byName, origins := make(map[string]*Tenant, len(ts)), map[string]int64{}
 	for i := range ts {
 		byName[ts[i].Name] = &ts[i]
@@ -160,7 +160,7 @@ func NewDirectory(ts []Tenant, ks []Key) *Directory {
 		if t.FromConfig {
 			c.Since = origins[t.Name]
 		}
-		d.keys[k.ID] = true
+		d.keys[k.ID] = c
 		d.entries[k.Digest] = entry{k.Digest, c}
 	}
 	return d
@@ -184,14 +184,16 @@ func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 	if !known || subtle.ConstantTimeCompare(e.digest[:], digest[:]) != 1 {
 		return nil, ErrUnknownKey
 	}
-	c := e.caller
-	switch {
-	case !c.expires.IsZero() && !now.Before(c.expires):
+	return e.caller.checkValidity(now)
+}
+
+// Caller returns the caller of the key with that id, with the errors of Authenticate. A key of another tenant is unknown.
+func (d *Directory) Caller(tenant, key string, now time.Time) (*Caller, error) {
+	c := d.keys[key]
+	if c == nil || c.Tenant != tenant {
 		return nil, ErrUnknownKey
-	case c.disabled:
-		return c, ErrDisabled
 	}
-	return c, nil
+	return c.checkValidity(now)
 }
 
 // Len returns the number of keys.
@@ -199,7 +201,7 @@ func (d *Directory) Len() int { return len(d.entries) }
 
 // Knows reports whether the tenant exists, and the key with that id unless it is empty.
 func (d *Directory) Knows(tenant, key string) bool {
-	return d.names[tenant] && (key == "" || d.keys[key])
+	return d.names[tenant] && (key == "" || d.keys[key] != nil)
 }
 
 // Format prints the number of keys, whatever the verb, and keeps digests out of logs.

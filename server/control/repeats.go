@@ -30,21 +30,35 @@ func (snap *Snapshot) IsRepeater(c *tenants.Caller, now time.Time) bool {
 	return err == nil && own.Tenant == c.Tenant && own.Key == c.Key
 }
 
-// MayKeep returns a function that reports whether a sample may be kept and repeated under the configuration: the
-// configuration repeats requests, the sample's tenant and key exist, and the tenant is neither disabled nor isolated by
-// isolate_cache.
-func (snap *Snapshot) MayKeep() func(*pairing.Sample) bool {
-	if snap.File.Learning.Replay.Share == 0 {
-		return func(*pairing.Sample) bool { return false }
+// MayRepeat reports whether a caller's requests may be sent again to both tiers. Its prompts must not be isolated.
+func (snap *Snapshot) MayRepeat(c *tenants.Caller, first, last *Pool) bool {
+	return !c.IsolateCache && snap.MayUse(c, first.Name) && snap.MayUse(c, last.Name)
+}
+
+// MayKeep reports whether a sample may be kept and repeated at now: the configuration repeats requests on the tiers of
+// the sample, the client's key is valid, and its requests may be sent to both tiers.
+func (snap *Snapshot) MayKeep(s *pairing.Sample, now time.Time) bool {
+	first, last := snap.OuterTiers()
+	if snap.File.Learning.Replay.Share == 0 || first == nil || s.Tiers != [2]string{first.Name, last.Name} {
+		return false
 	}
-	all, _ := snap.Identity.Tenants()
-	keeps := map[string]bool{tenants.Anonymous().Tenant: !snap.File.Auth.Required}
-	for i := range all {
-		keeps[all[i].Name] = !all[i].Disabled && !all[i].IsolateCache
+	c := snap.sampledCaller(s, now)
+	return c != nil && snap.MayRepeat(c, first, last)
+}
+
+// sampledCaller returns the caller of a sample, or nil if its key is no longer valid.
+func (snap *Snapshot) sampledCaller(s *pairing.Sample, now time.Time) *tenants.Caller {
+	if anonymous := tenants.Anonymous(); s.Tenant == anonymous.Tenant {
+		if snap.File.Auth.Required {
+			return nil
+		}
+		return anonymous
 	}
-	return func(s *pairing.Sample) bool {
-		return keeps[s.Tenant] && (s.Key == "" || snap.Identity.Directory.Knows(s.Tenant, s.Key))
+	c, err := snap.Identity.Directory.Caller(s.Tenant, s.Key, now)
+	if err != nil {
+		return nil
 	}
+	return c
 }
 
 // Load returns the load of the pool at now.

@@ -21,8 +21,9 @@ func (x *exchange) sampleRequest() {
 	if body == nil {
 		body = x.parsed.Req.Body
 	}
+	first, last := x.in.Snap.OuterTiers()
 	x.sample = &pairing.Sample{ID: x.in.RequestID, At: x.in.Start, Tenant: x.caller.Tenant, Key: x.caller.Key,
-		Path: x.in.WorkerPath, Dialect: x.in.Dialect, Header: apiHeaders(x.in.HTTP.Header), Body: body}
+		Tiers: [2]string{first.Name, last.Name}, Path: x.in.WorkerPath, Dialect: x.in.Dialect, Header: apiHeaders(x.in.HTTP.Header), Body: body}
 	x.s.metrics.SamplesEnded(telemetry.SampleDropped, x.s.samples.Add(x.sample))
 }
 
@@ -35,8 +36,7 @@ func (x *exchange) mayBeRepeated() bool {
 		return false
 	}
 	first, last := snap.OuterTiers()
-	return first != last && !x.caller.IsolateCache && snap.MayUse(x.caller.Caller, first.Name) &&
-		snap.MayUse(x.caller.Caller, last.Name)
+	return first != last && snap.MayRepeat(x.caller.Caller, first, last)
 }
 
 // apiHeaders returns a copy of the headers with which a client selects the version and the features of its API.

@@ -37,7 +37,7 @@ func TestExampleJudgeGradesOnlyWhatItCanCheck(t *testing.T) {
 		"a power":           {asks("9 ** 999999999"), "0", "0", pairing.Verdict{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pair{sample: &pairing.Sample{Body: []byte(c.request)}, tiers: [2]string{"small", "large"},
+			p := pair{sample: &pairing.Sample{Body: []byte(c.request), Tiers: [2]string{"small", "large"}},
 				answers: [2]string{c.small, c.large}}
 			v, err := p.judge(t.Context(), &config.Replay{Timeout: defaultTimeout,
 				Judge: config.Judge{Command: []string{"python3", path}}})

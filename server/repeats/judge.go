@@ -41,7 +41,7 @@ func (p *pair) judgeByModel(ctx context.Context, c *config.Replay) (v pairing.Ve
 }
 
 func (p *pair) judgeByCommand(ctx context.Context, c *config.Replay) (v pairing.Verdict, err error) {
-	input, err := pairing.CommandInput(p.sample.Body, p.tiers, p.answers)
+	input, err := pairing.CommandInput(p.sample.Body, p.sample.Tiers, p.answers)
 	if err != nil {
 		return v, errors.New("the request cannot be written as JSON")
 	}
@@ -54,7 +54,7 @@ func (p *pair) judgeByCommand(ctx context.Context, c *config.Replay) (v pairing.
 	if err != nil {
 		return v, err
 	}
-	return pairing.ReadVerdict(output, p.tiers)
+	return pairing.ReadVerdict(output, p.sample.Tiers)
 }
 
 // maxOutput is the longest output of a command in bytes. A verdict has less than 200.

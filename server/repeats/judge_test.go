@@ -28,8 +28,8 @@ func script(t *testing.T, text string, arguments ...string) []string {
 func TestCommandGetsTheRequestAndBothAnswers(t *testing.T) {
 	t.Setenv("TIERWAY_SECRET", "secret")
 	record := filepath.Join(t.TempDir(), "record")
-	p := pair{sample: &pairing.Sample{Body: []byte(`{"model":"auto"}`), Dialect: openai.Chat},
-		tiers: [2]string{"small", "large"}, answers: [2]string{"4", "2"}}
+	p := pair{sample: &pairing.Sample{Body: []byte(`{"model":"auto"}`), Dialect: openai.Chat,
+		Tiers: [2]string{"small", "large"}}, answers: [2]string{"4", "2"}}
 	c := &config.Replay{Timeout: defaultTimeout,
 		Judge: config.Judge{Command: script(t, `{ cat; echo; echo "$1"; env; } > "$2"; echo '{"large": true, "small": false}'`,
 			"one; two", record)}}
@@ -59,7 +59,7 @@ func TestCommandWithoutAVerdictFails(t *testing.T) {
 		"errors only":       {`echo secret >&2; exit 1`, "the command ends with exit status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pair{sample: &pairing.Sample{Body: []byte(`{}`)}, tiers: [2]string{"small", "large"}}
+			p := pair{sample: &pairing.Sample{Body: []byte(`{}`), Tiers: [2]string{"small", "large"}}}
 			_, err := p.judge(t.Context(), &config.Replay{Timeout: defaultTimeout,
 				Judge: config.Judge{Command: script(t, c.text)}})
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
@@ -67,7 +67,7 @@ func TestCommandWithoutAVerdictFails(t *testing.T) {
 			}
 		})
 	}
-	p := pair{sample: &pairing.Sample{Body: []byte(`{}`)}, tiers: [2]string{"small", "large"}}
+	p := pair{sample: &pairing.Sample{Body: []byte(`{}`), Tiers: [2]string{"small", "large"}}}
 	if _, err := p.judge(t.Context(), &config.Replay{Timeout: 1,
 		Judge: config.Judge{Command: script(t, "exec tail -f /dev/null")}}); !errors.Is(err, errTimeout) {
 		t.Error(err)

@@ -19,7 +19,6 @@ import (
 type pair struct {
 	*Repeater
 	sample  *pairing.Sample
-	tiers   [2]string
 	answers [2]string
 	cause   string // why it has no labels, for the log; without a part of a prompt, an answer or an output
 }
@@ -30,7 +29,7 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 	if err != nil {
 		return telemetry.SampleFailed // not a body that the gateway has read
 	}
-	for i, tier := range p.tiers {
+	for i, tier := range p.sample.Tiers {
 		c, wanted := p.wanted()
 		if !wanted {
 			return telemetry.SampleDropped
@@ -55,7 +54,7 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 		return telemetry.SampleDropped
 	}
 	for i, right := range verdict {
-		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.tiers[i], OK: right,
+		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.sample.Tiers[i], OK: right,
 			Weight: 1, Source: learning.SourceReplay}
 		// If only the second label is refused, the first one stays: it is right, but without its pair.
 		if err := p.Labels.AddLabel(l); err != nil {
@@ -69,7 +68,7 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 // wanted returns the configuration in force, and whether it still permits the sample.
 func (p *pair) wanted() (c *config.Replay, wanted bool) {
 	snap := p.Control.Snapshot()
-	return &snap.File.Learning.Replay, snap.MayKeep()(p.sample)
+	return &snap.File.Learning.Replay, snap.MayKeep(p.sample, time.Now())
 }
 
 // sendToTier sends the sample to a tier and keeps the text of the answer. ok is false if there is none.

@@ -58,8 +58,8 @@ func (r *Repeater) Configure() {
 	if n, _ := r.Samples.Len(); n == 0 {
 		return
 	}
-	may := r.Control.Snapshot().MayKeep()
-	r.count(telemetry.SampleDropped, r.Samples.Drop(func(s *pairing.Sample) bool { return !may(s) }))
+	snap, now := r.Control.Snapshot(), time.Now()
+	r.count(telemetry.SampleDropped, r.Samples.Drop(func(s *pairing.Sample) bool { return !snap.MayKeep(s, now) }))
 }
 
 // Run repeats samples until ctx ends. It returns when the request in flight has ended, and drops the samples that wait.
@@ -91,7 +91,7 @@ func (r *Repeater) repeatNext(ctx context.Context) bool {
 	if s == nil {
 		return false
 	}
-	p := pair{Repeater: r, sample: s, tiers: [2]string{first.Name, last.Name}}
+	p := pair{Repeater: r, sample: s}
 	outcome := p.repeat(ctx)
 	r.count(outcome, 1)
 	if outcome != telemetry.SampleLabelled && p.cause != "" {

@@ -195,12 +195,17 @@ func TestFailingJudgeIsLoggedOnceAMinute(t *testing.T) {
 }
 
 // TestReloadThatEndsTheRepetitionDropsAllSamples: those that wait at once, and the one in progress before its next
-// request.
+// request. No prompt is sent to a tier that its tenant may not use, or may not have used when it was sampled.
 func TestReloadThatEndsTheRepetitionDropsAllSamples(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"off":                 {"share: 0.1", "share: 0"},
 		"the tenant has gone": {"name: acme", "name: other"},
+		"the key has gone":    {"5b9b7eed", "5b9b7eee"},
 		"the tenant wants it": {"name: acme,", "name: acme, isolate_cache: true,"},
+		"rights of the first": {"name: acme,", "name: acme, tiers: [large],"},
+		"rights of the last":  {"name: acme,", "name: acme, tiers: [small],"},
+		"another last tier": {"learning:",
+			`  - { name: huge, model: h, workers: [ { name: w2, url: "http://127.0.0.1:11", max_inflight: 4 } ] }` + "\nlearning:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
