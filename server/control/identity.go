@@ -21,6 +21,7 @@ type Identity struct {
 	own       []tenants.Tenant                  // of config.yaml
 	ownKeys   []tenants.Key                     // of config.yaml
 	contents  store.Contents                    // of the database
+	repeater  *tenants.Caller                   // of learning.replay.api_key; nil without one
 	ReadAt    time.Time                         // when contents was read; zero: never, so any unknown key may be valid
 }
 
@@ -53,6 +54,10 @@ func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity,
 	}
 	all, keys := p.Tenants()
 	p.Directory = tenants.NewDirectory(all, keys)
+	if key := f.Learning.Replay.APIKey; key != "" {
+		// An error leaves a key that authenticates no request. No key has expired at the zero time.
+		p.repeater, _ = p.Directory.Authenticate(key, time.Time{})
+	}
 	return p, nil
 }
 

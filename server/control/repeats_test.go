@@ -1,12 +1,14 @@
 package control
 
 import (
+	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
 
 	"tierway/config"
 	"tierway/pairing"
+	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -32,5 +34,31 @@ func TestSampleIsCheckedByLookUps(t *testing.T) {
 	}
 	if one, many := allocations(1), allocations(10_000); one != many {
 		t.Errorf("%v allocations with one tenant, %v with 10,000", one, many)
+	}
+}
+
+// TestRepeaterIsTheCallerOfItsKey: another key of its tenant is none, and none is without a key that is known.
+func TestRepeaterIsTheCallerOfItsKey(t *testing.T) {
+	digest := func(key string) string {
+		d := tenants.Digest(key)
+		return hex.EncodeToString(d[:])
+	}
+	for key, want := range map[string]bool{"": false, "own": true, "unknown": false} {
+		f := &config.File{Auth: config.Auth{Keys: []tenants.KeyConfig{{Name: "operator", SHA256: digest("own")},
+			{Name: "operator", SHA256: digest("other")}}}, Learning: config.Learning{Replay: config.Replay{APIKey: key}}}
+		identity, err := newIdentity(f, store.Contents{}, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap := &Snapshot{Identity: identity}
+		for caller, is := range map[string]bool{"own": want, "other": false} {
+			c, err := identity.Directory.Authenticate(caller, time.Unix(1, 0))
+			if err != nil || snap.IsRepeater(c) != is {
+				t.Errorf("%q is the repeater of %q: %t, %v", caller, key, !is, err)
+			}
+		}
+		if snap.IsRepeater(tenants.Anonymous()) {
+			t.Errorf("a request without a key is the repeater of %q", key)
+		}
 	}
 }

@@ -20,8 +20,7 @@ func (x *exchange) complete() (err error) {
 			return err
 		}
 	}
-	x.collectsLabels = !x.own && !x.repeated && !x.caller.IsolateCache &&
-		!x.in.Snap.IsRepeater(x.caller.Caller, x.in.Start)
+	x.collectsLabels = !x.own && !x.repeated && !x.caller.IsolateCache && !x.in.Snap.IsRepeater(x.caller.Caller)
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
 		Evidence: keepsRecords(x), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
 		x.blameHook(err)
