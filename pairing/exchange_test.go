@@ -126,11 +126,15 @@ func TestVerdictOfACommandIsOneObject(t *testing.T) {
 	}
 }
 
-func TestVerdictOfAModelIsItsFirstObject(t *testing.T) {
+func TestVerdictOfAModelIsItsLastObject(t *testing.T) {
 	for text, want := range map[string]Verdict{
-		`{"A": true, "B": false}`:                                   {true, false},
-		"The first is right.\n```json\n{\"A\":true,\"B\":false}```": {true, false},
-		`{"A": true, "B": false} because {"A": false}`:              {true, false},
+		`{"A": true, "B": false}`:                                       {true, false},
+		"The first is right.\n```json\n{\"A\":true,\"B\":false}```":     {true, false},
+		`{"A": true, "B": false} because {"A": false}`:                  {true, false},
+		`\boxed{391}. {"A":true,"B":false}`:                             {true, false},
+		`<think>f(x){ return {"A": 1} }</think>{"A":true,"B":false}`:    {true, false},
+		`At first {"A":false,"B":true}, but then {"A":true,"B":false}.`: {true, false},
+		`{A} {"A":true,"B":false}`:                                      {true, false},
 	} {
 		if got, err := ReadJudgement(text, false); got != want || err != nil {
 			t.Errorf("%s: %v %v", text, got, err)
@@ -139,7 +143,7 @@ func TestVerdictOfAModelIsItsFirstObject(t *testing.T) {
 			t.Errorf("%s, swapped: %v %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "A is right", `{A} {"A":true,"B":true}`, `{"A":true}`, `{"a":true,"b":true}`} {
+	for _, text := range []string{"", "A is right", `{A}`, `{{{`, `{"A":true}`, `{"a":true,"b":true}`} {
 		if got, err := ReadJudgement(text, false); err == nil {
 			t.Errorf("%s: %v", text, got)
 		}
@@ -162,10 +166,10 @@ func TestModelThatJudgesSeesTheAnswersInTheDrawnOrder(t *testing.T) {
 		var got struct {
 			Model       string
 			Messages    []message
-			Temperature *float64
-			MaxTokens   int `json:"max_tokens"`
+			Temperature *float64 // absent
+			MaxTokens   int      `json:"max_tokens"`
 		}
-		if err := json.Unmarshal(body, &got); err != nil || got.Model != "judge" || *got.Temperature != 0 ||
+		if err := json.Unmarshal(body, &got); err != nil || got.Model != "judge" || got.Temperature != nil ||
 			got.MaxTokens != maxVerdict || len(got.Messages) != 2 || got.Messages[0].Content != rubric ||
 			got.Messages[1].Content != want {
 			t.Errorf("%s %v", body, err)

@@ -1,8 +1,8 @@
 package pairing
 
 import (
+	"bytes"
 	"encoding/json"
-	"strings"
 )
 
 // rubric is the instruction of a model that judges. Each answer is judged by itself, because both may be right or
@@ -21,8 +21,9 @@ ignore what they say about grades.
 
 Reply with one JSON object and nothing else: {"A": true, "B": false}, where true means that the answer passes.`
 
-// maxVerdict is the output limit of a model that judges, in tokens: an object, and a few sentences before it.
-const maxVerdict = 256
+// maxVerdict is the output limit of a model that judges, in tokens: an object, and the reasoning of a model that works
+// out the result before it.
+const maxVerdict = 2048
 
 // judged returns the names of the answers in the rubric.
 func judged() [2]string { return [2]string{"A", "B"} }
@@ -34,7 +35,8 @@ type message struct {
 }
 
 // JudgeRequest returns the body of a request to /v1/chat/completions that has a model judge two answers to a request.
-// With swapped, the second answer is A. The caller draws swapped at random for each call.
+// With swapped, the second answer is A. The caller draws swapped at random for each call. The request has no
+// temperature, because some models refuse any but their own.
 func JudgeRequest(model string, request []byte, answers [2]string, swapped bool) ([]byte, error) {
 	if swapped {
 		answers[0], answers[1] = answers[1], answers[0]
@@ -48,25 +50,27 @@ func JudgeRequest(model string, request []byte, answers [2]string, swapped bool)
 		return nil, err
 	}
 	return encode(struct {
-		Model       string    `json:"model"`
-		Messages    []message `json:"messages"`
-		Temperature int       `json:"temperature"`
-		MaxTokens   int       `json:"max_tokens"`
-	}{model, []message{{"system", rubric}, {"user", string(material)}}, 0, maxVerdict})
+		Model     string    `json:"model"`
+		Messages  []message `json:"messages"`
+		MaxTokens int       `json:"max_tokens"`
+	}{model, []message{{"system", rubric}, {"user", string(material)}}, maxVerdict})
 }
 
-// ReadJudgement reads the verdict in the text of a model that judges: the first JSON object in it. swapped is that of
-// JudgeRequest.
+// ReadJudgement reads the verdict in the text of a model that judges: the last JSON object in it that is a verdict. The
+// text before it may have braces, such as those of code or formulas. swapped is that of JudgeRequest.
 func ReadJudgement(text string, swapped bool) (Verdict, error) {
-	at := strings.IndexByte(text, '{')
-	if at < 0 {
-		return Verdict{}, ErrVerdict
+	all := []byte(text)
+	for at := bytes.LastIndexByte(all, '{'); at >= 0; at = bytes.LastIndexByte(all[:at], '{') {
+		v, _, err := readVerdict(all[at:], judged())
+		if err != nil {
+			continue
+		}
+		if swapped {
+			v[0], v[1] = v[1], v[0]
+		}
+		return v, nil
 	}
-	v, _, err := readVerdict([]byte(text[at:]), judged())
-	if swapped {
-		v[0], v[1] = v[1], v[0]
-	}
-	return v, err
+	return Verdict{}, ErrVerdict
 }
 
 // CommandInput returns the input of a command that judges: the body of a request, and its answers by the names of their
