@@ -70,13 +70,14 @@ var (
 )
 
 // runCommand starts a program with its arguments and returns what it writes to standard output. The program ends with
-// ctx. Of the environment it gets PATH only, because others may have the gateway's secrets.
+// ctx, and on Unix its children do. Of the environment it gets PATH only, because others may have the gateway's secrets.
 func runCommand(ctx context.Context, command []string, input []byte) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var output bounded
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(input), &output
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.WaitDelay = lingering
+	startInGroup(cmd)
 	err := cmd.Run()
 	switch exit := new(exec.ExitError); {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

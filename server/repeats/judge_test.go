@@ -3,6 +3,7 @@ package repeats
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,31 @@ func TestCommandWithoutAVerdictFails(t *testing.T) {
 	}
 	if _, err := runCommand(t.Context(), []string{"/no/judge"}, nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "the command cannot be run: ") {
+		t.Error(err)
+	}
+}
+
+// TestChildrenOfACommandEndWithItsContext: a pipe that only a child holds open is closed.
+func TestChildrenOfACommandEndWithItsContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	held := filepath.Join(t.TempDir(), "held")
+	if err := syscall.Mkfifo(held, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		pipe, err := os.Open(held) // returns when the child has opened it
+		stop()
+		if err == nil {
+			_, err = io.Copy(io.Discard, pipe)
+			pipe.Close()
+		}
+		ended <- err
+	}()
+	if _, err := runCommand(ctx, script(t, `tail -f /dev/null > `+held+` & wait`), nil); err == nil {
+		t.Error("the command has an output")
+	}
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
