@@ -109,7 +109,7 @@ func TestFeedbackCountsAsARequest(t *testing.T) {
 func TestFullLabelsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLearningRig(t, "")
-		for r.learning.AddLabel(learning.Label{ID: "earlier", Weight: 1, Source: learning.SourceFeedback}) == nil {
+		for r.learning.AddLabels(learning.Label{ID: "earlier", Weight: 1, Source: learning.SourceFeedback}) == nil {
 		}
 		got := r.as("acme", "/v1/feedback", `{"id":"r1","ok":true}`)
 		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" ||

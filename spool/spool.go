@@ -81,21 +81,21 @@ func (s *Spool[T]) Add(v T) {
 	s.appendAndUnlock(v)
 }
 
-// TryAdd adds a value, or refuses it if too many values wait. It never waits and drops no other value.
-func (s *Spool[T]) TryAdd(v T) bool {
+// TryAdd adds all values, or refuses all of them if too many values wait. It never waits and drops no other value.
+func (s *Spool[T]) TryAdd(values ...T) bool {
 	s.mu.Lock()
-	if len(s.waiting) == s.config.Max {
-		s.dropped++
+	if len(s.waiting)+len(values) > s.config.Max {
+		s.dropped += int64(len(values))
 		s.mu.Unlock()
 		return false
 	}
-	s.appendAndUnlock(v)
+	s.appendAndUnlock(values...)
 	return true
 }
 
-// appendAndUnlock adds a value, unlocks s and wakes Run.
-func (s *Spool[T]) appendAndUnlock(v T) {
-	s.waiting = append(s.waiting, v)
+// appendAndUnlock adds values, unlocks s and wakes Run.
+func (s *Spool[T]) appendAndUnlock(values ...T) {
+	s.waiting = append(s.waiting, values...)
 	full := len(s.waiting)-s.writing >= s.config.Batch && s.err == nil
 	s.mu.Unlock()
 	signal(s.some)

@@ -121,4 +121,11 @@ func TestTryAddRefusesInsteadOfDropping(t *testing.T) {
 	if !s.TryAdd(5) {
 		t.Error("an empty spool refuses a value")
 	}
+	if !s.TryAdd(6, 7) {
+		t.Error("values are refused that fit")
+	}
+	s = New(s.config)
+	if s.TryAdd(0); !s.TryAdd(1) || s.TryAdd(2, 3) || s.Stats().Waiting != 2 || s.Stats().Dropped != 2 {
+		t.Errorf("a part of two values is added: %+v", s.Stats())
+	}
 }

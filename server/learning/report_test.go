@@ -27,7 +27,7 @@ func addPairs(t *testing.T, s *Store, from, to int) {
 		for _, tier := range []string{"small", "large"} {
 			l := Label{ID: id, Time: start(), Tenant: "acme", Tier: tier, OK: tier == "large" || i%2 == 0, Weight: 1,
 				Source: SourceReplay}
-			if err := s.AddLabel(l); err != nil {
+			if err := s.AddLabels(l); err != nil {
 				t.Fatal(err)
 			}
 		}

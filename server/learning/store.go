@@ -103,10 +103,9 @@ func (s *Store) Close() {
 // AddFeatures writes a line of features. f must not change afterwards. If too many lines wait, the oldest is lost.
 func (s *Store) AddFeatures(f *Features) { s.features.Add(f) }
 
-// AddLabel writes a label, or returns ErrFull. A label that is accepted is lost if the disk fails, or in a crash of the
-// gateway within 200 ms.
-func (s *Store) AddLabel(l Label) error {
-	if !s.labels.TryAdd(l) {
+// AddLabels writes all labels, or returns ErrFull and writes none. An accepted label is lost if the disk fails, or in a crash within 200 ms.
+func (s *Store) AddLabels(labels ...Label) error {
+	if !s.labels.TryAdd(labels...) {
 		return ErrFull
 	}
 	return nil
@@ -121,7 +120,7 @@ func (s *Store) Escalate(prompt uint64, now time.Time, lower func(tier string) b
 	was, ok := s.answered.removeIfLower(prompt, now, lower)
 	if ok {
 		// If too many labels wait, the metric counts it.
-		_ = s.AddLabel(Label{ID: was.ID, Time: now.UTC(), Tenant: was.Tenant, Tier: was.Tier, Weight: 1,
+		_ = s.AddLabels(Label{ID: was.ID, Time: now.UTC(), Tenant: was.Tenant, Tier: was.Tier, Weight: 1,
 			Source: SourceEscalation})
 	}
 }

@@ -62,7 +62,7 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 		{ID: "r0", Time: start(), Tenant: "acme", Tier: "small", OK: true, Weight: 1, Source: SourceReplay},
 		{ID: "r1", Time: start(), Tenant: "acme", OK: true, Weight: 1, Source: SourceFeedback}, // of another tenant's request
 	} {
-		if err := s.AddLabel(l); err != nil {
+		if err := s.AddLabels(l); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,16 +95,21 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 // TestAFullStoreRefusesLabels: no accepted label makes room for another one.
 func TestAFullStoreRefusesLabels(t *testing.T) {
 	s, c := openStore(t)
-	n := 0
-	for ; s.AddLabel(Label{ID: fmt.Sprint(n), Time: start(), Weight: 1, Source: SourceFeedback}) == nil; n++ {
+	n := 1 // odd, so that one label more fits when two are refused
+	if err := s.AddLabels(Label{ID: "first", Time: start(), Weight: 1, Source: SourceFeedback}); err != nil {
+		t.Fatal(err)
 	}
-	if err := s.AddLabel(Label{}); !errors.Is(err, ErrFull) {
+	for one := (Label{Time: start(), Weight: 1, Source: SourceReplay}); s.AddLabels(one, one) == nil; n += 2 {
+	}
+	for ; s.AddLabels(Label{ID: fmt.Sprint(n), Time: start(), Weight: 1, Source: SourceFeedback}) == nil; n++ {
+	}
+	if err := s.AddLabels(Label{}); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
-	if lines := strings.Count(written(t, s, c.LabelsFile()), "\n"); lines != n || s.Counts().LabelsDropped != 2 {
+	if lines := strings.Count(written(t, s, c.LabelsFile()), "\n"); lines != n || n%2 != 0 || s.Counts().LabelsDropped != 4 {
 		t.Errorf("%d lines of %d accepted labels, %+v", lines, n, s.Counts())
 	}
-	if err := s.AddLabel(Label{ID: "later", Weight: 1}); err != nil {
+	if err := s.AddLabels(Label{ID: "later", Weight: 1}); err != nil {
 		t.Error(err)
 	}
 }

@@ -35,7 +35,7 @@ func acceptFeedback(x *exchange) error {
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}
-	err = x.s.learning.AddLabel(learning.Label{ID: feedback.ID, Time: time.Now().UTC(), Tenant: x.caller.Tenant,
+	err = x.s.learning.AddLabels(learning.Label{ID: feedback.ID, Time: time.Now().UTC(), Tenant: x.caller.Tenant,
 		Tier: x.s.answeredTier(feedback.ID, x.caller.Tenant), OK: feedback.OK, Weight: feedback.Weight,
 		Source: learning.SourceFeedback})
 	if err != nil {

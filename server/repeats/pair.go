@@ -53,14 +53,14 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 	if _, wanted := p.wanted(); !wanted {
 		return telemetry.SampleDropped
 	}
+	var labels [len(verdict)]learning.Label
 	for i, right := range verdict {
-		l := learning.Label{ID: p.sample.ID, Time: time.Now(), Tenant: p.sample.Tenant, Tier: p.sample.Tiers[i], OK: right,
-			Weight: 1, Source: learning.SourceReplay}
-		// If only the second label is refused, the first one stays: it is right, but without its pair.
-		if err := p.Labels.AddLabel(l); err != nil {
-			p.cause = err.Error()
-			return telemetry.SampleDropped
-		}
+		labels[i] = learning.Label{ID: p.sample.ID, Time: time.Now().UTC(), Tenant: p.sample.Tenant, Tier: p.sample.Tiers[i],
+			OK: right, Weight: 1, Source: learning.SourceReplay}
+	}
+	if err := p.Labels.AddLabels(labels[:]...); err != nil { // a single label would be no pair
+		p.cause = err.Error()
+		return telemetry.SampleDropped
 	}
 	return telemetry.SampleLabelled
 }

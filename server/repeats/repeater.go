@@ -23,8 +23,8 @@ const warnEvery = time.Minute
 
 // Labels writes labels.
 type Labels interface {
-	// AddLabel accepts a label, which is written later, or returns an error. It does not block.
-	AddLabel(learning.Label) error
+	// Label writes all labels later, or returns an error at once and writes none. It does not block.
+	AddLabels(...learning.Label) error
 }
 
 // Options are the parts of a Repeater. All are required.

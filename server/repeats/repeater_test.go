@@ -282,4 +282,4 @@ func TestLabelThatCannotBeWrittenIsCounted(t *testing.T) {
 // full takes no labels.
 type full struct{}
 
-func (full) AddLabel(learning.Label) error { return learning.ErrFull }
+func (full) AddLabels(...learning.Label) error { return learning.ErrFull }

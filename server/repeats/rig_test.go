@@ -129,13 +129,18 @@ func (r *rig) send(req *http.Request) pairing.Answer {
 	return answer(req, string(body))
 }
 
-// AddLabel implements Labels.
-func (r *rig) AddLabel(l learning.Label) error {
+// AddLabels implements Labels.
+func (r *rig) AddLabels(labels ...learning.Label) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.labels = append(r.labels, fmt.Sprintf("%s %s %s %t", l.ID, l.Tenant, l.Tier, l.OK))
-	if l.Source != learning.SourceReplay || l.Weight != 1 || l.Time.IsZero() {
-		r.t.Errorf("%+v", l)
+	for _, l := range labels {
+		r.labels = append(r.labels, fmt.Sprintf("%s %s %s %t", l.ID, l.Tenant, l.Tier, l.OK))
+		if l.Source != learning.SourceReplay || l.Weight != 1 || l.Time.IsZero() || l.Time.Location() != time.UTC {
+			r.t.Errorf("%+v", l)
+		}
+	}
+	if len(labels) != 2 {
+		r.t.Errorf("%d labels at once", len(labels))
 	}
 	return nil
 }
