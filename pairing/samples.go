@@ -34,6 +34,9 @@ type Sample struct {
 	answered bool // guarded by the mutex of Samples
 }
 
+// Expired reports whether the sample is older than MaxAge at now.
+func (s *Sample) Expired(now time.Time) bool { return now.Sub(s.At) > MaxAge }
+
 // Samples holds the samples that wait to be repeated. Beyond a bound it drops the oldest ones, because newer ones
 // are more like the requests to come. It is safe for concurrent use. The zero value is empty.
 type Samples struct {
@@ -90,7 +93,7 @@ func (s *Samples) Next() *Sample {
 
 // Expire removes the samples that are older than MaxAge at now, and returns their number.
 func (s *Samples) Expire(now time.Time) int {
-	return s.Drop(func(one *Sample) bool { return now.Sub(one.At) > MaxAge })
+	return s.Drop(func(one *Sample) bool { return one.Expired(now) })
 }
 
 // Drop removes the samples for which drop returns true, and returns their number.

@@ -103,7 +103,8 @@ func (s *Store) Close() {
 // AddFeatures writes a line of features. f must not change afterwards. If too many lines wait, the oldest is lost.
 func (s *Store) AddFeatures(f *Features) { s.features.Add(f) }
 
-// AddLabels writes all labels, or returns ErrFull and writes none. An accepted label is lost if the disk fails, or in a crash within 200 ms.
+// AddLabels writes all labels, or returns ErrFull and writes none. An accepted label is lost if the disk fails, or in a
+// crash of the gateway within 200 ms.
 func (s *Store) AddLabels(labels ...Label) error {
 	if !s.labels.TryAdd(labels...) {
 		return ErrFull

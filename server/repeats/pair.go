@@ -30,17 +30,17 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 		return telemetry.SampleFailed // not a body that the gateway has read
 	}
 	for i, tier := range p.sample.Tiers {
-		c, wanted := p.wanted()
+		c, outcome, wanted := p.wanted()
 		if !wanted {
-			return telemetry.SampleDropped
+			return outcome
 		}
 		if outcome, ok := p.sendToTier(ctx, c, body, i, tier); !ok {
 			return outcome
 		}
 	}
-	c, wanted := p.wanted()
+	c, outcome, wanted := p.wanted()
 	if !wanted {
-		return telemetry.SampleDropped
+		return outcome
 	}
 	verdict, err := p.judge(ctx, c)
 	if ctx.Err() != nil {
@@ -50,8 +50,8 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 		p.cause = err.Error()
 		return telemetry.SampleJudgeFailed
 	}
-	if _, wanted := p.wanted(); !wanted {
-		return telemetry.SampleDropped
+	if _, outcome, wanted := p.wanted(); !wanted {
+		return outcome
 	}
 	var labels [len(verdict)]learning.Label
 	for i, right := range verdict {
@@ -65,10 +65,16 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 	return telemetry.SampleLabelled
 }
 
-// wanted returns the configuration in force, and whether it still permits the sample.
-func (p *pair) wanted() (c *config.Replay, wanted bool) {
-	snap := p.Control.Snapshot()
-	return &snap.File.Learning.Replay, snap.MayKeep(p.sample, time.Now())
+// wanted returns the configuration in force, and whether it still permits the sample. The outcome states why not.
+func (p *pair) wanted() (c *config.Replay, outcome telemetry.SampleOutcome, wanted bool) {
+	snap, now := p.Control.Snapshot(), time.Now()
+	switch {
+	case !snap.MayKeep(p.sample, now):
+		return nil, telemetry.SampleDropped, false
+	case p.sample.Expired(now):
+		return nil, telemetry.SampleExpired, false
+	}
+	return &snap.File.Learning.Replay, telemetry.SampleLabelled, true
 }
 
 // sendToTier sends the sample to a tier and keeps the text of the answer. ok is false if there is none.

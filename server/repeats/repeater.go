@@ -67,9 +67,8 @@ func (r *Repeater) Run(ctx context.Context) {
 	if r == nil {
 		return
 	}
-	r.Control.Recoverer.Every(checkEvery, ctx.Done(), "repeating requests", func(now time.Time) {
+	r.Control.Recoverer.Every(checkEvery, ctx.Done(), "repeating requests", func(time.Time) {
 		r.Configure() // requests of an earlier configuration may have added samples since
-		r.count(telemetry.SampleExpired, r.Samples.Expire(now))
 		for ctx.Err() == nil && r.repeatNext(ctx) {
 		}
 	})
@@ -80,6 +79,7 @@ func (r *Repeater) Run(ctx context.Context) {
 // outcome the next sample waits for the next check: its cause, such as a spent budget, may concern all samples.
 func (r *Repeater) repeatNext(ctx context.Context) bool {
 	snap, now := r.Control.Snapshot(), time.Now()
+	r.count(telemetry.SampleExpired, r.Samples.Expire(now)) // the sample before may have taken minutes
 	if snap.File.Learning.Replay.Share == 0 {
 		return false
 	}

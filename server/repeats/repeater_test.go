@@ -127,6 +127,34 @@ func TestSamplesExpireAfterAnHour(t *testing.T) {
 	})
 }
 
+// TestSampleIsNotSentAfterAnHour: neither the one in progress nor the next one.
+func TestSampleIsNotSentAfterAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, byModel)
+		pool := r.control.Snapshot().ByName["small"].Routing
+		var leases [2]routing.Lease
+		for i := range leases {
+			leases[i], _ = pool.Acquire(&routing.Request{Now: time.Now()})
+		}
+		answer := r.answer
+		r.setAnswer(func(req *http.Request, body string) pairing.Answer {
+			time.Sleep(50 * time.Second)
+			return answer(req, body)
+		})
+		for _, id := range []string{"r1", "r2"} {
+			r.add(id)
+		}
+		r.pass(pairing.MaxAge - time.Minute)
+		for i := range leases {
+			leases[i].Release(routing.Result{})
+		}
+		sent, labels := r.pass(10 * time.Minute)
+		if len(sent) != 2 || len(labels) != 0 || r.outcomes() != "expired 2" {
+			t.Errorf("%d requests, labels %q, %s", len(sent), labels, r.outcomes())
+		}
+	})
+}
+
 // TestSampleWithoutBothAnswersHasNoLabel: the outcome is counted, and the log has the cause without a text.
 func TestSampleWithoutBothAnswersHasNoLabel(t *testing.T) {
 	of := func(which string, a pairing.Answer) func(*http.Request, string) pairing.Answer {
