@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os/exec"
 	"slices"
@@ -74,7 +75,37 @@ func (d *decoder) checkReplayKey(f *File, path, key string) {
 	}):
 		d.report(path, "is no key of auth.keys, so all repeated requests would be refused",
 			"add its digest to auth.keys, or set store.sql").hide = true
+	default:
+		d.checkReplayTenant(f, path, key)
 	}
+}
+
+// checkReplayTenant checks that the tenant of a key of auth.keys may use both tiers.
+func (d *decoder) checkReplayTenant(f *File, path, key string) {
+	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
+	if err != nil { // reported before
+		return
+	}
+	c, err := tenants.NewDirectory(ts, ks).Authenticate(key, time.Time{})
+	if err != nil { // it is a key of the database
+		return
+	}
+	for _, name := range outerTiers(f) {
+		if !c.MayUseTier(name) {
+			d.report(path, fmt.Sprintf("belongs to %q, which may not use the tier %q, so all repeated requests would be refused",
+				c.Tenant, name), fmt.Sprintf("add %q to the tiers of %q in auth.keys, or write the key of another tenant", name,
+				c.Tenant)).hide = true
+			return
+		}
+	}
+}
+
+// outerTiers returns the names of the tiers whose answers are compared, or nil without two tiers.
+func outerTiers(f *File) []string {
+	if n := len(f.Tiers); n > 1 {
+		return []string{f.Tiers[0].Name, f.Tiers[n-1].Name}
+	}
+	return nil
 }
 
 // checkJudge warns if the program of a judge cannot be started now. A draft is not checked: the warning would show
@@ -96,14 +127,23 @@ func (d *decoder) checkJudge(path, program string) {
 	}
 }
 
-// checkJudgeModel checks that a model that judges is one of the gateway.
+// checkJudgeModel checks that a model that judges is one of the gateway, and warns if it judges its own answers.
 func (d *decoder) checkJudgeModel(f *File, path, model string) {
 	if f.catalog == nil { // its errors are reported
 		return
 	}
 	all := func(string) bool { return true }
-	if _, err := f.catalog.Resolve(tiers.Query{Model: model, Allowed: all, AllowedModel: all}); err != nil {
+	q := tiers.Query{Model: model, Allowed: all, AllowedModel: all}
+	to, err := f.catalog.Resolve(q)
+	switch way := "name a model that is better than the last tier's, such as that of a pool"; {
+	case err != nil:
 		d.report(path, d.shown(path, model)+" is not served: no tier, no pool and no entry of models has this name",
 			"name the model of a tier or pool that serves chat, or an alias")
+	case f.catalog.Classifies(q):
+		d.warn(path, d.shown(path, model)+" lets the classifier select the tier that judges, and a model prefers its own answers",
+			way)
+	case slices.Contains(outerTiers(f), to.Target):
+		d.warn(path, fmt.Sprintf("%s leads to the tier %q, whose answers are compared, and a model prefers its own answers",
+			d.shown(path, model), to.Target), way)
 	}
 }
