@@ -22,7 +22,7 @@ type Learning struct {
 	Directory   string  `yaml:"directory" reload:"restart" absent:"nothing is written" doc:"Directory of features.jsonl (one line for each classified request that an engine answered, without text) and labels.jsonl (feedback, escalations and repeated requests), which 'tierway train' reads. It is created if it does not exist. A relative path is resolved against the directory of this file. Needs 'hash_key'."`
 	MaxSize     Size    `yaml:"max_size" reload:"restart" doc:"Size at which each file of 'directory' is rotated. At least 1 MiB."`
 	MaxFiles    int     `yaml:"max_files" min:"1" max:"100" reload:"restart" doc:"Number of files that are kept of features.jsonl and of labels.jsonl, including the current one. The oldest is deleted."`
-	Exploration float64 `yaml:"exploration" max:"0.1" zero:"true" doc:"Share of the classified requests that get the first or the last tier at random, with equal probability. Their answers show how the other tier answers, so that feedback about them can evaluate a model. Requests are not explored if they name a tier, cannot get both tiers, or belong to a chat with a remembered tier."`
+	Exploration float64 `yaml:"exploration" max:"0.1" zero:"true" doc:"Share of the classified requests that get the first or the last tier at random, with equal probability. Their answers show how the other tier answers, so that labels of all these answers can evaluate a model. Requests are not explored if they name a tier, cannot get both tiers, or belong to a chat with a remembered tier."`
 
 	Replay Replay `yaml:"replay" doc:"Requests that are repeated on the first and the last tier, for labels."`
 }

@@ -14,8 +14,8 @@ type Feedback struct {
 const (
 	// MaxFeedback is the longest body of a feedback in bytes. One with the longest id has 190.
 	MaxFeedback = 4 << 10
-	// MaxFeedbackWeight is the largest weight that a training accepts.
-	MaxFeedbackWeight = 100
+	// MaxFeedbackWeight is the largest weight: a client cannot outweigh the labels of others.
+	MaxFeedbackWeight = 1
 
 	feedbackDepth = 4 // nesting of a body; a feedback has 1
 )
@@ -72,7 +72,7 @@ func (f *Feedback) readField(r *Reader, name string) {
 	case "weight":
 		weight, err := strconv.ParseFloat(string(r.Skip()), 64)
 		if err != nil || !(weight > 0 && weight <= MaxFeedbackWeight) {
-			r.reject(CodeInvalidValue, name, "weight is not a number above 0 and up to %d: correct it, or leave it out for 1",
+			r.reject(CodeInvalidValue, name, "weight is not a number above 0, at most %d: send one such as 0.5, or leave it out for 1",
 				MaxFeedbackWeight)
 		}
 		f.Weight = weight

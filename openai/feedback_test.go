@@ -8,9 +8,9 @@ import (
 
 func TestFeedbackIsParsedStrictly(t *testing.T) {
 	for body, want := range map[string]Feedback{
-		`{"id":"r1","ok":true}`:                              {"r1", true, 1},
-		` {"weight": 2.5e1, "ok" : false, "id":"\u0061-b"} `: {"a-b", false, 25},
-		`{"id":"r1","ok":true,"weight":100}`:                 {"r1", true, 100},
+		`{"id":"r1","ok":true}`:                               {"r1", true, 1},
+		` {"weight": 2.5e-1, "ok" : false, "id":"\u0061-b"} `: {"a-b", false, 0.25},
+		`{"id":"r1","ok":true,"weight":1}`:                    {"r1", true, 1},
 	} {
 		if got, err := ParseFeedback([]byte(body)); err != nil || *got != want {
 			t.Errorf("%s: %+v, %v", body, got, err)
@@ -32,9 +32,9 @@ func TestFeedbackIsParsedStrictly(t *testing.T) {
 		{`{"id":"r1","ok":1}`, "ok", CodeInvalidValue, "ok is not a boolean"},
 		{`{"id":"r1","ok":"true"}`, "ok", CodeInvalidValue, "ok is not a boolean"},
 		{`{"id":"r1","ok":null}`, "ok", CodeInvalidValue, "ok is not a boolean"},
-		{`{"id":"r1","ok":true,"weight":0}`, "weight", CodeInvalidValue, "weight is not a number above 0 and up to 100"},
+		{`{"id":"r1","ok":true,"weight":0}`, "weight", CodeInvalidValue, "weight is not a number above 0, at most 1: send"},
 		{`{"id":"r1","ok":true,"weight":-1}`, "weight", CodeInvalidValue, "weight is not"},
-		{`{"id":"r1","ok":true,"weight":100.1}`, "weight", CodeInvalidValue, "weight is not"},
+		{`{"id":"r1","ok":true,"weight":1.01}`, "weight", CodeInvalidValue, "weight is not"},
 		{`{"id":"r1","ok":true,"weight":1e999}`, "weight", CodeInvalidValue, "weight is not"},
 		{`{"id":"r1","ok":true,"weight":"1"}`, "weight", CodeInvalidValue, "weight is not"},
 		{`{"id":"r1","ok":true,"tier":"small"}`, "tier", CodeInvalidValue, "unknown field `tier`: the fields are id, ok"},
@@ -51,7 +51,7 @@ func TestFeedbackIsParsedStrictly(t *testing.T) {
 
 // FuzzFeedback verifies that no body makes the parser panic, and that each accepted one is in its bounds.
 func FuzzFeedback(f *testing.F) {
-	f.Add([]byte(`{"id":"r1","ok":true,"weight":2}`))
+	f.Add([]byte(`{"id":"r1","ok":true,"weight":0.5}`))
 	f.Add([]byte(`{"id":"\ud83d","ok":false}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := ParseFeedback(body)

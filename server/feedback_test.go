@@ -22,7 +22,7 @@ func TestFeedbackIsALabel(t *testing.T) {
 			tenant, body string
 			want         learning.Label
 		}{
-			{"acme", `{"id":"` + id + `","ok":false,"weight":2}`, learning.Label{ID: id, Tenant: "acme", Tier: "large", Weight: 2}},
+			{"acme", `{"id":"` + id + `","ok":false,"weight":0.5}`, learning.Label{ID: id, Tenant: "acme", Tier: "large", Weight: 0.5}},
 			{"other", `{"id":"` + id + `","ok":true}`, learning.Label{ID: id, Tenant: "other", OK: true, Weight: 1}},
 			{"acme", `{"id":"unknown","ok":true}`, learning.Label{ID: "unknown", Tenant: "acme", OK: true, Weight: 1}},
 		} {
@@ -57,7 +57,7 @@ func TestFeedbackErrorsNameTheField(t *testing.T) {
 			{body: `{"id":"r 1","ok":true}`, code: "invalid_value", param: "id", status: 400},
 			{body: `{"id":"","ok":true}`, code: "invalid_value", param: "id", status: 400},
 			{body: `{"id":"` + strings.Repeat("x", 129) + `","ok":true}`, code: "invalid_value", param: "id", status: 400},
-			{body: `{"id":"r1","ok":true,"weight":101}`, code: "invalid_value", param: "weight", status: 400},
+			{body: `{"id":"r1","ok":true,"weight":1.5}`, code: "invalid_value", param: "weight", status: 400},
 			{body: `{"id":"r1","ok":true,"note":"x"}`, code: "invalid_value", param: "note", status: 400},
 			{body: "", code: "invalid_json", status: 400},
 			{body: `{"id":"` + strings.Repeat("x", 5000) + `","ok":true}`, code: "request_too_large", status: 413},

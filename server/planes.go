@@ -60,12 +60,12 @@ func (s *Server) newPlanes(o Options) *planes {
 
 // tierReport returns the report of the labels that the gateway has written, of the first and the last tier.
 func tierReport(c *control.Control, r *learning.Reporter) func(context.Context) (*report.Report, error) {
-	return func(context.Context) (*report.Report, error) {
+	return func(ctx context.Context) (*report.Report, error) {
 		f := c.Snapshot().File
 		if len(f.Tiers) < 2 {
 			return nil, fmt.Errorf("tiers has %d entries, and labels compare two tiers: add a tier", len(f.Tiers))
 		}
-		return r.Report(training.Tiers{Small: f.Tiers[0].Name, Large: f.Tiers[len(f.Tiers)-1].Name}, f.Model())
+		return r.Report(ctx, training.Tiers{Small: f.Tiers[0].Name, Large: f.Tiers[len(f.Tiers)-1].Name}, f.Model())
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 const defaultLengthWeight = 1
 
 // Shares of preset graded. With a tenth for the last tier as the only strong one, no measured set is worse than the
-// same share at random by more than 0.2 points of 100 or 0.06 of 10 (lower 95 % bounds). With a fifth, exam questions
+// same share at random by more than 0.23 points of 100 or 0.06 of 10 (lower 95 % bounds). With a fifth, exam questions
 // without choices may lose 0.3, and with the second tier as strong as the last, 0.5 (docs/tiers.md).
 const (
 	lastShare   = 0.1

@@ -171,15 +171,15 @@ func (s set) worth(tiers string, v value) []string {
 
 // score is a difference of scores in the set's points, with its interval.
 func (s set) score(i curve.Interval) string {
-	factor, decimals := 1.0, 2
+	factor := 1.0
 	if s.points == 100 { // right or wrong
-		factor, decimals = 100, 1
+		factor = 100
 	}
 	if math.IsNaN(i.Value) {
 		return ""
 	}
 	number := func(f float64) string {
-		text := fmt.Sprintf("%+.*f", decimals, factor*f)
+		text := fmt.Sprintf("%+.2f", factor*f)
 		if strings.Trim(text, "+-0.") == "" {
 			return text[1:] // no sign of nothing
 		}

@@ -33,6 +33,7 @@ type tiersReportFlags struct {
 	config, model, svg, api    string
 	tiers                      training.Tiers
 	promptTokens, outputTokens int64
+	evaluateFeedback           bool
 	live, json                 bool
 }
 
@@ -60,6 +61,7 @@ func tiersReportCommand() *cobra.Command {
 		"file of labels, one label per line; - for standard input; repeat for several files")
 	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
 	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
+	c.Flags().BoolVar(&f.evaluateFeedback, "evaluate-feedback", false, evaluateFeedbackHelp)
 	c.Flags().StringVar(&f.model, "model", "", "model of tierway train, which adds its curve")
 	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file with the prices of the tiers")
 	c.Flags().Int64Var(&f.promptTokens, "prompt-tokens", 1000, "with --config: tokens of the prompt of a request")
@@ -167,7 +169,8 @@ func (f tiersReportFlags) read(c *cobra.Command) (*report.Report, error) {
 			return nil, fmt.Errorf("--model %s: %w", f.model, err)
 		}
 	}
-	return report.Read(features, labels, f.tiers, model, rand.New(rand.NewPCG(trainSeed, 0)).IntN)
+	in := report.Input{Features: features, Labels: labels, Tiers: f.tiers, Model: model, EvaluateFeedback: f.evaluateFeedback}
+	return report.Read(in, rand.New(rand.NewPCG(trainSeed, 0)).IntN)
 }
 
 // money returns the cost by the prices of the configuration or of the gateway; nil without prices.

@@ -63,6 +63,7 @@ func dayBefore(day string) string {
 func printLabels(line func(name, format string, args ...any), r *report.Report) {
 	line("labels", "%d of %d lines of features have labels: %d of %s, %d of %s, %d of both (%.1f %%)", r.Requests, r.Lines,
 		r.Small, plain(r.SmallTier), r.Large, plain(r.LargeTier), r.Paired, 100*float64(r.Paired)/float64(max(r.Requests, 1)))
+	printUnused(line, r.Unused)
 	for i, s := range r.Tiers {
 		name := map[bool]string{true: "answered"}[i == 0]
 		line(name, "%s: %d lines of features (%.1f %%)", plain(s.Tier), s.Requests, 100*s.Share)
@@ -101,7 +102,7 @@ func printCurves(w io.Writer, r *report.Report) error {
 	}
 	fmt.Fprint(t, "APGR\t")
 	for _, c := range r.Curves {
-		text := "no gap"
+		text := "no clear gap"
 		if c.APGR != nil {
 			text = fmt.Sprintf("%.3f [%.3f, %.3f]", c.APGR.Value, c.APGR.Low, c.APGR.High)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"tierway/server/admin"
 	"tierway/tenants"
+	"tierway/tierscore"
 )
 
 // pricedConfig has prices of two tiers.
@@ -122,6 +124,69 @@ func TestTierReportNamesTheError(t *testing.T) {
 		s := tierway(t, append([]string{"tiers", "report"}, args...)...)
 		if s.status != 2 || !strings.Contains(s.messages, want) || s.out != "" {
 			t.Errorf("%s: status %d\n%s%s", want, s.status, s.out, s.messages)
+		}
+	}
+}
+
+// TestTierReportEvaluatesFeedbackIfClientsLabelAllAnswers: by default it does not, because clients report bad answers more
+// often. The error names the flag.
+func TestTierReportEvaluatesFeedbackIfClientsLabelAllAnswers(t *testing.T) {
+	f := newTrainFiles(t, true)
+	features, err := os.ReadFile(f.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var explored, labels strings.Builder
+	for i, line := range strings.Split(strings.TrimSpace(string(features)), "\n") {
+		tier := []string{"small", "large"}[i%2]
+		explored.WriteString(strings.Replace(line, `"baseline"`, fmt.Sprintf(`"explored":0.5,"tier":%q,"baseline"`, tier), 1) + "\n")
+		fmt.Fprintf(&labels, `{"id":"r%d","ts":"2026-01-02T00:00:00Z","ok":%v,"source":"feedback"}`+"\n", i, i%4 > 0)
+	}
+	f.write(t, f.features, explored.String())
+	f.write(t, f.labels, labels.String())
+	args := []string{"tiers", "report", "--features", f.features, "--labels", f.labels}
+	if s := tierway(t, args...); s.status != 2 || !strings.Contains(s.messages, "feedback about 400 explored requests does "+
+		"not evaluate, unless clients give it about all answers: tierway tiers report --evaluate-feedback") {
+		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
+	}
+	out := must(t, append(args, "--evaluate-feedback")...).out
+	if !strings.Contains(out, "curves    400 requests") || !strings.Contains(out, "\n0 %       4.000        50.0 % [") {
+		t.Error(out)
+	}
+}
+
+// TestTierReportPrintsLinesThatAreNotUsed, as tierway train does.
+func TestTierReportPrintsLinesThatAreNotUsed(t *testing.T) {
+	f := newTrainFiles(t, true)
+	features, err := os.ReadFile(f.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels, err := os.ReadFile(f.labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(features), `"baseline"`, `"tenant":"acme","baseline"`, 1)
+	text = strings.Replace(text, `"id":"r2"`, `"id":"r1"`, 1) // two lines of r1
+	text = strings.Replace(text, `"id":"r3"`, `"id":"r0","tenant":"other"`, 1)
+	var old tierscore.Features
+	tierscore.NewExtractor("0123456789abcdef").Extract(&old, &tierscore.Input{User: []byte("easy")})
+	text = fmt.Sprintf(`{"id":"old","ts":"2025-12-31T00:00:00Z","baseline":1,"features":%s}`+"\n", old.AppendJSON(nil)) + text
+	f.write(t, f.features, text)
+	foreign := `{"id":"r0","ts":"2026-01-02T00:00:00Z","tenant":"third","tier":"small","ok":true,"source":"replay"}` + "\n"
+	f.write(t, f.labels, string(labels)+foreign+strings.NewReplacer("third", "acme", "small", "medium").Replace(foreign)+foreign[:20])
+	report := must(t, "tiers", "report", "--features", f.features, "--labels", f.labels).out
+	training := f.run(t).out
+	for _, want := range []string{
+		" 1 lines are of other tiers and not used\n",
+		" 1 lines are of another tenant than their request and not used\n",
+		" 2 lines have no tenant and an id of several tenants and are not used\n",
+		" 2 lines of features have the tenant and id of another one; their labels are not used\n",
+		" 1 lines of features have another hash_key than the newest one and are not used\n",
+		" 1 lines end early and are not used\n",
+	} {
+		if !strings.Contains(report, want) || !strings.Contains(training, want) {
+			t.Errorf("no %q in\n%s\nor\n%s", want, report, training)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type trainFlags struct {
 	features, labels []string
 	tiers            training.Tiers
 	output           string
+	evaluateFeedback bool
 	json             bool
 }
 
@@ -45,12 +46,17 @@ func trainCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.output, "output", "o", "", "file of the model")
 	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
 	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
+	c.Flags().BoolVar(&f.evaluateFeedback, "evaluate-feedback", false, evaluateFeedbackHelp)
 	c.Flags().BoolVar(&f.json, "json", false, "print the report as JSON")
 	for _, name := range []string{"features", "labels", "output"} {
 		c.MarkFlagsOneRequired(name)
 	}
 	return c
 }
+
+// evaluateFeedbackHelp is the help of --evaluate-feedback.
+const evaluateFeedbackHelp = "evaluate by feedback about explored requests too; only valid if clients give feedback about " +
+	"all answers, or independently of their quality"
 
 // trainSeed makes the resamples of a training repeatable.
 const trainSeed = 1
@@ -66,6 +72,7 @@ func (f trainFlags) run(c *cobra.Command) error {
 		return err
 	}
 	labels := training.NewLabels(f.tiers)
+	labels.EvaluateFeedback = f.evaluateFeedback
 	if err := eachFile(c, f.labels, labels.Read); err != nil {
 		return err
 	}
@@ -74,12 +81,17 @@ func (f trainFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	data.Join(labels)
 	if labels.Lines+labels.OtherTier == 0 {
 		return errors.New("the files of --labels have no line: write a line for each label")
 	}
 	if labels.Lines == 0 {
 		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: set --small and --large",
 			f.tiers.Small, f.tiers.Large, labels.OtherTier)
+	}
+	if data.Requests() == 0 && data.OtherKeys > 0 {
+		return fmt.Errorf("no label has the id of a feature line with the newest hash_key: %d of %d lines have another one",
+			data.OtherKeys, data.Lines)
 	}
 	if data.Requests() == 0 {
 		return fmt.Errorf("no label has the id of a feature line: %d lines of features and %d labels have no id in common",
@@ -182,24 +194,15 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	}
 	line("requests", "%d of %d lines of features have labels", r.Requests, data.Lines)
 	line("labels", "%d requests of the small tier, %d of the large one, %d of both", r.Small, r.Large, r.Paired)
-	if labels.OtherTier > 0 {
-		line("", "lines of other tiers, not used: %d", labels.OtherTier)
-	}
-	if labels.OtherTenant > 0 {
-		line("", "lines of another tenant than that of the request, not used: %d", labels.OtherTenant)
-	}
-	if data.Ambiguous > 0 {
-		line("", "lines of features with the id of an earlier one, whose labels are not used: %d", data.Ambiguous)
-	}
-	if n := labels.Incomplete + data.Incomplete; n > 0 {
-		line("", "lines without an end, not used: %d", n)
-	}
+	printUnused(line, data.Unused(labels))
 	switch {
 	case r.Explored > 0:
 		line("explored", "%d requests", r.Explored)
+		if n := data.Unevaluated(); n > 0 {
+			line("", "feedback about %d of them does not evaluate; if clients give it about all answers: --evaluate-feedback", n)
+		}
 	case labels.Feedback > 0:
-		line("explored", "0 requests; feedback about others does not evaluate a model (lines: %d): set learning.exploration",
-			labels.Feedback)
+		line("explored", "no request: %d lines of feedback do not evaluate; set learning.replay", labels.Feedback)
 	}
 	line("routes", "%d", r.Routes)
 	line("time", "%s to %s", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
@@ -219,4 +222,23 @@ func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r 
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printUnused prints the numbers of lines that were not used, unless they are 0.
+func printUnused(line func(name, format string, args ...any), u training.Unused) {
+	for _, one := range []struct {
+		n    int
+		text string
+	}{
+		{u.OtherTiers, "lines are of other tiers and not used"},
+		{u.OtherTenants, "lines are of another tenant than their request and not used"},
+		{u.AmbiguousLabels, "lines have no tenant and an id of several tenants and are not used"},
+		{u.AmbiguousLines, "lines of features have the tenant and id of another one; their labels are not used"},
+		{u.OtherKeys, "lines of features have another hash_key than the newest one and are not used"},
+		{u.Incomplete, "lines end early and are not used"},
+	} {
+		if one.n > 0 {
+			line("", "%d %s", one.n, one.text)
+		}
+	}
 }

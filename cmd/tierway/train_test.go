@@ -138,17 +138,21 @@ func TestTrainReportsLabelsThatDoNotCount(t *testing.T) {
 	s := f.run(t)
 	for _, want := range []string{
 		"\nlabels       399 requests of the small tier",
-		"\n             lines of another tenant than that of the request, not used: 1\n",
-		"\n             lines of features with the id of an earlier one, whose labels are not used: 1\n",
-		"\nexplored     0 requests; feedback about others does not evaluate a model (lines: 1): set learning.exploration\n",
+		"\n             1 lines are of another tenant than their request and not used\n",
+		"\n             2 lines of features have the tenant and id of another one; their labels are not used\n",
+		"\nexplored     no request: 1 lines of feedback do not evaluate; set learning.replay\n",
 	} {
 		if !strings.Contains(s.out, want) {
 			t.Errorf("status %d: no %q in\n%s%s", s.status, want, s.out, s.messages)
 		}
 	}
 	f.write(t, f.features, strings.Replace(first, `"tier"`, `"explored":0.5,"tier"`, 1)+"\n"+rest)
-	if s := f.run(t); !strings.Contains(s.out, "\nexplored     1 requests\n") {
-		t.Errorf("status %d:\n%s%s", s.status, s.out, s.messages)
+	const hint = "\n             feedback about 1 of them does not evaluate; if clients give it about all answers: --evaluate-feedback\n"
+	for _, more := range [][]string{nil, {"--evaluate-feedback"}} {
+		if s := f.run(t, more...); !strings.Contains(s.out, "\nexplored     1 requests\n") ||
+			strings.Contains(s.out, hint) != (more == nil) {
+			t.Errorf("%q: status %d:\n%s%s", more, s.status, s.out, s.messages)
+		}
 	}
 }
 
@@ -221,6 +225,30 @@ func TestTrainReplacesModelsOnly(t *testing.T) {
 		}
 	}
 	if s := f.run(t, "--large", "gpt"); s.status != 2 || !strings.Contains(s.messages, "400 labels are of other tiers") {
+		t.Errorf("status %d\n%s", s.status, s.messages)
+	}
+}
+
+// TestTrainUsesFeaturesOfTheNewestKey: older files may have those of an earlier hash_key.
+func TestTrainUsesFeaturesOfTheNewestKey(t *testing.T) {
+	f := newTrainFiles(t, true)
+	features, err := os.ReadFile(f.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(at string) string {
+		var one tierscore.Features
+		tierscore.NewExtractor("0123456789abcdef").Extract(&one, &tierscore.Input{User: []byte("easy")})
+		return fmt.Sprintf(`{"id":"old","ts":%q,"baseline":1,"features":%s}`+"\n", at, one.AppendJSON(nil))
+	}
+	f.write(t, f.features, line("2025-12-31T00:00:00Z")+string(features))
+	s := f.run(t)
+	if s.status != 0 || !strings.Contains(s.out, "requests     400 of 401 lines") ||
+		!strings.Contains(s.out, "\n             1 lines of features have another hash_key than the newest one and are not used\n") {
+		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
+	}
+	f.write(t, f.features, line("2026-02-01T00:00:00Z")+string(features))
+	if s := f.run(t); s.status != 2 || !strings.Contains(s.messages, "newest hash_key: 400 of 401 lines have another one") {
 		t.Errorf("status %d\n%s", s.status, s.messages)
 	}
 }

@@ -2,12 +2,14 @@ package learning
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"sync"
+	"slices"
 	"time"
 
 	"tierway/tierscore"
@@ -18,23 +20,27 @@ import (
 const (
 	// reportSeed makes the resamples of a report repeatable.
 	reportSeed = 1
-	// reportPause is the minimum pause between two readings of the files, as a multiple of the duration of the last one,
-	// so that readings take less than 5 % of the time.
-	reportPause = 20
-	// minReportPause is the minimum pause after a short reading.
-	minReportPause = time.Minute
+	// reportBytes limits what a report reads of the features, and of the labels. The newest lines are read: some 20,000
+	// requests and 450,000 labels.
+	reportBytes = 64 << 20
+	// reportEvery is the least time between two readings of the files, in multiples of the time that the last one took:
+	// reports take at most 5 % of a processor.
+	reportEvery = 20
+	// reportLeast is the least time between two readings.
+	reportLeast = time.Minute
 )
 
-// Reporter makes the report of the lines that a gateway has written. It keeps the last report. It is safe for
+// Reporter makes the report of the newest lines that a gateway has written. It keeps the last report. It is safe for
 // concurrent use.
 type Reporter struct {
 	features, labels func() []string // files, oldest first
+	limit            int64           // bytes of the features, and of the labels
 
-	mu    sync.Mutex // held while the files are read
-	of    reported
-	last  *report.Report
-	err   error
-	until time.Time // the last report is returned until then
+	reading chan struct{} // has room for one: guards all below, and is full while the files are read
+	of      reported
+	last    *report.Report
+	err     error
+	until   time.Time // when the files may be read again
 }
 
 // reported is what a report is about.
@@ -45,19 +51,27 @@ type reported struct {
 
 // Reporter returns the reporter of the store.
 func (s *Store) Reporter() *Reporter {
-	return &Reporter{features: s.features.Files, labels: s.labels.Files}
+	return &Reporter{features: s.features.Files, labels: s.labels.Files, limit: reportBytes,
+		reading: make(chan struct{}, 1)}
 }
 
-// Report returns the report of two tiers, and of a model unless it is nil. It may be minReportPause old, or older if a
-// reading takes more than 3 s: reportPause times the duration of the reading.
-func (r *Reporter) Report(tiers training.Tiers, model *tierscore.Model) (*report.Report, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Report returns the report of two tiers, and of a model unless it is nil. It may be old: of reportLeast, or longer if
+// reading takes long. It returns the error of ctx if ctx ends first, and another caller may then read the files.
+func (r *Reporter) Report(ctx context.Context, tiers training.Tiers, model *tierscore.Model) (*report.Report, error) {
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	began, of := time.Now(), reported{tiers, model}
 	if of != r.of || !began.Before(r.until) {
-		r.last, r.err = r.read(of)
-		r.of = of
-		r.until = time.Now().Add(max(minReportPause, reportPause*time.Since(began)))
+		last, err := r.read(ctx, of)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		r.of, r.last, r.err = of, last, err
+		r.until = time.Now().Add(max(reportLeast, reportEvery*time.Since(began)))
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -66,54 +80,88 @@ func (r *Reporter) Report(tiers training.Tiers, model *tierscore.Model) (*report
 	return &copied, nil
 }
 
-// read reads all files.
-func (r *Reporter) read(of reported) (*report.Report, error) {
-	var open []*os.File
-	defer func() {
-		for _, f := range open {
-			f.Close()
-		}
-	}()
-	files := func(names []string) (all []report.File, err error) {
-		for _, name := range names {
-			f, err := os.Open(name)
-			if errors.Is(err, fs.ErrNotExist) { // rotated meanwhile
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			open = append(open, f)
-			whole, err := wholeLines(f)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, report.File{Name: name, In: whole})
-		}
-		return all, nil
-	}
-	features, err := files(r.features())
+// read reads the newest lines of all files.
+func (r *Reporter) read(ctx context.Context, of reported) (*report.Report, error) {
+	features, err := openNewest(ctx, r.features(), r.limit)
+	defer features.close()
 	if err != nil {
 		return nil, err
 	}
-	labels, err := files(r.labels())
+	labels, err := openNewest(ctx, r.labels(), r.limit)
+	defer labels.close()
 	if err != nil {
 		return nil, err
 	}
-	return report.Read(features, labels, of.tiers, of.model, rand.New(rand.NewPCG(reportSeed, 0)).IntN)
+	// Nothing is known about which answers get feedback, so it does not evaluate.
+	in := report.Input{Features: features.parts, Labels: labels.parts, Tiers: of.tiers, Model: of.model}
+	return report.Read(in, rand.New(rand.NewPCG(reportSeed, 0)).IntN)
 }
 
-// wholeLines returns the file up to the end of its last whole line: the next one may be in the middle of being written.
-func wholeLines(f *os.File) (io.Reader, error) {
+// openFiles are parts of open files, oldest first.
+type openFiles struct {
+	files []*os.File
+	parts []report.File
+}
+
+func (o openFiles) close() {
+	for _, f := range o.files {
+		f.Close()
+	}
+}
+
+// openNewest opens files, which are named oldest first, and returns their newest whole lines of at most limit bytes.
+// Readings fail after ctx has ended. The caller closes the files, also after an error.
+func openNewest(ctx context.Context, names []string, limit int64) (o openFiles, err error) {
+	for _, name := range slices.Backward(names) {
+		if limit <= 0 {
+			break
+		}
+		f, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) { // rotated meanwhile
+			continue
+		}
+		if err != nil {
+			return o, err
+		}
+		o.files = append(o.files, f)
+		from, end, err := wholeLines(f, limit)
+		if err != nil {
+			return o, err
+		}
+		if limit -= end - from; from > 0 {
+			limit, name = 0, fmt.Sprintf("%s after byte %d", name, from)
+		}
+		o.parts = append(o.parts, report.File{Name: name, In: whileOpen{ctx, io.NewSectionReader(f, from, end-from)}})
+	}
+	slices.Reverse(o.parts)
+	return o, nil
+}
+
+// whileOpen is a reader whose readings fail after a context has ended.
+type whileOpen struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (w whileOpen) Read(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.in.Read(p)
+}
+
+// wholeLines returns the range of the last whole lines of a file, of at most limit bytes: the next line may be in the
+// middle of being written.
+func wholeLines(f *os.File, limit int64) (from, end int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
-	end, chunk := info.Size(), make([]byte, 64<<10)
-	for end > 0 {
+	chunk := make([]byte, 64<<10)
+	for end = info.Size(); end > 0; {
 		n := min(end, int64(len(chunk)))
-		if _, err := f.ReadAt(chunk[:n], end-n); err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
+		if err := readAt(f, chunk[:n], end-n); err != nil {
+			return 0, 0, err
 		}
 		if i := bytes.LastIndexByte(chunk[:n], '\n'); i >= 0 {
 			end += int64(i) + 1 - n
@@ -121,5 +169,28 @@ func wholeLines(f *os.File) (io.Reader, error) {
 		}
 		end -= n
 	}
-	return io.LimitReader(f, end), nil
+	if end <= limit {
+		return 0, end, nil
+	}
+	for from = end - limit - 1; from < end; { // a line that begins at the limit follows a line break
+		n := min(end-from, int64(len(chunk)))
+		if err := readAt(f, chunk[:n], from); err != nil {
+			return 0, 0, err
+		}
+		if i := bytes.IndexByte(chunk[:n], '\n'); i >= 0 {
+			return from + int64(i) + 1, end, nil
+		}
+		from += n
+	}
+	return end, end, nil
+}
+
+// readAt reads a part of a file. Another program may have made the file shorter: the rest is then empty.
+func readAt(f *os.File, part []byte, at int64) error {
+	n, err := f.ReadAt(part, at)
+	clear(part[n:])
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }

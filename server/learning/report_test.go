@@ -2,9 +2,13 @@ package learning
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,7 +56,7 @@ func TestTheReportReadsTheFilesOfTheStore(t *testing.T) {
 		}
 		s := open()
 		r, tiers := s.Reporter(), training.Tiers{Small: "small", Large: "large"}
-		if got, err := r.Report(tiers, nil); err == nil || !strings.Contains(err.Error(), "0 requests have labels") {
+		if got, err := r.Report(t.Context(), tiers, nil); err == nil || !strings.Contains(err.Error(), "0 requests have labels") {
 			t.Errorf("without lines: %+v, %v", got, err)
 		}
 		addPairs(t, s, 0, 20)
@@ -68,24 +72,98 @@ func TestTheReportReadsTheFilesOfTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		torn.Close()
-		if _, err := r.Report(tiers, nil); err == nil {
+		if _, err := r.Report(t.Context(), tiers, nil); err == nil {
 			t.Error("the files were read again at once")
 		}
-		time.Sleep(minReportPause)
-		got, err := r.Report(tiers, nil)
+		time.Sleep(reportLeast)
+		got, err := r.Report(t.Context(), tiers, nil)
 		if err != nil || got.Requests != 40 || got.Paired != 40 || len(got.Curves) != 3 {
 			t.Fatalf("40 pairs: %+v, %v", got, err)
 		}
 		s = open() // after a crash
 		addPairs(t, s, 40, 50)
-		if got, err = r.Report(tiers, nil); err != nil || got.Requests != 40 {
+		if got, err = r.Report(t.Context(), tiers, nil); err != nil || got.Requests != 40 {
 			t.Errorf("within a minute: %+v, %v", got, err)
 		}
-		if _, err = r.Report(training.Tiers{Small: "small", Large: "huge"}, nil); err == nil {
+		if _, err = r.Report(t.Context(), training.Tiers{Small: "small", Large: "huge"}, nil); err == nil {
 			t.Error("a tier without labels has a report")
 		}
-		if got, err = r.Report(tiers, nil); err != nil || got.Requests != 50 {
+		if got, err = r.Report(t.Context(), tiers, nil); err != nil || got.Requests != 50 {
 			t.Errorf("after other tiers: %+v, %v", got, err)
+		}
+	})
+}
+
+// TestReportsReadTheNewestLines of at most the limit, across files, as whole lines.
+func TestReportsReadTheNewestLines(t *testing.T) {
+	dir := t.TempDir()
+	var names []string
+	for i, text := range []string{"aa\nbb\n", "cc\ndd\n", "ee\nf"} {
+		names = append(names, filepath.Join(dir, fmt.Sprint(i)))
+		if err := os.WriteFile(names[i], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names = slices.Insert(names, 1, filepath.Join(dir, "rotated meanwhile"))
+	for limit, want := range map[int64]string{0: "", 1: "", 2: "", 3: "ee\n", 5: "ee\n", 6: "dd\nee\n", 8: "dd\nee\n",
+		9: "cc\ndd\nee\n", 12: "bb\ncc\ndd\nee\n", 15: "aa\nbb\ncc\ndd\nee\n", 1 << 30: "aa\nbb\ncc\ndd\nee\n"} {
+		o, err := openNewest(t.Context(), names, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for _, part := range o.parts {
+			if _, err := io.Copy(&got, part.In); err != nil {
+				t.Fatal(err)
+			}
+			if limit == 6 && got.Len() == 3 && part.Name != names[2]+" after byte 3" {
+				t.Error(part.Name)
+			}
+		}
+		if o.close(); got.String() != want {
+			t.Errorf("%d bytes: %q, want %q", limit, got.String(), want)
+		}
+	}
+	long := filepath.Join(dir, "long")
+	if err := os.WriteFile(long, []byte(strings.Repeat("x", 200<<10)+"\naa\n"+strings.Repeat("y", 200<<10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int64]string{100 << 10: "aa\n", 3: "aa\n", 2: ""} {
+		o, err := openNewest(t.Context(), []string{long}, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(o.parts[0].In)
+		if o.close(); err != nil || string(got) != want {
+			t.Errorf("%d bytes of long lines: %d bytes, %v", limit, len(got), err)
+		}
+	}
+}
+
+// TestReadingEndsWithTheRequest, also while it waits for another one, and leaves no error for the next one.
+func TestReadingEndsWithTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := openStore(t)
+		addPairs(t, s, 0, 40)
+		r, tiers := s.Reporter(), training.Tiers{Small: "small", Large: "large"}
+		ctx, stop := context.WithCancel(t.Context())
+		r.reading <- struct{}{}
+		failed := make(chan error)
+		go func() {
+			_, err := r.Report(ctx, tiers, nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		stop()
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("a request that waits: %v", err)
+		}
+		<-r.reading
+		if _, err := r.read(ctx, reported{tiers: tiers}); !errors.Is(err, context.Canceled) {
+			t.Errorf("a reading: %v", err)
+		}
+		if got, err := r.Report(t.Context(), tiers, nil); err != nil || got.Requests != 40 {
+			t.Errorf("afterwards: %+v, %v", got, err)
 		}
 	})
 }

@@ -46,7 +46,7 @@ type Label struct {
 	Tenant string    `json:"tenant"`
 	Tier   string    `json:"tier,omitempty"` // of the labelled answer; empty: that of the line of features
 	OK     bool      `json:"ok"`             // the answer was right
-	Weight float64   `json:"weight"`         // above 0, at most training.MaxWeight
+	Weight float64   `json:"weight"`         // above 0, at most 1
 	Source string    `json:"source"`
 }
 

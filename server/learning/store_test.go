@@ -57,7 +57,7 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 		s.AddFeatures(f)
 	}
 	for _, l := range []Label{
-		{ID: "r0", Time: start(), Tenant: "acme", OK: true, Weight: training.MaxWeight, Source: SourceFeedback},
+		{ID: "r0", Time: start(), Tenant: "acme", OK: true, Weight: 1, Source: SourceFeedback},
 		{ID: "r0", Time: start(), Tenant: "acme", Tier: "small", Weight: 1, Source: SourceEscalation},
 		{ID: "r0", Time: start(), Tenant: "acme", Tier: "small", OK: true, Weight: 1, Source: SourceReplay},
 		{ID: "r1", Time: start(), Tenant: "acme", OK: true, Weight: 1, Source: SourceFeedback}, // of another tenant's request
@@ -78,6 +78,7 @@ func TestLinesAreThoseOfTheTraining(t *testing.T) {
 	if err := d.ReadFeatures("features", strings.NewReader(string(features)), labels); err != nil {
 		t.Fatal(err)
 	}
+	d.Join(labels)
 	if d.Lines != 2 || d.Requests() != 1 || labels.Lines != 3 || labels.OtherTenant != 1 {
 		t.Errorf("%d lines of features, %d requests, %d labels, %d of another tenant", d.Lines, d.Requests(), labels.Lines,
 			labels.OtherTenant)

@@ -14,9 +14,10 @@ import (
 // Report is the quality of the tiers by the labels so far, and their cost.
 type Report struct {
 	training.TierReport
-	SmallTier string `json:"small_tier"`
-	LargeTier string `json:"large_tier"`
-	Money     *Money `json:"money,omitempty" doc:"Absent: the tiers have no prices."`
+	SmallTier string          `json:"small_tier"`
+	LargeTier string          `json:"large_tier"`
+	Unused    training.Unused `json:"unused" doc:"Lines that were read and not used."`
+	Money     *Money          `json:"money,omitempty" doc:"Absent: the tiers have no prices."`
 }
 
 // File is a file that is read once. Errors have its name.
@@ -25,30 +26,40 @@ type File struct {
 	In   io.Reader
 }
 
+// Input is what a report is made of.
+type Input struct {
+	Features, Labels []File
+	Tiers            training.Tiers
+	Model            *tierscore.Model // may be nil
+	EvaluateFeedback bool             // see [training.Labels]
+}
+
 // Read returns the report of lines of features and labels, without Money. pick(n) returns a random number from 0 to
-// n − 1. The model may be nil. An error of a line names the file and the line. See [training.Data.TierReport].
-func Read(features, labels []File, tiers training.Tiers, model *tierscore.Model,
-	pick func(n int) int) (*Report, error) {
-	known, data := training.NewLabels(tiers), training.Data{}
-	for _, f := range labels {
+// n − 1. An error of a line names the file and the line. See [training.Data.TierReport].
+func Read(in Input, pick func(n int) int) (*Report, error) {
+	known, data := training.NewLabels(in.Tiers), training.Data{}
+	known.EvaluateFeedback = in.EvaluateFeedback
+	for _, f := range in.Labels {
 		if err := known.Read(f.Name, f.In); err != nil {
 			return nil, err
 		}
 	}
-	for _, f := range features {
+	for _, f := range in.Features {
 		if err := data.ReadFeatures(f.Name, f.In, known); err != nil {
 			return nil, err
 		}
 	}
-	r, err := data.TierReport(model, pick)
+	data.Join(known)
+	r, err := data.TierReport(in.Model, pick)
 	if err != nil && known.OtherTier > 0 {
-		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.OtherTier, tiers.Small,
-			tiers.Large)
+		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.OtherTier, in.Tiers.Small,
+			in.Tiers.Large)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Report{TierReport: *r, SmallTier: tiers.Small, LargeTier: tiers.Large}, nil
+	return &Report{TierReport: *r, SmallTier: in.Tiers.Small, LargeTier: in.Tiers.Large,
+		Unused: data.Unused(known)}, nil
 }
 
 // Money is what 1,000 requests cost, on the assumption that a request has the same tokens at either tier, whatever its

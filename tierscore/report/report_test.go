@@ -39,8 +39,8 @@ func lines(n int) (features, labels string) {
 
 func read(features, labels string) (*Report, error) {
 	file := func(name, text string) []File { return []File{{name, strings.NewReader(text)}} }
-	return Read(file("f", features), file("l", labels), training.Tiers{Small: "cheap", Large: "dear"}, nil,
-		rand.New(rand.NewPCG(1, 0)).IntN)
+	return Read(Input{Features: file("f", features), Labels: file("l", labels),
+		Tiers: training.Tiers{Small: "cheap", Large: "dear"}}, rand.New(rand.NewPCG(1, 0)).IntN)
 }
 
 func TestReportIsReadFromFeaturesAndLabels(t *testing.T) {

@@ -14,14 +14,35 @@ import (
 // Data is requests with features and labels. The zero value has none.
 type Data struct {
 	Lines int // feature lines, with and without labels
-	// Ambiguous are lines whose labelled id an earlier line has. Neither line has labels.
-	Ambiguous  int
+	// Ambiguous are lines with a labelled id whose tenant and id another line has too. They have no labels.
+	Ambiguous int
+	// OtherKeys are lines whose hashes have another key than the newest line, such as those before a rotation of the key.
+	// They are not used. Join counts them.
+	OtherKeys  int
 	Incomplete int // lines that end early, after a crash of their writer; they are not used
 
 	rows  []row
-	key   uint32         // of the features
+	key   uint32         // of the features; those of the newest line
+	last  time.Time      // of the newest line
+	keys  map[uint32]int // lines by key
 	cols  []uint32       // columns of all rows
 	tiers map[string]int // lines by the tier that answered
+}
+
+// Unused are the numbers of lines that were read and not used.
+type Unused struct {
+	OtherTiers      int `json:"other_tiers" doc:"Labels of other tiers than the two."`
+	OtherTenants    int `json:"other_tenants" doc:"Labels of another tenant than that of the request."`
+	AmbiguousLabels int `json:"ambiguous_labels" doc:"Labels without a tenant, with an id that several tenants have."`
+	AmbiguousLines  int `json:"ambiguous_lines" doc:"Lines of features with labels, whose tenant and id another line has too."`
+	OtherKeys       int `json:"other_keys" doc:"Lines of features with another hash_key than the newest line."`
+	Incomplete      int `json:"incomplete" doc:"Lines that end early, after a crash of their writer."`
+}
+
+// Unused returns the numbers of lines that were not used. It is called after Join.
+func (d *Data) Unused(l *Labels) Unused {
+	return Unused{OtherTiers: l.OtherTier, OtherTenants: l.OtherTenant, AmbiguousLabels: l.Ambiguous, AmbiguousLines: d.Ambiguous,
+		OtherKeys: d.OtherKeys, Incomplete: l.Incomplete + d.Incomplete}
 }
 
 // countTier counts a line of features of a tier; empty: unknown.
@@ -34,17 +55,33 @@ func (d *Data) countTier(tier string) {
 	}
 }
 
+// countKey counts a line by the key of its features. The key of the newest line is the one in use.
+func (d *Data) countKey(key uint32, at time.Time) {
+	if d.keys == nil {
+		d.keys = map[uint32]int{}
+	}
+	d.keys[key]++
+	if !at.Before(d.last) {
+		d.key, d.last = key, at
+	}
+}
+
 // row is one labelled request.
 type row struct {
 	time     time.Time
+	key      uint32
 	route    uint32
 	baseline float64
 	first    int // of its columns in cols
 	end      int
 	words    int
-	content  uint64 // hash of route and columns
-	explored bool
-	tiers    [2]tierLabels // small, large
+	content  uint64  // hash of route and columns
+	explored float64 // probability with which the tier was selected at random; 0: it was not
+	tenant   string  // empty: unknown
+	answered int     // tier that answered: 0 small, 1 large, -1 another or unknown
+	// unevaluated is set if the tier was selected at random, and there is feedback about it that does not evaluate.
+	unevaluated bool
+	tiers       [2]tierLabels // small, large
 }
 
 // Example is a request with a label for each tier that answered it; nil: no label.
@@ -63,23 +100,32 @@ func (d *Data) Add(e Example) error {
 			tiers[i].add(1, *ok, true)
 		}
 	}
+	if len(d.rows) > 0 && e.Features.Key() != d.key {
+		return errors.New("the features were taken with another key than those before: train with one key")
+	}
+	d.key = e.Features.Key()
+	if err := d.add(&featureLine{Time: Timestamp{e.Time}, Baseline: &e.Baseline, Features: e.Features}); err != nil {
+		return err
+	}
 	d.Lines++
-	return d.add(&featureLine{Time: Timestamp{e.Time}, Baseline: &e.Baseline, Features: e.Features}, tiers)
+	d.rows[len(d.rows)-1].tiers = tiers
+	return nil
 }
 
-func (d *Data) add(line *featureLine, tiers [2]tierLabels) error {
+// add adds a row without labels.
+func (d *Data) add(line *featureLine) error {
 	f := line.Features
-	switch {
-	case len(d.rows) > 0 && f.Key() != d.key:
-		return errors.New("the features were taken with another key than those before: train with one key")
-	case math.IsNaN(*line.Baseline) || math.Abs(*line.Baseline) > maxBaseline:
+	if math.IsNaN(*line.Baseline) || math.Abs(*line.Baseline) > maxBaseline {
 		return fmt.Errorf("baseline is out of range: write a number from -%g to %g", maxBaseline, maxBaseline)
 	}
-	d.key = f.Key()
 	first := len(d.cols)
 	d.cols = f.AppendColumns(d.cols)
-	d.rows = append(d.rows, row{line.Time.Time, f.Route(), *line.Baseline, first, len(d.cols), f.WordCount(),
-		contentOf(f.Route(), d.cols[first:]), line.Explored != nil, tiers})
+	r := row{time: line.Time.Time, key: f.Key(), route: f.Route(), baseline: *line.Baseline, first: first, end: len(d.cols),
+		words: f.WordCount(), content: contentOf(f.Route(), d.cols[first:]), tenant: line.Tenant, answered: -1}
+	if line.Explored != nil {
+		r.explored = *line.Explored
+	}
+	d.rows = append(d.rows, r)
 	return nil
 }
 
@@ -116,6 +162,14 @@ func (d *Data) clusters(rows []int) (all [][]int) {
 func (d *Data) Requests() (n int) {
 	for i := range d.rows {
 		n += count(d.rows[i].labelled())
+	}
+	return n
+}
+
+// Unevaluated returns the number of explored requests with feedback that does not evaluate.
+func (d *Data) Unevaluated() (n int) {
+	for i := range d.rows {
+		n += count(d.rows[i].unevaluated)
 	}
 	return n
 }

@@ -1,10 +1,13 @@
 package training
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tierway/tierscore"
 )
 
 func TestFeaturesAreJoinedByID(t *testing.T) {
@@ -16,6 +19,7 @@ func TestFeaturesAreJoinedByID(t *testing.T) {
 	if err := d.ReadFeatures("f", strings.NewReader(goodFeatures("a")+"\n"+goodFeatures("b")), l); err != nil {
 		t.Fatal(err)
 	}
+	d.Join(l)
 	if d.Requests() != 1 || d.Lines != 2 || d.rows[0].baseline != 3.5 {
 		t.Errorf("%+v", d)
 	}
@@ -31,7 +35,6 @@ func TestErrorsOfFeaturesNameTheLine(t *testing.T) {
 		"baseline is out of":   strings.Replace(goodFeatures("c"), `3.5`, `1e10`, 1),
 		"no version 1":         strings.Replace(good, `"v":1`, `"v":2`, 1),
 		"explored is out of":   strings.Replace(good, `"baseline"`, `"explored":0,"baseline"`, 1),
-		"another key":          strings.Replace(goodFeatures("c"), `"key":"`, `"key":"00000000","key":"`, 1),
 		"not that of a label":  goodFeatures("d"),
 	} {
 		l := NewLabels(tiersOfTest())
@@ -44,10 +47,6 @@ func TestErrorsOfFeaturesNameTheLine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if want == "another key" {
-			_, rest, _ := strings.Cut(line, `"key":"00000000","key":"`)
-			line = strings.Replace(goodFeatures("c"), rest[:8], "00000000", 1)
-		}
 		var d Data
 		err := d.ReadFeatures("features.jsonl", strings.NewReader(goodFeatures("a")+"\n"+line), l)
 		if err == nil || !strings.HasPrefix(err.Error(), "features.jsonl:2: ") || !strings.Contains(err.Error(), want) {
@@ -56,10 +55,11 @@ func TestErrorsOfFeaturesNameTheLine(t *testing.T) {
 	}
 }
 
-// joinedTiers returns the labels of the requests of feature lines, without a comparison of their text.
-func joinedTiers(t *testing.T, labels, features string) ([][2]tierLabels, *Labels, *Data) {
+// joinedTiers returns the labels of the labelled requests of feature lines, in the order of the lines.
+func joinedTiers(t *testing.T, labels, features string, evaluate bool) ([][2]tierLabels, *Labels, *Data) {
 	t.Helper()
 	l := NewLabels(tiersOfTest())
+	l.EvaluateFeedback = evaluate
 	if err := l.Read("l", strings.NewReader(labels)); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +67,7 @@ func joinedTiers(t *testing.T, labels, features string) ([][2]tierLabels, *Label
 	if err := d.ReadFeatures("f", strings.NewReader(features), l); err != nil {
 		t.Fatal(err)
 	}
+	d.Join(l)
 	var all [][2]tierLabels
 	for i := range d.rows {
 		all = append(all, d.rows[i].tiers)
@@ -80,9 +81,9 @@ func recordedFeatures(id, more string) string {
 }
 
 // TestLabelsAreJoinedWithTheAnswer: a label without a tier is one of the tier that answered, labels of another tenant
-// are ignored, and feedback about explored requests is random.
+// are ignored, and with EvaluateFeedback feedback about explored requests is random.
 func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
-	untiered := strings.Replace(goodLabel, `"tier":"small",`, ``, 1) // feedback of weight 2 of the tenant acme
+	untiered := strings.Replace(goodLabel, `"tier":"small",`, ``, 1) // feedback of acme, whose weight of 2 counts as 1
 	replayed := strings.Replace(goodLabel, "feedback", "replay", 1)
 	for name, c := range map[string]struct {
 		label, more    string
@@ -90,24 +91,28 @@ func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
 		foreign, other int
 	}{
 		"the tier of the answer": {untiered, `"tier":"large","tenant":"acme",`,
-			[2]tierLabels{1: {all: tally{2, 2}}}, 0, 0},
-		"a tier of its own": {goodLabel, `"tier":"large",`, [2]tierLabels{{all: tally{2, 2}}}, 0, 0},
+			[2]tierLabels{1: {all: tally{1, 1}}}, 0, 0},
+		"a tier of its own": {goodLabel, `"tier":"large",`, [2]tierLabels{{all: tally{1, 1}}}, 0, 0},
 		"another tier":      {untiered, `"tier":"medium",`, [2]tierLabels{}, 0, 1},
 		"another tenant":    {untiered, `"tier":"large","tenant":"other",`, [2]tierLabels{}, 1, 0},
-		"an unknown tenant": {untiered, `"tier":"large",`, [2]tierLabels{1: {all: tally{2, 2}}}, 0, 0},
-		"explored": {untiered, `"tier":"large","explored":0.5,`,
-			[2]tierLabels{1: {all: tally{4, 4}, random: tally{4, 4}}}, 0, 0},
-		"explored, and a label of another tier": {goodLabel, `"tier":"large","explored":0.5,`,
-			[2]tierLabels{{all: tally{2, 2}}}, 0, 0},
-		"explored with a small propensity": {untiered, `"tier":"large","explored":0.001,`,
+		"an unknown tenant": {untiered, `"tier":"large",`, [2]tierLabels{1: {all: tally{1, 1}}}, 0, 0},
+		"explored":          {untiered, `"tier":"large","explored":0.5,`, [2]tierLabels{1: {all: tally{1, 1}}}, 0, 0},
+		"explored, evaluated": {untiered, `"tier":"large","explored":0.5,`,
+			[2]tierLabels{1: {all: tally{2, 2}, random: tally{2, 2}}}, 0, 0},
+		"explored, and a label of another tier, evaluated": {goodLabel, `"tier":"large","explored":0.5,`,
+			[2]tierLabels{{all: tally{1, 1}}}, 0, 0},
+		"explored with a small propensity, evaluated": {untiered, `"tier":"large","explored":0.001,`,
 			[2]tierLabels{1: {all: tally{MaxWeight, MaxWeight}, random: tally{MaxWeight, MaxWeight}}}, 0, 0},
 		"explored and repeated": {replayed, `"tier":"small","explored":0.5,`,
 			[2]tierLabels{{all: tally{2, 2}, random: tally{2, 2}}}, 0, 0},
 	} {
-		got, l, _ := joinedTiers(t, c.label, recordedFeatures("a", c.more))
-		if diff := cmp.Diff([][2]tierLabels{c.want}, got, cmp.AllowUnexported(tierLabels{}, tally{})); diff != "" ||
+		all, l, _ := joinedTiers(t, c.label, recordedFeatures("a", c.more), strings.HasSuffix(name, ", evaluated"))
+		var got [2]tierLabels
+		for _, got = range all {
+		}
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(tierLabels{}, tally{})); diff != "" ||
 			l.OtherTenant != c.foreign || l.OtherTier != c.other {
-			t.Errorf("%s: %d of other tenants, %d of other tiers (-want +got):\n%s", name, l.OtherTenant, l.OtherTier, diff)
+			t.Errorf("%s: %d foreign, %d of other tiers (-want +got):\n%s", name, l.OtherTenant, l.OtherTier, diff)
 		}
 	}
 	l := NewLabels(tiersOfTest())
@@ -120,13 +125,100 @@ func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
 	}
 }
 
-// TestRepeatedIDsHaveNoLabels: clients may choose ids, so a label may belong to another request with its id.
+// TestRepeatedIDsHaveNoLabels: clients choose ids, so a label may belong to another request of its tenant. A tenant
+// cannot void the labels of another one.
 func TestRepeatedIDsHaveNoLabels(t *testing.T) {
+	label := func(tenant, ok string) string {
+		return strings.NewReplacer("acme", tenant, "true", ok, "feedback", "replay", `"weight":2`, `"weight":1`).Replace(goodLabel)
+	}
+	features := func(tenant string) string {
+		return recordedFeatures("a", `"tier":"small","tenant":"`+tenant+`",`)
+	}
+	right := [2]tierLabels{{all: tally{1, 1}, random: tally{1, 1}}}
+	wrong := [2]tierLabels{{all: tally{1, 0}, random: tally{1, 0}}}
+	for name, c := range map[string]struct {
+		labels, features          []string
+		want                      [][2]tierLabels
+		lines, ambiguous, foreign int // of features, and of labels
+	}{
+		"once":  {[]string{label("acme", "true")}, []string{features("acme")}, [][2]tierLabels{right}, 0, 0, 0},
+		"twice": {[]string{label("acme", "true")}, []string{features("acme"), features("acme")}, nil, 2, 0, 0},
+		"two tenants": {[]string{label("acme", "true"), label("other", "false")},
+			[]string{features("other"), features("acme")}, [][2]tierLabels{wrong, right}, 0, 0, 0},
+		"twice of another tenant": {[]string{label("acme", "true"), label("other", "false")},
+			[]string{features("other"), features("acme"), features("other")}, [][2]tierLabels{right}, 2, 0, 0},
+		"a label without a tenant":              {[]string{label("", "true")}, []string{features("acme")}, [][2]tierLabels{right}, 0, 0, 0},
+		"a label without a tenant, two tenants": {[]string{label("", "true")}, []string{features("acme"), features("other")}, nil, 0, 1, 0},
+		"features without a tenant":             {[]string{label("acme", "true")}, []string{features("")}, [][2]tierLabels{right}, 0, 0, 0},
+		"features with and without a tenant":    {[]string{label("acme", "true")}, []string{features("acme"), features("")}, nil, 2, 0, 0},
+		"a label of a third tenant": {[]string{label("third", "true"), label("acme", "true")},
+			[]string{features("acme"), features("other")}, [][2]tierLabels{right}, 0, 0, 1},
+	} {
+		got, l, d := joinedTiers(t, strings.Join(c.labels, "\n"), strings.Join(c.features, "\n"), false)
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(tierLabels{}, tally{})); diff != "" ||
+			d.Ambiguous != c.lines || l.OtherTenant != c.foreign || l.Ambiguous != c.ambiguous || d.Lines != len(c.features) ||
+			l.Lines != len(c.labels)-c.foreign-c.ambiguous {
+			t.Errorf("%s: %+v, %+v (-want +got):\n%s", name, l, d, diff)
+		}
+	}
+}
+
+// TestALabelOfAnotherTenantIsNoError, whatever its route is and although it has no tier.
+func TestALabelOfAnotherTenantIsNoError(t *testing.T) {
+	foreign := strings.NewReplacer("acme", "other", `"route":""`, `"route":"00000001"`, `"tier":"small",`, "").Replace(goodLabel)
+	got, l, _ := joinedTiers(t, foreign+"\n"+goodLabel, recordedFeatures("a", `"tenant":"acme",`), false)
+	if len(got) != 1 || l.OtherTenant != 1 {
+		t.Errorf("%+v, %+v", got, l)
+	}
+}
+
+// TestClientsCannotOutweighOthers: of a tenant, an id and a tier the last feedback counts, and with an escalation it
+// weighs at most 1. A replay keeps its weight.
+func TestClientsCannotOutweighOthers(t *testing.T) {
+	line := func(source, ts, tier, ok string, weight float64) string {
+		if tier != "" {
+			tier = fmt.Sprintf(`"tier":%q,`, tier)
+		}
+		return fmt.Sprintf(`{"id":"a","ts":"2026-01-0%sT00:00:00Z","tenant":"acme",%s"ok":%s,"weight":%v,"source":%q}`, ts, tier,
+			ok, weight, source)
+	}
+	wrongs := strings.Repeat(line("feedback", "1", "small", "false", 100)+"\n", 50)
+	for name, c := range map[string]struct {
+		labels, more string
+		want         tierLabels // of the small tier
+	}{
+		"many":                  {wrongs, "", tierLabels{all: tally{1, 0}}},
+		"the last":              {wrongs + line("feedback", "2", "small", "true", 0.5), "", tierLabels{all: tally{0.5, 0.5}}},
+		"the last, read first":  {line("feedback", "2", "small", "true", 0.5) + "\n" + wrongs, "", tierLabels{all: tally{0.5, 0.5}}},
+		"the last of its tier":  {wrongs + line("feedback", "2", "", "true", 1), "", tierLabels{all: tally{1, 1}}},
+		"with an escalation":    {wrongs + line("escalation", "1", "small", "true", 7), "", tierLabels{all: tally{1, 0.5}}},
+		"with less escalation":  {wrongs + line("escalation", "1", "small", "true", 0.25), "", tierLabels{all: tally{1, 0.2}}},
+		"less than 1":           {line("feedback", "1", "small", "true", 0.25) + "\n" + line("escalation", "1", "small", "false", 0.5), "", tierLabels{all: tally{0.75, 0.25}}},
+		"with a replay":         {wrongs + line("replay", "1", "small", "true", 100), "", tierLabels{all: tally{101, 100}, random: tally{100, 100}}},
+		"of an explored answer": {wrongs, `"explored":0.5,`, tierLabels{all: tally{2, 0}, random: tally{2, 0}}},
+	} {
+		got, l, d := joinedTiers(t, c.labels, recordedFeatures("a", c.more+`"tenant":"acme","tier":"small",`),
+			true)
+		if len(got) != 1 || got[0] != [2]tierLabels{c.want} || l.Lines != strings.Count(c.labels, "{") {
+			t.Errorf("%s: %+v, %d requests, %d lines", name, got, d.Requests(), l.Lines)
+		}
+	}
+}
+
+// TestOnlyFeaturesOfTheNewestKeyAreUsed, in whatever order the files are read.
+func TestOnlyFeaturesOfTheNewestKeyAreUsed(t *testing.T) {
+	of := func(id, key, day string) string {
+		var f tierscore.Features
+		tierscore.NewExtractor(key).Extract(&f, &tierscore.Input{User: []byte("What is it?")})
+		return fmt.Sprintf(`{"id":%q,"ts":"2026-01-%sT00:00:00Z","baseline":3.5,"features":%s}`+"\n", id, day, f.AppendJSON(nil))
+	}
+	old := of("a", "0123456789abcdef", "01") + of("x", "0123456789abcdef", "02")
+	rotated := of("b", "fedcba9876543210", "03") + of("y", "fedcba9876543210", "04") + of("z", "fedcba9876543210", "05")
 	labels := goodLabel + "\n" + strings.Replace(goodLabel, `"a"`, `"b"`, 1)
-	all, _, d := joinedTiers(t, labels, goodFeatures("a")+"\n"+goodFeatures("b")+"\n"+
-		recordedFeatures("a", `"tenant":"other",`)+"\n"+goodFeatures("a"))
-	if len(all) != 2 || all[0] != [2]tierLabels{} || all[1] == [2]tierLabels{} || d.Requests() != 1 || d.Ambiguous != 2 ||
-		d.Lines != 4 {
-		t.Errorf("%+v, %d requests, %d ambiguous lines of %d", all, d.Requests(), d.Ambiguous, d.Lines)
+	for _, features := range []string{old + rotated, rotated + old} {
+		got, _, d := joinedTiers(t, labels, features, false)
+		if len(got) != 1 || d.Lines != 5 || d.OtherKeys != 2 || d.rows[0].time.Day() != 3 {
+			t.Errorf("%+v, %d of other keys of %d lines", got, d.OtherKeys, d.Lines)
+		}
 	}
 }

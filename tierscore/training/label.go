@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"tierway/tierscore"
 )
@@ -31,8 +32,8 @@ type label struct {
 	Source string    `json:"source"`
 }
 
-// Sources of labels. Labels of the first two are random: the tier does not depend on the request, because both tiers
-// answered or the tier was selected at random. Only they are used to evaluate.
+// Sources of labels. Labels of the first two are random: neither the tier nor the label's existence depends on the
+// answer, because both tiers answered or the tier was selected at random. Only they are used to evaluate.
 const (
 	sourceReplay      = "replay"
 	sourceExploration = "exploration"
@@ -43,33 +44,43 @@ const (
 // MaxWeight limits the weight of a label, so that a few labels cannot outweigh all others by mistake.
 const MaxWeight = 100
 
-// Labels are the labels of requests by id. The zero value has none.
+// maxClientWeight limits the sum of the weights of a request and tier from feedback and escalations, which clients cause.
+const maxClientWeight = 1
+
+// Labels are the labels of requests by id, and of an id by tenant. The zero value has none.
 type Labels struct {
+	// EvaluateFeedback makes feedback about explored requests random, with a weight divided by the propensity. It holds if
+	// clients give feedback about all answers, or independently of their quality. It is set before Join.
+	EvaluateFeedback bool
+
 	tiers     Tiers
 	byID      map[string]*labelled
 	Lines     int // of both tiers; before the features are read also those without a tier
 	OtherTier int // lines of other tiers, which are not used
 	// OtherTenant are lines of another tenant than that of the features, which are not used.
 	OtherTenant int
-	Feedback    int // lines of the source feedback, of both tiers
-	Incomplete  int // lines that end early, after a crash of their writer; they are not used
+	// Ambiguous are lines without a tenant, with an id that several tenants have. They are not used.
+	Ambiguous  int
+	Feedback   int // lines of the source feedback, of both tiers
+	Incomplete int // lines that end early, after a crash of their writer; they are not used
 }
 
 // labelled are the labels of one id.
 type labelled struct {
-	route *uint32 // nil: no label has a route
 	given []givenLabel
-	used  bool // a feature line has the id
-	row   int  // of that line in Data.rows
+	rows  []int // in Data.rows, with the id
 }
 
 // givenLabel is a label that waits for the features of its request.
 type givenLabel struct {
-	tenant string
-	tier   int // index among Tiers, or unknownTier
+	tenant string  // empty: the label is for a request of any tenant
+	route  *uint32 // nil: the label has none
+	tier   int     // index among Tiers, or unknownTier
+	time   time.Time
 	ok     bool
 	source string
 	weight float64
+	lines  int // that it stands for
 }
 
 // unknownTier is the tier of a label without one: the features have it.
@@ -159,22 +170,41 @@ func (l *Labels) add(one *label) error {
 		request = &labelled{}
 		l.byID[one.ID] = request
 	}
+	given := givenLabel{tenant: one.Tenant, tier: tier, ok: *one.OK, source: one.Source, weight: 1, lines: 1,
+		time: one.Time.Time}
 	if one.Route != "" {
 		route, err := tierscore.ParseRoute(one.Route)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case request.route != nil && *request.route != route:
-			return errors.New("route is not that of an earlier label of the id: write the route of the features")
 		}
-		request.route = &route
+		for _, other := range request.given {
+			if other.route != nil && *other.route != route && sameTenant(other.tenant, one.Tenant) {
+				return errors.New("route is not that of an earlier label of the id: write the route of the features")
+			}
+		}
+		given.route = &route
 	}
-	weight := 1.0
 	if one.Weight != nil {
-		weight = *one.Weight
+		given.weight = *one.Weight
 	}
-	request.given = append(request.given, givenLabel{one.Tenant, tier, *one.OK, one.Source, weight})
+	request.add(given)
 	l.Lines++
 	l.Feedback += count(one.Source == sourceFeedback)
 	return nil
+}
+
+// add adds a label. Of several labels that clients cause, of one tenant, tier and source, the last one is kept.
+func (l *labelled) add(given givenLabel) {
+	if given.source == sourceFeedback || given.source == sourceEscalation {
+		for i := range l.given {
+			old := &l.given[i]
+			if old.tenant == given.tenant && old.tier == given.tier && old.source == given.source {
+				lines := old.lines + given.lines
+				*old = *later(old, &given)
+				old.lines = lines
+				return
+			}
+		}
+	}
+	l.given = append(l.given, given)
 }

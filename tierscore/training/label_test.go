@@ -22,8 +22,9 @@ func tiersOfTest() Tiers { return Tiers{"small", "large"} }
 
 func TestLabelsAreSummed(t *testing.T) {
 	l := NewLabels(tiersOfTest())
-	text := goodLabel + "\n\n" + strings.Replace(goodLabel, "true", "false", 1) + "\n" +
-		strings.NewReplacer("small", "large", "feedback", "replay", `"weight":2,`, "").Replace(goodLabel) + "\n" +
+	replay := strings.Replace(goodLabel, "feedback", "replay", 1)
+	text := replay + "\n\n" + strings.Replace(replay, "true", "false", 1) + "\n" +
+		strings.NewReplacer("small", "large", `"weight":2,`, "").Replace(replay) + "\n" +
 		strings.Replace(goodLabel, "small", "medium", 1)
 	if err := l.Read("labels", strings.NewReader(text)); err != nil {
 		t.Fatal(err)
@@ -32,7 +33,8 @@ func TestLabelsAreSummed(t *testing.T) {
 	if err := d.ReadFeatures("features", strings.NewReader(goodFeatures("a")), l); err != nil {
 		t.Fatal(err)
 	}
-	want := [2]tierLabels{{all: tally{4, 2}}, {all: tally{1, 1}, random: tally{1, 1}}}
+	d.Join(l)
+	want := [2]tierLabels{{all: tally{4, 2}, random: tally{4, 2}}, {all: tally{1, 1}, random: tally{1, 1}}}
 	if d.rows[0].tiers != want || l.Lines != 3 || l.OtherTier != 1 {
 		t.Errorf("%+v, %d lines, %d of other tiers", d.rows[0].tiers, l.Lines, l.OtherTier)
 	}
@@ -94,6 +96,7 @@ func FuzzLines(f *testing.F) {
 		if d.ReadFeatures("f", strings.NewReader(features), l) != nil {
 			return
 		}
+		d.Join(l)
 		for i := range d.rows {
 			for _, s := range d.rows[i].tiers {
 				if all, random := s.all, s.random; all.right > all.weight || random.right > random.weight ||

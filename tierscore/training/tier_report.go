@@ -48,7 +48,7 @@ const (
 // scores.
 type QualityCurve struct {
 	Name   string          `json:"name" enum:"default,length,random,model"`
-	APGR   *curve.Interval `json:"apgr,omitempty" doc:"Absent: the large tier is not better than the small one."`
+	APGR   *curve.Interval `json:"apgr,omitempty" doc:"Absent: the large tier is not better than the small one, or not in 95 % of the bootstrap samples."`
 	Points []QualityPoint  `json:"points" nullable:"false" doc:"From 0 to 100 % in steps of 10 %."`
 }
 
@@ -72,8 +72,13 @@ func (d *Data) TierReport(m *tierscore.Model, pick func(n int) int) (*TierReport
 	r := d.describeTiers()
 	rows := slices.DeleteFunc(d.all(), func(i int) bool { return !d.rows[i].random() })
 	if n := d.randomLabels(rows); min(n[0], n[1]) < minHeldOut {
-		return nil, fmt.Errorf("of the sources replay and exploration, %d requests have labels of the small tier and %d "+
+		err := fmt.Errorf("of the sources replay and exploration, %d requests have labels of the small tier and %d "+
 			"have labels of the large one; each tier needs %d: collect more", n[0], n[1], minHeldOut)
+		if n := d.Unevaluated(); n > 0 {
+			err = fmt.Errorf("%w; feedback about %d explored requests does not evaluate, unless clients give it about all "+
+				"answers: tierway tiers report --evaluate-feedback", err, n)
+		}
+		return nil, err
 	}
 	if m != nil {
 		newer, err := d.newerThan(m, rows)
@@ -169,7 +174,7 @@ func (d *Data) curves(rows []int, m *tierscore.Model, pick func(n int) int) (all
 	}
 	bootstrap := curve.Bootstrap{Requests: len(rows), Clusters: d.clusters(rows), Resamples: resamples, Pick: pick}
 	const figures = reportSteps + 2 // of each curve: APGR and the qualities
-	intervals, _ := bootstrap.Intervals(func(times []int) (values []float64) {
+	intervals, valid := bootstrap.Intervals(func(times []int) (values []float64) {
 		base := meanOf(small, times)
 		for _, order := range orders {
 			points = order.Append(points[:0], gains, times)
@@ -184,7 +189,7 @@ func (d *Data) curves(rows []int, m *tierscore.Model, pick func(n int) int) (all
 	for k, name := range names {
 		own := intervals[k*figures : (k+1)*figures]
 		c := QualityCurve{Name: name}
-		if apgr := own[0]; apgr.Value == apgr.Value && apgr.Low == apgr.Low { // no NaN
+		if apgr := own[0]; apgr.Value == apgr.Value && mostly(valid) { // no NaN
 			c.APGR = &apgr
 		}
 		for step := range reportSteps + 1 {

@@ -3,6 +3,7 @@ package training
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,35 @@ func TestACurveWithoutAGapHasNoArea(t *testing.T) {
 	}
 }
 
+// TestACurveWithAnUnclearGapHasNoArea: with a gap of one answer in 300, many samples have none, and an area has no bounds.
+func TestACurveWithAnUnclearGapHasNoArea(t *testing.T) {
+	d := traffic{n: 300, pairs: true}.data(t)
+	for more, want := range map[int]bool{1: false, 60: true} { // right answers of the large tier
+		for i := range d.rows {
+			d.rows[i].baseline = float64(i * 37 % 300)
+			for tier := range d.rows[i].tiers {
+				right := float64((i + tier) % 2)
+				if tier == 1 && i < 2*more {
+					right = 1
+				}
+				d.rows[i].tiers[tier] = tierLabels{all: tally{1, right}, random: tally{1, right}}
+			}
+		}
+		r, err := d.TierReport(nil, pick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Curves {
+			if (c.APGR != nil) != want {
+				t.Errorf("%s has the area %+v with %d more right answers", c.Name, c.APGR, more)
+			}
+			if gap := c.Points[reportSteps].Quality.Value - c.Points[0].Quality.Value; math.Abs(gap-float64(more)/300) > 1e-9 {
+				t.Errorf("%s has the gap %v", c.Name, gap)
+			}
+		}
+	}
+}
+
 func TestTiersOfLinesAreCounted(t *testing.T) {
 	features, labels := strings.Builder{}, strings.Builder{}
 	for i := range 40 {
@@ -136,6 +166,7 @@ func TestTiersOfLinesAreCounted(t *testing.T) {
 	if err := d.ReadFeatures("f", strings.NewReader(features.String()), l); err != nil {
 		t.Fatal(err)
 	}
+	d.Join(l)
 	r, err := d.TierReport(nil, pick())
 	if err != nil {
 		t.Fatal(err)
@@ -165,5 +196,49 @@ func TestAReportNeedsRandomLabelsOfBothTiers(t *testing.T) {
 	}
 	if _, err := d.TierReport((*tierscore.Model)(nil), pick()); err == nil {
 		t.Error("feedback is evaluated")
+	}
+}
+
+// TestFeedbackAboutBadAnswersDoesNotEvaluate: of 70 % right answers of explored requests, clients report 5 %, and of the
+// others 50 %. Labels of the source exploration about all of them have the true quality.
+func TestFeedbackAboutBadAnswersDoesNotEvaluate(t *testing.T) {
+	const n = 4000
+	source := rand.New(rand.NewPCG(1, 5))
+	var features, feedback, exploration strings.Builder
+	for i := range n {
+		tier, ok, id := []string{"small", "large"}[i%2], source.Float64() < 0.7, fmt.Sprint("r", i)
+		features.WriteString(strings.Replace(goodFeatures(id), `"baseline"`,
+			fmt.Sprintf(`"tier":%q,"explored":0.5,"baseline"`, tier), 1) + "\n")
+		line := fmt.Sprintf(`{"id":%q,"ts":"2026-01-01T00:00:00Z","ok":%v,"source":"feedback"}`+"\n", id, ok)
+		if source.Float64() < map[bool]float64{true: 0.05, false: 0.5}[ok] {
+			feedback.WriteString(line)
+		}
+		exploration.WriteString(strings.Replace(line, sourceFeedback, sourceExploration, 1))
+	}
+	for name, c := range map[string]struct {
+		labels   string
+		evaluate bool
+		low      float64 // bounds of the quality of the small tier
+		high     float64
+		problem  string
+	}{
+		"feedback":            {feedback.String(), false, 0, 0, "explored requests does not evaluate"},
+		"feedback, evaluated": {feedback.String(), true, 0.12, 0.28, ""},
+		"exploration":         {exploration.String(), false, 0.67, 0.73, ""},
+	} {
+		_, _, d := joinedTiers(t, c.labels, features.String(), c.evaluate)
+		r, err := d.TierReport(nil, pick())
+		if c.problem != "" {
+			if err == nil || !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if small := r.Curves[0].Points[0].Quality.Value; small < c.low || small > c.high {
+			t.Errorf("%s: the quality of the small tier is %v", name, small)
+		}
 	}
 }

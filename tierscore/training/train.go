@@ -76,7 +76,7 @@ func (d *Data) describe() *Report {
 		r.Small += count(one.tiers[0].all.weight > 0)
 		r.Large += count(one.tiers[1].all.weight > 0)
 		r.Paired += count(one.paired())
-		r.Explored += count(one.explored)
+		r.Explored += count(one.explored > 0)
 	}
 	if r.Routes = len(routes); r.Requests > 0 {
 		r.From, r.To = d.rows[0].time, d.rows[len(d.rows)-1].time
