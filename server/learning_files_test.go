@@ -259,6 +259,18 @@ func TestExploredRequestsAreMarked(t *testing.T) {
 			"learning.exploration: 10 % of such requests get the first or the last tier at random") {
 			t.Errorf("explained by %s: %q", e.Rule, e.Notes)
 		}
+		r.as("acme", "/v1/chat/completions", chatBody("auto", "Say hello", ""))
+		for name, body := range map[string][2]string{
+			"a tenant without both tiers": {"little", chatBody("auto", "Say hello", "")},
+			"a known chat": {"acme", `{"model":"auto","messages":[{"role":"user","content":"Say hello"},` +
+				`{"role":"assistant","content":"Hi"},{"role":"user","content":"Again"}]}`},
+			"a named tier": {"acme", chatBody("small", "Say hello", "")},
+		} {
+			e := r.explained("/v1/chat/completions", body[1], "Authorization", "Bearer "+body[0])
+			if strings.Contains(strings.Join(e.Notes, "\n"), "learning.exploration") {
+				t.Errorf("%s: %q", name, e.Notes)
+			}
+		}
 	})
 }
 

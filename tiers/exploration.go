@@ -32,6 +32,9 @@ func (e Exploration) draw() (explored, last bool) {
 
 // explore returns the tier of an explored request, or else at, the tier that the rules selected.
 func (k *Catalog) explore(v *Resolution, q *Query, at int) int {
+	if q.Report != nil {
+		q.Report.Explorable = k.mayExplore(q)
+	}
 	to, ok := k.drawTier(q)
 	switch {
 	case !ok:
@@ -52,21 +55,23 @@ func (k *Catalog) drawTier(q *Query) (int, bool) {
 		return to, ok && k.targets[to].Tier
 	}
 	explored, toLast := q.Explore.draw()
-	if !explored || len(k.tiers) < 2 {
+	switch {
+	case !explored || !k.mayExplore(q):
 		return 0, false
+	case toLast:
+		return k.tiers[len(k.tiers)-1], true
 	}
-	first, last := k.tiers[0], k.tiers[len(k.tiers)-1]
-	if !k.mayExplore(q, first) || !k.mayExplore(q, last) {
-		return 0, false
-	}
-	if toLast {
-		return last, true
-	}
-	return first, true
+	return k.tiers[0], true
 }
 
-// mayExplore reports whether a tier can take the request now.
-func (k *Catalog) mayExplore(q *Query, tier int) bool {
+// mayExplore reports whether the first and the last tier differ, and both can take the request now.
+func (k *Catalog) mayExplore(q *Query) bool {
+	n := len(k.tiers)
+	return n > 1 && k.canTake(q, k.tiers[0]) && k.canTake(q, k.tiers[n-1])
+}
+
+// canTake reports whether a tier can take an explored request now.
+func (k *Catalog) canTake(q *Query, tier int) bool {
 	name := k.targets[tier].Name
 	return permits(q.Allowed, name) && takes(q, name) && (q.Blocked == nil || q.Blocked(name) == "")
 }

@@ -97,6 +97,8 @@ type ClassifierReport struct {
 	Score   float64     `json:"score"`                 // Classification.Score
 	Model   *ModelScore `json:"model_score,omitempty"` // nil: there is no model
 	Signals []Signal    `json:"signals"`
+	// Explorable reports whether an Exploration could select the tier of the request.
+	Explorable bool `json:"-"`
 }
 
 // AddNote appends to the note.

@@ -120,7 +120,7 @@ func (n *explainer) runStages() (stage string, err error) {
 		if score := x.resolution.Evidence.Model; score != nil {
 			n.addNote("%s", score)
 		}
-		if l := x.in.Snap.File.Learning; l.Directory != "" && l.Exploration > 0 && x.resolution.Classified {
+		if l := x.in.Snap.File.Learning; l.Directory != "" && l.Exploration > 0 && n.explorable() {
 			n.addNote("learning.exploration: %g %% of such requests get the first or the last tier at random",
 				100*l.Exploration)
 		}
@@ -141,6 +141,12 @@ func (n *explainer) runStages() (stage string, err error) {
 	}
 	n.noteCache()
 	return n.previewWorker()
+}
+
+// explorable reports whether the tier of such a request may be selected at random.
+func (n *explainer) explorable() bool {
+	return n.class.Explorable && n.x.resolution.Classified && !n.x.parsed.FollowsUp() &&
+		!n.x.in.Snap.IsRepeater(n.x.caller.Caller)
 }
 
 // notExplained returns the answer to a request about a stored response or without inference.
