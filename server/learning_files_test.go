@@ -19,6 +19,7 @@ import (
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/engines"
+	"tierway/openai/prompt"
 	"tierway/server/learning"
 	"tierway/telemetry"
 )
@@ -272,6 +273,31 @@ func TestExploredRequestsAreMarked(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDifferentPromptsAreNoEscalation: several prompts in a request, and a prompt that is longer than its chain, are
+// known by their beginning only.
+func TestDifferentPromptsAreNoEscalation(t *testing.T) {
+	turns := strings.Repeat(`{"role":"user","content":"a"},`, prompt.MaxBlocks)
+	for name, c := range map[string]struct {
+		path, body string // %s is the end
+		want       int
+	}{
+		"one prompt":      {"completions", `{"model":"auto","prompt":["Say hello"],"max_tokens":3}`, 1},
+		"several prompts": {"completions", `{"model":"auto","prompt":["Say hello","Say %s"],"max_tokens":3}`, 0},
+		"a long prompt":   {"chat/completions", `{"model":"auto","messages":[` + turns + `{"role":"user","content":"%s"}],"max_tokens":3}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newLearningRig(t, "")
+				r.as("acme", "/v1/"+c.path, strings.Replace(c.body, "%s", "one", 1))
+				answer := r.as("acme", "/v1/"+c.path, strings.Replace(c.body, "%s", "two", 1), "X-Model-Tier", "large")
+				if _, labels := r.flush(); len(labels) != c.want {
+					t.Errorf("status %d, %d labels, want %d", answer.status, len(labels), c.want)
+				}
+			})
+		})
+	}
 }
 
 // TestRepeatsAtAHigherTierAreEscalations of the same tenant only.

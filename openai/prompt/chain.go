@@ -20,10 +20,10 @@ const (
 	// idBytes is the size of a token ID: four characters, as in Request.PromptTokens.
 	idBytes = 4
 
-	// maxBlocks is the maximum length of a chain: 2 MiB of plain text, or half a million tokens. It
+	// MaxBlocks is the maximum length of a chain: 2 MiB of plain text, or half a million tokens. It
 	// limits the cost of huge bodies and of block tables. Prompts that differ only after their first
-	// maxBlocks blocks have the same chain.
-	maxBlocks = 4096
+	// MaxBlocks blocks have the same chain.
+	MaxBlocks = 4096
 
 	// maxNesting is the maximum depth of nested contents that are cut into blocks; a tool result in a
 	// message has two. Deeper content is hashed as one value, because each level is read once more.
@@ -144,7 +144,7 @@ func (c *chainer) endBlock(message bool) {
 	}
 	c.chain = append(c.chain, Block{Hash: c.hash, End: c.end, Message: message})
 	c.open = 0
-	c.full = len(c.chain)-c.base == maxBlocks
+	c.full = len(c.chain)-c.base == MaxBlocks
 }
 
 // addSize adds n hashed characters to the block and ends it if it is full.

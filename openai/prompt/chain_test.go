@@ -326,7 +326,7 @@ func TestOnlyTextHasALength(t *testing.T) {
 }
 
 func TestChainsHaveAtMostMaxBlocks(t *testing.T) {
-	huge := strings.Repeat("0123456789abcdef", (maxBlocks+100)*blockBytes/16)
+	huge := strings.Repeat("0123456789abcdef", (MaxBlocks+100)*blockBytes/16)
 	for _, tt := range []struct {
 		d    openai.Dialect
 		body string
@@ -335,13 +335,13 @@ func TestChainsHaveAtMostMaxBlocks(t *testing.T) {
 		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"\u0030` + huge +
 			`%s"},{"role":"user","content":"x"}]}`},
 		{openai.Chat, `{"model":"m","messages":[{"role":"user","content":"x"}` +
-			strings.Repeat(`,{"role":"user","content":["x",{"text":"y"}]}`, maxBlocks) + `,{"content":"%s"}]}`},
-		{openai.Chat, `{"model":"m","tools":[{}` + strings.Repeat(`,{"x":"`+huge[:600]+`"}`, maxBlocks) +
+			strings.Repeat(`,{"role":"user","content":["x",{"text":"y"}]}`, MaxBlocks) + `,{"content":"%s"}]}`},
+		{openai.Chat, `{"model":"m","tools":[{}` + strings.Repeat(`,{"x":"`+huge[:600]+`"}`, MaxBlocks) +
 			`,"%s"],"messages":[{"role":"user","content":"x"}]}`},
 		{openai.Messages, `{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","content":["` + huge +
 			`%s"]},{"text":"x"}]}]}`},
 		{openai.Responses, `{"model":"m","instructions":"` + huge + `%s","input":"x"}`},
-		{openai.Completions, `{"model":"m","prompt":[` + strings.Repeat("1,", maxBlocks*blockBytes/idBytes) +
+		{openai.Completions, `{"model":"m","prompt":[` + strings.Repeat("1,", MaxBlocks*blockBytes/idBytes) +
 			`2],"suffix":"%s"}`},
 	} {
 		a := mustParse(t, tt.d, fmt.Sprintf(tt.body, "a"))
@@ -349,7 +349,7 @@ func TestChainsHaveAtMostMaxBlocks(t *testing.T) {
 		chain, first := AppendChain(make([]Block, 5), a, 0)
 		chain = chain[5:]
 		other, _ := AppendChain(nil, b, 0)
-		if len(chain) != maxBlocks || !slices.Equal(chain, other) || first < 1 || first > maxBlocks {
+		if len(chain) != MaxBlocks || !slices.Equal(chain, other) || first < 1 || first > MaxBlocks {
 			t.Errorf("%s %.60s: %d blocks, %d up to the first turn", tt.d, tt.body, len(chain), first)
 		}
 	}

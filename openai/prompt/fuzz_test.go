@@ -159,7 +159,7 @@ func joinTexts(content any) string {
 // checkChain verifies the laws of one chain, and that another spelling of the body has an equal chain.
 func checkChain(t *testing.T, r *openai.Request) {
 	chain, first := AppendChain(nil, r, 1)
-	if len(chain) > maxBlocks || first < 0 || first > len(chain) || first == 0 && len(chain) > 0 {
+	if len(chain) > MaxBlocks || first < 0 || first > len(chain) || first == 0 && len(chain) > 0 {
 		t.Fatalf("%s %s: %d blocks, %d up to the first turn", r.Dialect, r.Body, len(chain), first)
 	}
 	end := int64(0)

@@ -34,9 +34,10 @@ func (p *Prompt) Session() uint64 { return p.input.Session }
 func (p *Prompt) UserTextBytes() int { return len(p.user) }
 
 // PromptHash returns a hash of the caller's tenant and all turns of a prompt, which is the same for each request with
-// them. ok is false without a prompt.
+// them. ok is false without a prompt, and for prompts that the hash does not cover: several ones in a request, and one
+// with a full chain.
 func (it *Intake) PromptHash(c *Caller, p *Parsed) (hash uint64, ok bool) {
-	if p.Prompt == nil || len(p.Prompt.chain) == 0 {
+	if p.Prompt == nil || len(p.Prompt.chain) == 0 || len(p.Prompt.chain) >= prompt.MaxBlocks || p.Req.Prompts() > 1 {
 		return 0, false
 	}
 	chain := p.Prompt.chain
