@@ -140,8 +140,8 @@ func (d *decoder) checkJudgeModel(f *File, path, model string) {
 		d.report(path, d.shown(path, model)+" is not served: no tier, no pool and no entry of models has this name",
 			"name the model of a tier or pool that serves chat, or an alias")
 	case f.catalog.Classifies(q):
-		d.warn(path, d.shown(path, model)+" lets the classifier select the tier that judges, and a model prefers its own answers",
-			way)
+		d.warn(path, d.shown(path, model)+
+			" lets the classifier select the tier that judges, and a model prefers its own answers", way)
 	case slices.Contains(outerTiers(f), to.Target):
 		d.warn(path, fmt.Sprintf("%s leads to the tier %q, whose answers are compared, and a model prefers its own answers",
 			d.shown(path, model), to.Target), way)

@@ -187,7 +187,8 @@ func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 	return e.caller.checkValidity(now)
 }
 
-// Caller returns the caller of the key with that id, with the errors of Authenticate. A key of another tenant is unknown.
+// Caller returns the caller of the key with that id, with the errors of Authenticate. A key of another tenant is
+// unknown.
 func (d *Directory) Caller(tenant, key string, now time.Time) (*Caller, error) {
 	c := d.keys[key]
 	if c == nil || c.Tenant != tenant {

@@ -107,7 +107,8 @@ func TestAFullStoreRefusesLabels(t *testing.T) {
 	if err := s.AddLabels(Label{}); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
-	if lines := strings.Count(written(t, s, c.LabelsFile()), "\n"); lines != n || n%2 != 0 || s.Counts().LabelsDropped != 4 {
+	lines := strings.Count(written(t, s, c.LabelsFile()), "\n")
+	if lines != n || n%2 != 0 || s.Counts().LabelsDropped != 4 {
 		t.Errorf("%d lines of %d accepted labels, %+v", lines, n, s.Counts())
 	}
 	if err := s.AddLabels(Label{ID: "later", Weight: 1}); err != nil {

@@ -23,7 +23,8 @@ func (x *exchange) sampleRequest() {
 	}
 	first, last := x.in.Snap.OuterTiers()
 	x.sample = &pairing.Sample{ID: x.in.RequestID, At: x.in.Start, Tenant: x.caller.Tenant, Key: x.caller.Key,
-		Tiers: [2]string{first.Name, last.Name}, Path: x.in.WorkerPath, Dialect: x.in.Dialect, Header: apiHeaders(x.in.HTTP.Header), Body: body}
+		Tiers: [2]string{first.Name, last.Name}, Path: x.in.WorkerPath, Dialect: x.in.Dialect,
+		Header: apiHeaders(x.in.HTTP.Header), Body: body}
 	x.s.metrics.SamplesEnded(telemetry.SampleDropped, x.s.samples.Add(x.sample))
 }
 

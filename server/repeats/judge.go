@@ -70,7 +70,8 @@ var (
 )
 
 // runCommand starts a program with its arguments and returns what it writes to standard output. The program ends with
-// ctx, and on Unix its children do. Of the environment it gets PATH only, because others may have the gateway's secrets.
+// ctx, and so do its children on Unix. Of the environment it gets PATH only, because others may have the gateway's
+// secrets.
 func runCommand(ctx context.Context, command []string, input []byte) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var output bounded

@@ -148,7 +148,8 @@ func (r *rig) AddLabels(labels ...learning.Label) error {
 // add adds an answered sample.
 func (r *rig) add(id string) {
 	s := &pairing.Sample{ID: id, At: time.Now(), Tenant: "acme", Key: "config-5b9b7eed",
-		Tiers: [2]string{"small", "large"}, Path: "/v1/chat/completions", Dialect: openai.Chat, Header: http.Header{"Openai-Beta": {"x"}},
+		Tiers: [2]string{"small", "large"}, Path: "/v1/chat/completions", Dialect: openai.Chat,
+		Header: http.Header{"Openai-Beta": {"x"}},
 		Body: []byte(`{"model":"auto","messages":[{"role":"user","content":"secret"}],"stream":true,"temperature":0.5}`)}
 	r.Samples.Add(s)
 	r.Samples.Answered(s)
