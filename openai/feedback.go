@@ -72,8 +72,8 @@ func (f *Feedback) readField(r *Reader, name string) {
 	case "weight":
 		weight, err := strconv.ParseFloat(string(r.Skip()), 64)
 		if err != nil || !(weight > 0 && weight <= MaxFeedbackWeight) {
-			r.reject(CodeInvalidValue, name, "weight is not a number above 0, at most %d: send one such as 0.5, or leave it out for 1",
-				MaxFeedbackWeight)
+			r.reject(CodeInvalidValue, name, "weight is not a number above 0, at most %d: send one such as 0.5, or leave "+
+				"it out for 1", MaxFeedbackWeight)
 		}
 		f.Weight = weight
 	default:

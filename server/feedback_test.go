@@ -22,7 +22,8 @@ func TestFeedbackIsALabel(t *testing.T) {
 			tenant, body string
 			want         learning.Label
 		}{
-			{"acme", `{"id":"` + id + `","ok":false,"weight":0.5}`, learning.Label{ID: id, Tenant: "acme", Tier: "large", Weight: 0.5}},
+			{"acme", `{"id":"` + id + `","ok":false,"weight":0.5}`,
+				learning.Label{ID: id, Tenant: "acme", Tier: "large", Weight: 0.5}},
 			{"other", `{"id":"` + id + `","ok":true}`, learning.Label{ID: id, Tenant: "other", OK: true, Weight: 1}},
 			{"acme", `{"id":"unknown","ok":true}`, learning.Label{ID: "unknown", Tenant: "acme", OK: true, Weight: 1}},
 		} {

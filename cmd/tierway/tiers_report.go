@@ -169,7 +169,8 @@ func (f tiersReportFlags) read(c *cobra.Command) (*report.Report, error) {
 			return nil, fmt.Errorf("--model %s: %w", f.model, err)
 		}
 	}
-	in := report.Input{Features: features, Labels: labels, Tiers: f.tiers, Model: model, EvaluateFeedback: f.evaluateFeedback}
+	in := report.Input{Features: features, Labels: labels, Tiers: f.tiers, Model: model,
+		EvaluateFeedback: f.evaluateFeedback}
 	return report.Read(in, rand.New(rand.NewPCG(trainSeed, 0)).IntN)
 }
 

@@ -128,8 +128,8 @@ func TestTierReportNamesTheError(t *testing.T) {
 	}
 }
 
-// TestTierReportEvaluatesFeedbackIfClientsLabelAllAnswers: by default it does not, because clients report bad answers more
-// often. The error names the flag.
+// TestTierReportEvaluatesFeedbackIfClientsLabelAllAnswers: by default it does not, because clients report bad answers
+// more often. The error names the flag.
 func TestTierReportEvaluatesFeedbackIfClientsLabelAllAnswers(t *testing.T) {
 	f := newTrainFiles(t, true)
 	features, err := os.ReadFile(f.features)
@@ -139,14 +139,16 @@ func TestTierReportEvaluatesFeedbackIfClientsLabelAllAnswers(t *testing.T) {
 	var explored, labels strings.Builder
 	for i, line := range strings.Split(strings.TrimSpace(string(features)), "\n") {
 		tier := []string{"small", "large"}[i%2]
-		explored.WriteString(strings.Replace(line, `"baseline"`, fmt.Sprintf(`"explored":0.5,"tier":%q,"baseline"`, tier), 1) + "\n")
+		answered := fmt.Sprintf(`"explored":0.5,"tier":%q,"baseline"`, tier)
+		explored.WriteString(strings.Replace(line, `"baseline"`, answered, 1) + "\n")
 		fmt.Fprintf(&labels, `{"id":"r%d","ts":"2026-01-02T00:00:00Z","ok":%v,"source":"feedback"}`+"\n", i, i%4 > 0)
 	}
 	f.write(t, f.features, explored.String())
 	f.write(t, f.labels, labels.String())
 	args := []string{"tiers", "report", "--features", f.features, "--labels", f.labels}
-	if s := tierway(t, args...); s.status != 2 || !strings.Contains(s.messages, "feedback about 400 explored requests does "+
-		"not evaluate, unless clients give it about all answers: tierway tiers report --evaluate-feedback") {
+	const hint = "feedback about 400 explored requests does not evaluate, unless clients give it about all answers: " +
+		"tierway tiers report --evaluate-feedback"
+	if s := tierway(t, args...); s.status != 2 || !strings.Contains(s.messages, hint) {
 		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
 	}
 	out := must(t, append(args, "--evaluate-feedback")...).out
@@ -171,10 +173,11 @@ func TestTierReportPrintsLinesThatAreNotUsed(t *testing.T) {
 	text = strings.Replace(text, `"id":"r3"`, `"id":"r0","tenant":"other"`, 1)
 	var old tierscore.Features
 	tierscore.NewExtractor("0123456789abcdef").Extract(&old, &tierscore.Input{User: []byte("easy")})
-	text = fmt.Sprintf(`{"id":"old","ts":"2025-12-31T00:00:00Z","baseline":1,"features":%s}`+"\n", old.AppendJSON(nil)) + text
-	f.write(t, f.features, text)
+	oldLine := fmt.Sprintf(`{"id":"old","ts":"2025-12-31T00:00:00Z","baseline":1,"features":%s}`, old.AppendJSON(nil))
+	f.write(t, f.features, oldLine+"\n"+text)
 	foreign := `{"id":"r0","ts":"2026-01-02T00:00:00Z","tenant":"third","tier":"small","ok":true,"source":"replay"}` + "\n"
-	f.write(t, f.labels, string(labels)+foreign+strings.NewReplacer("third", "acme", "small", "medium").Replace(foreign)+foreign[:20])
+	medium := strings.NewReplacer("third", "acme", "small", "medium").Replace(foreign)
+	f.write(t, f.labels, string(labels)+foreign+medium+foreign[:20])
 	report := must(t, "tiers", "report", "--features", f.features, "--labels", f.labels).out
 	training := f.run(t).out
 	for _, want := range []string{

@@ -55,8 +55,8 @@ func trainCommand() *cobra.Command {
 }
 
 // evaluateFeedbackHelp is the help of --evaluate-feedback.
-const evaluateFeedbackHelp = "evaluate by feedback about explored requests too; only valid if clients give feedback about " +
-	"all answers, or independently of their quality"
+const evaluateFeedbackHelp = "evaluate by feedback about explored requests too; only valid if clients give feedback " +
+	"about all answers, or independently of their quality"
 
 // trainSeed makes the resamples of a training repeatable.
 const trainSeed = 1

@@ -147,7 +147,8 @@ func TestTrainReportsLabelsThatDoNotCount(t *testing.T) {
 		}
 	}
 	f.write(t, f.features, strings.Replace(first, `"tier"`, `"explored":0.5,"tier"`, 1)+"\n"+rest)
-	const hint = "\n             feedback about 1 of them does not evaluate; if clients give it about all answers: --evaluate-feedback\n"
+	const hint = "\n             feedback about 1 of them does not evaluate; if clients give it about all answers: " +
+		"--evaluate-feedback\n"
 	for _, more := range [][]string{nil, {"--evaluate-feedback"}} {
 		if s := f.run(t, more...); !strings.Contains(s.out, "\nexplored     1 requests\n") ||
 			strings.Contains(s.out, hint) != (more == nil) {
@@ -242,13 +243,14 @@ func TestTrainUsesFeaturesOfTheNewestKey(t *testing.T) {
 		return fmt.Sprintf(`{"id":"old","ts":%q,"baseline":1,"features":%s}`+"\n", at, one.AppendJSON(nil))
 	}
 	f.write(t, f.features, line("2025-12-31T00:00:00Z")+string(features))
+	const unused = "\n             1 lines of features have another hash_key than the newest one and are not used\n"
 	s := f.run(t)
-	if s.status != 0 || !strings.Contains(s.out, "requests     400 of 401 lines") ||
-		!strings.Contains(s.out, "\n             1 lines of features have another hash_key than the newest one and are not used\n") {
+	if s.status != 0 || !strings.Contains(s.out, "requests     400 of 401 lines") || !strings.Contains(s.out, unused) {
 		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
 	}
 	f.write(t, f.features, line("2026-02-01T00:00:00Z")+string(features))
-	if s := f.run(t); s.status != 2 || !strings.Contains(s.messages, "newest hash_key: 400 of 401 lines have another one") {
+	if s := f.run(t); s.status != 2 ||
+		!strings.Contains(s.messages, "newest hash_key: 400 of 401 lines have another one") {
 		t.Errorf("status %d\n%s", s.status, s.messages)
 	}
 }

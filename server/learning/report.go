@@ -131,24 +131,22 @@ func openNewest(ctx context.Context, names []string, limit int64) (o openFiles, 
 		if limit -= end - from; from > 0 {
 			limit, name = 0, fmt.Sprintf("%s after byte %d", name, from)
 		}
-		o.parts = append(o.parts, report.File{Name: name, In: whileOpen{ctx, io.NewSectionReader(f, from, end-from)}})
+		part := io.NewSectionReader(f, from, end-from)
+		o.parts = append(o.parts, report.File{Name: name, In: readerFunc(func(p []byte) (int, error) {
+			if err := ctx.Err(); err != nil {
+				return 0, err
+			}
+			return part.Read(p)
+		})})
 	}
 	slices.Reverse(o.parts)
 	return o, nil
 }
 
-// whileOpen is a reader whose readings fail after a context has ended.
-type whileOpen struct {
-	ctx context.Context
-	in  io.Reader
-}
+// readerFunc is an io.Reader.
+type readerFunc func(p []byte) (int, error)
 
-func (w whileOpen) Read(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.in.Read(p)
-}
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // wholeLines returns the range of the last whole lines of a file, of at most limit bytes: the next line may be in the
 // middle of being written.

@@ -56,7 +56,8 @@ func TestTheReportReadsTheFilesOfTheStore(t *testing.T) {
 		}
 		s := open()
 		r, tiers := s.Reporter(), training.Tiers{Small: "small", Large: "large"}
-		if got, err := r.Report(t.Context(), tiers, nil); err == nil || !strings.Contains(err.Error(), "0 requests have labels") {
+		got, err := r.Report(t.Context(), tiers, nil)
+		if err == nil || !strings.Contains(err.Error(), "0 requests have labels") {
 			t.Errorf("without lines: %+v, %v", got, err)
 		}
 		addPairs(t, s, 0, 20)
@@ -76,7 +77,7 @@ func TestTheReportReadsTheFilesOfTheStore(t *testing.T) {
 			t.Error("the files were read again at once")
 		}
 		time.Sleep(reportLeast)
-		got, err := r.Report(t.Context(), tiers, nil)
+		got, err = r.Report(t.Context(), tiers, nil)
 		if err != nil || got.Requests != 40 || got.Paired != 40 || len(got.Curves) != 3 {
 			t.Fatalf("40 pairs: %+v, %v", got, err)
 		}
@@ -125,7 +126,8 @@ func TestReportsReadTheNewestLines(t *testing.T) {
 		}
 	}
 	long := filepath.Join(dir, "long")
-	if err := os.WriteFile(long, []byte(strings.Repeat("x", 200<<10)+"\naa\n"+strings.Repeat("y", 200<<10)), 0o600); err != nil {
+	text := strings.Repeat("x", 200<<10) + "\naa\n" + strings.Repeat("y", 200<<10)
+	if err := os.WriteFile(long, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for limit, want := range map[int64]string{100 << 10: "aa\n", 3: "aa\n", 2: ""} {

@@ -25,6 +25,6 @@ func compare(learned, baseline, gains []float64, clusters [][]int, pick func(int
 	return all, !math.IsNaN(all[0].Value) && mostly(valid)
 }
 
-// mostly reports whether enough bootstrap samples are valid for an interval of the area. The area has no meaning without
-// a gap between the tiers, and its interval has none if the gap is not positive in more than 5 % of the samples.
+// mostly reports whether enough bootstrap samples are valid for an interval of the area. The area has no meaning
+// without a gap between the tiers. Its interval has none if more than 5 % of the samples have no gap.
 func mostly(valid int) bool { return valid >= resamples*95/100 }

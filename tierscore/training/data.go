@@ -120,8 +120,9 @@ func (d *Data) add(line *featureLine) error {
 	}
 	first := len(d.cols)
 	d.cols = f.AppendColumns(d.cols)
-	r := row{time: line.Time.Time, key: f.Key(), route: f.Route(), baseline: *line.Baseline, first: first, end: len(d.cols),
-		words: f.WordCount(), content: contentOf(f.Route(), d.cols[first:]), tenant: line.Tenant, answered: -1}
+	r := row{time: line.Time.Time, key: f.Key(), route: f.Route(), baseline: *line.Baseline, first: first,
+		end: len(d.cols), words: f.WordCount(), content: contentOf(f.Route(), d.cols[first:]), tenant: line.Tenant,
+		answered: -1}
 	if line.Explored != nil {
 		r.explored = *line.Explored
 	}

@@ -129,11 +129,15 @@ func TestLabelsAreJoinedWithTheAnswer(t *testing.T) {
 // cannot void the labels of another one.
 func TestRepeatedIDsHaveNoLabels(t *testing.T) {
 	label := func(tenant, ok string) string {
-		return strings.NewReplacer("acme", tenant, "true", ok, "feedback", "replay", `"weight":2`, `"weight":1`).Replace(goodLabel)
+		return strings.NewReplacer("acme", tenant, "true", ok, "feedback", "replay", `"weight":2,`, "").Replace(goodLabel)
 	}
-	features := func(tenant string) string {
-		return recordedFeatures("a", `"tier":"small","tenant":"`+tenant+`",`)
+	features := func(tenants ...string) (all []string) {
+		for _, tenant := range tenants {
+			all = append(all, recordedFeatures("a", `"tier":"small","tenant":"`+tenant+`",`))
+		}
+		return all
 	}
+	acme, other, anyTenant := label("acme", "true"), label("other", "false"), label("", "true")
 	right := [2]tierLabels{{all: tally{1, 1}, random: tally{1, 1}}}
 	wrong := [2]tierLabels{{all: tally{1, 0}, random: tally{1, 0}}}
 	for name, c := range map[string]struct {
@@ -141,18 +145,18 @@ func TestRepeatedIDsHaveNoLabels(t *testing.T) {
 		want                      [][2]tierLabels
 		lines, ambiguous, foreign int // of features, and of labels
 	}{
-		"once":  {[]string{label("acme", "true")}, []string{features("acme")}, [][2]tierLabels{right}, 0, 0, 0},
-		"twice": {[]string{label("acme", "true")}, []string{features("acme"), features("acme")}, nil, 2, 0, 0},
-		"two tenants": {[]string{label("acme", "true"), label("other", "false")},
-			[]string{features("other"), features("acme")}, [][2]tierLabels{wrong, right}, 0, 0, 0},
-		"twice of another tenant": {[]string{label("acme", "true"), label("other", "false")},
-			[]string{features("other"), features("acme"), features("other")}, [][2]tierLabels{right}, 2, 0, 0},
-		"a label without a tenant":              {[]string{label("", "true")}, []string{features("acme")}, [][2]tierLabels{right}, 0, 0, 0},
-		"a label without a tenant, two tenants": {[]string{label("", "true")}, []string{features("acme"), features("other")}, nil, 0, 1, 0},
-		"features without a tenant":             {[]string{label("acme", "true")}, []string{features("")}, [][2]tierLabels{right}, 0, 0, 0},
-		"features with and without a tenant":    {[]string{label("acme", "true")}, []string{features("acme"), features("")}, nil, 2, 0, 0},
-		"a label of a third tenant": {[]string{label("third", "true"), label("acme", "true")},
-			[]string{features("acme"), features("other")}, [][2]tierLabels{right}, 0, 0, 1},
+		"once":  {[]string{acme}, features("acme"), [][2]tierLabels{right}, 0, 0, 0},
+		"twice": {[]string{acme}, features("acme", "acme"), nil, 2, 0, 0},
+		"two tenants": {[]string{acme, other}, features("other", "acme"),
+			[][2]tierLabels{wrong, right}, 0, 0, 0},
+		"twice of another tenant": {[]string{acme, other}, features("other", "acme", "other"),
+			[][2]tierLabels{right}, 2, 0, 0},
+		"a label without a tenant":              {[]string{anyTenant}, features("acme"), [][2]tierLabels{right}, 0, 0, 0},
+		"a label without a tenant, two tenants": {[]string{anyTenant}, features("acme", "other"), nil, 0, 1, 0},
+		"features without a tenant":             {[]string{acme}, features(""), [][2]tierLabels{right}, 0, 0, 0},
+		"features with and without a tenant":    {[]string{acme}, features("acme", ""), nil, 2, 0, 0},
+		"a label of a third tenant": {[]string{label("third", "true"), acme}, features("acme", "other"),
+			[][2]tierLabels{right}, 0, 0, 1},
 	} {
 		got, l, d := joinedTiers(t, strings.Join(c.labels, "\n"), strings.Join(c.features, "\n"), false)
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(tierLabels{}, tally{})); diff != "" ||
@@ -165,7 +169,8 @@ func TestRepeatedIDsHaveNoLabels(t *testing.T) {
 
 // TestALabelOfAnotherTenantIsNoError, whatever its route is and although it has no tier.
 func TestALabelOfAnotherTenantIsNoError(t *testing.T) {
-	foreign := strings.NewReplacer("acme", "other", `"route":""`, `"route":"00000001"`, `"tier":"small",`, "").Replace(goodLabel)
+	foreign := strings.NewReplacer("acme", "other", `"route":""`, `"route":"00000001"`,
+		`"tier":"small",`, "").Replace(goodLabel)
 	got, l, _ := joinedTiers(t, foreign+"\n"+goodLabel, recordedFeatures("a", `"tenant":"acme",`), false)
 	if len(got) != 1 || l.OtherTenant != 1 {
 		t.Errorf("%+v, %+v", got, l)
@@ -175,26 +180,30 @@ func TestALabelOfAnotherTenantIsNoError(t *testing.T) {
 // TestClientsCannotOutweighOthers: of a tenant, an id and a tier the last feedback counts, and with an escalation it
 // weighs at most 1. A replay keeps its weight.
 func TestClientsCannotOutweighOthers(t *testing.T) {
-	line := func(source, ts, tier, ok string, weight float64) string {
+	line := func(source, day, tier, ok string, weight float64) string {
 		if tier != "" {
 			tier = fmt.Sprintf(`"tier":%q,`, tier)
 		}
-		return fmt.Sprintf(`{"id":"a","ts":"2026-01-0%sT00:00:00Z","tenant":"acme",%s"ok":%s,"weight":%v,"source":%q}`, ts, tier,
-			ok, weight, source)
+		return fmt.Sprintf(`{"id":"a","ts":"2026-01-0%sT00:00:00Z","tenant":"acme",%s"ok":%s,"weight":%v,"source":%q}`+"\n",
+			day, tier, ok, weight, source)
 	}
-	wrongs := strings.Repeat(line("feedback", "1", "small", "false", 100)+"\n", 50)
+	wrongs := strings.Repeat(line("feedback", "1", "small", "false", 100), 50)
+	later := line("feedback", "2", "small", "true", 0.5)
 	for name, c := range map[string]struct {
 		labels, more string
 		want         tierLabels // of the small tier
 	}{
-		"many":                  {wrongs, "", tierLabels{all: tally{1, 0}}},
-		"the last":              {wrongs + line("feedback", "2", "small", "true", 0.5), "", tierLabels{all: tally{0.5, 0.5}}},
-		"the last, read first":  {line("feedback", "2", "small", "true", 0.5) + "\n" + wrongs, "", tierLabels{all: tally{0.5, 0.5}}},
-		"the last of its tier":  {wrongs + line("feedback", "2", "", "true", 1), "", tierLabels{all: tally{1, 1}}},
-		"with an escalation":    {wrongs + line("escalation", "1", "small", "true", 7), "", tierLabels{all: tally{1, 0.5}}},
-		"with less escalation":  {wrongs + line("escalation", "1", "small", "true", 0.25), "", tierLabels{all: tally{1, 0.2}}},
-		"less than 1":           {line("feedback", "1", "small", "true", 0.25) + "\n" + line("escalation", "1", "small", "false", 0.5), "", tierLabels{all: tally{0.75, 0.25}}},
-		"with a replay":         {wrongs + line("replay", "1", "small", "true", 100), "", tierLabels{all: tally{101, 100}, random: tally{100, 100}}},
+		"many":                 {wrongs, "", tierLabels{all: tally{1, 0}}},
+		"the last":             {wrongs + later, "", tierLabels{all: tally{0.5, 0.5}}},
+		"the last, read first": {later + wrongs, "", tierLabels{all: tally{0.5, 0.5}}},
+		"the last of its tier": {wrongs + line("feedback", "2", "", "true", 1), "", tierLabels{all: tally{1, 1}}},
+		"with an escalation": {wrongs + line("escalation", "1", "small", "true", 7), "",
+			tierLabels{all: tally{1, 0.5}}},
+		"with less escalation": {wrongs + line("escalation", "1", "small", "true", 0.25), "",
+			tierLabels{all: tally{1, 0.2}}},
+		"less than 1": {later + line("escalation", "1", "small", "false", 0.25), "", tierLabels{all: tally{0.75, 0.5}}},
+		"with a replay": {wrongs + line("replay", "1", "small", "true", 100), "",
+			tierLabels{all: tally{101, 100}, random: tally{100, 100}}},
 		"of an explored answer": {wrongs, `"explored":0.5,`, tierLabels{all: tally{2, 0}, random: tally{2, 0}}},
 	} {
 		got, l, d := joinedTiers(t, c.labels, recordedFeatures("a", c.more+`"tenant":"acme","tier":"small",`),

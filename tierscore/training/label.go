@@ -44,7 +44,8 @@ const (
 // MaxWeight limits the weight of a label, so that a few labels cannot outweigh all others by mistake.
 const MaxWeight = 100
 
-// maxClientWeight limits the sum of the weights of a request and tier from feedback and escalations, which clients cause.
+// maxClientWeight limits the sum of the weights of a request and tier from feedback and escalations, which clients
+// cause.
 const maxClientWeight = 1
 
 // Labels are the labels of requests by id, and of an id by tenant. The zero value has none.

@@ -114,7 +114,8 @@ func TestACurveWithoutAGapHasNoArea(t *testing.T) {
 	}
 }
 
-// TestACurveWithAnUnclearGapHasNoArea: with a gap of one answer in 300, many samples have none, and an area has no bounds.
+// TestACurveWithAnUnclearGapHasNoArea: with a gap of one answer in 300, many samples have none, and an area has no
+// bounds.
 func TestACurveWithAnUnclearGapHasNoArea(t *testing.T) {
 	d := traffic{n: 300, pairs: true}.data(t)
 	for more, want := range map[int]bool{1: false, 60: true} { // right answers of the large tier
@@ -199,8 +200,8 @@ func TestAReportNeedsRandomLabelsOfBothTiers(t *testing.T) {
 	}
 }
 
-// TestFeedbackAboutBadAnswersDoesNotEvaluate: of 70 % right answers of explored requests, clients report 5 %, and of the
-// others 50 %. Labels of the source exploration about all of them have the true quality.
+// TestFeedbackAboutBadAnswersDoesNotEvaluate: 70 % of the answers of explored requests are right. Clients report 5 % of
+// these, and 50 % of the others. Labels of the source exploration about all of them have the true quality.
 func TestFeedbackAboutBadAnswersDoesNotEvaluate(t *testing.T) {
 	const n = 4000
 	source := rand.New(rand.NewPCG(1, 5))
