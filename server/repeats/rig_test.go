@@ -150,7 +150,7 @@ func (r *rig) add(id string) {
 	s := &pairing.Sample{ID: id, At: time.Now(), Tenant: "acme", Key: "config-5b9b7eed",
 		Tiers: [2]string{"small", "large"}, Path: "/v1/chat/completions", Dialect: openai.Chat,
 		Header: http.Header{"Openai-Beta": {"x"}},
-		Body: []byte(`{"model":"auto","messages":[{"role":"user","content":"secret"}],"stream":true,"temperature":0.5}`)}
+		Body:   []byte(`{"model":"auto","messages":[{"role":"user","content":"secret"}],"stream":true,"temperature":0.5}`)}
 	r.Samples.Add(s)
 	r.Samples.Answered(s)
 }
