@@ -15,8 +15,8 @@ func unraced() map[string]string {
 		"bench/proxy": "it measures time, which the race detector changes", "cmd/tierway": builds, "engines": runs,
 		"routing/routingtest": runs, "server": runs, "server/admin": builds, "server/control": builds,
 		"server/learning": builds, "sim/comparison": runs, "store": builds, "telemetry": builds,
-		"server/intake":   "its only goroutine collects garbage and shares nothing",
-		"server/proxy":    "the tests of package server run its goroutines",
+		"server/intake": "its only goroutine collects garbage and shares nothing",
+		"server/proxy":  "the tests of package server run its goroutines",
 	}
 }
 

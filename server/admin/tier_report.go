@@ -67,7 +67,8 @@ func (a *historyAPI) getTierReport(ctx context.Context, in *struct {
 		v.Usage = a.tierUsage(rows)
 		if except != "" {
 			v.Usage.Except = except
-			v.Usage.Assumption += " Requests of the tenant " + except + ", with which learning.replay repeats requests, do not count."
+			v.Usage.Assumption += " Requests of the tenant " + except +
+				", with which learning.replay repeats requests, do not count."
 		}
 		v.Usage.From, v.Usage.To = q.From.Format(time.DateOnly), q.To.Format(time.DateOnly)
 	}

@@ -41,7 +41,8 @@ type Unused struct {
 
 // Unused returns the numbers of lines that were not used. It is called after Join.
 func (d *Data) Unused(l *Labels) Unused {
-	return Unused{OtherTiers: l.OtherTier, OtherTenants: l.OtherTenant, AmbiguousLabels: l.Ambiguous, AmbiguousLines: d.Ambiguous,
+	return Unused{OtherTiers: l.OtherTier, OtherTenants: l.OtherTenant,
+		AmbiguousLabels: l.Ambiguous, AmbiguousLines: d.Ambiguous,
 		OtherKeys: d.OtherKeys, Incomplete: l.Incomplete + d.Incomplete}
 }
 
