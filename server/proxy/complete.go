@@ -26,6 +26,9 @@ func (x *exchange) complete() (err error) {
 		x.blameHook(err)
 		return err
 	}
+	if err = x.keepTier(); err != nil {
+		return err
+	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err
 	}

@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	"tierway/decisions"
+	"tierway/openai"
 	"tierway/pairing"
 	"tierway/routing"
 	"tierway/server/intake"
 	"tierway/telemetry"
+	"tierway/tiers"
 )
 
 // sampleRequest keeps the request if it is drawn to be repeated. It holds its body from then on.
@@ -84,4 +86,21 @@ func (px *Proxy) Repeat(r *http.Request) pairing.Answer {
 		a.Result = pairing.Refused
 	}
 	return a
+}
+
+// keepTier returns an error if a repeated request does not have the tier that it names. It pins the others: the client's
+// tenant may use the two tiers of a sample, and not each tier to which the operator's tenant could move.
+func (x *exchange) keepTier() error {
+	tier := x.in.HTTP.Header.Get("X-Model-Tier")
+	if !x.repeated || tier == "" {
+		return nil
+	}
+	res := &x.resolution
+	if res.Pool.Name != tier {
+		return &openai.Error{Code: openai.CodeNoHealthyWorker, Message: "The tier " + openai.Quoted(tier) +
+			" cannot take the request, and a repeated request does not move."}
+	}
+	res.Resolution = tiers.Resolution{Target: res.Target, Tier: res.Tier, Model: res.Model, Rule: res.Rule, Note: res.Note,
+		Pinned: true}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,7 @@ const sampling = `
 auth:
   keys: [ %[1]s ]
 tiers:
-  - { name: small, model: s, serves: [chat, completions, responses, messages, embeddings], workers: [ { name: w0, url: %[2]q } ] }
+  - { name: small, model: s, fallback: [large], serves: [chat, completions, responses, messages, embeddings], workers: [ { name: w0, url: %[2]q } ] }
   - { name: large, model: l, serves: [chat, completions, responses, messages], workers: [ { name: w1, url: %[3]q } ] }
 models: { alias: classify, "gpt-4*": large }
 learning:
@@ -188,6 +189,28 @@ func TestRepeatedRequestIsOneOfTheKeysTenant(t *testing.T) {
 	}
 	if a := repeat("revoked", "small"); a.Result != pairing.Refused || a.Status != http.StatusUnauthorized {
 		t.Errorf("with an unknown key: %d %s", a.Status, a.Code)
+	}
+}
+
+// TestRepeatedRequestStaysAtItsTier: the tenant of the key could move to a tier that the client may not use.
+func TestRepeatedRequestStaysAtItsTier(t *testing.T) {
+	var large atomic.Int32
+	r := newSamplingRig(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		if strings.Contains(string(body), `"l"`) {
+			large.Add(1)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/chat/completions",
+		strings.NewReader(`{"model":"auto","messages":[{"role":"user","content":"Hi"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer operator"},
+		"X-Model-Tier": {"small"}}
+	if a := r.Repeat(req); a.Result == pairing.Answered || large.Load() > 0 {
+		t.Errorf("%+v; %d requests for the large tier", a, large.Load())
 	}
 }
 

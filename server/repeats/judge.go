@@ -60,6 +60,9 @@ func (p *pair) judgeByCommand(ctx context.Context, c *config.Replay) (v pairing.
 // maxOutput is the longest output of a command in bytes. A verdict has less than 200.
 const maxOutput = 4 << 10
 
+// notJudged is the exit status of a command that cannot judge the request.
+const notJudged = 3
+
 // lingering is how long the output of a command that has ended may stay open, such as in its child.
 const lingering = time.Second
 
@@ -67,6 +70,8 @@ const lingering = time.Second
 var (
 	errOutput  = fmt.Errorf("the command writes more than %d bytes", maxOutput)
 	errTimeout = errors.New("the command does not end within learning.replay.timeout")
+	// errNotJudged is that of exit status notJudged.
+	errNotJudged = errors.New("the command does not judge the request")
 )
 
 // runCommand starts a program with its arguments and returns what it writes to standard output. The program ends with
@@ -85,6 +90,8 @@ func runCommand(ctx context.Context, command []string, input []byte) ([]byte, er
 		return nil, errTimeout
 	case output.exceeded:
 		return nil, errOutput
+	case errors.As(err, &exit) && exit.ExitCode() == notJudged:
+		return nil, errNotJudged
 	case errors.As(err, &exit):
 		return nil, fmt.Errorf("the command ends with %w", exit)
 	case err != nil:

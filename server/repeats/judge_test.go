@@ -52,7 +52,8 @@ const defaultTimeout = 1 << 40
 // TestCommandWithoutAVerdictFails: the error has the cause and no output.
 func TestCommandWithoutAVerdictFails(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"a status":          {`echo '{"small": true, "large": true}'; exit 3`, "the command ends with exit status 3"},
+		"a status":          {`echo '{"small": true, "large": true}'; exit 3`, "the command does not judge the request"},
+		"another status":    {`exit 4`, "the command ends with exit status 4"},
 		"a signal":          {`kill -9 $$`, "the command ends with signal: killed"},
 		"other names":       {`echo '{"secret": true, "large": true}'`, "the output is not a JSON object"},
 		"no output":         {`cat > /dev/null`, "the output is not a JSON object"},

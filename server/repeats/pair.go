@@ -3,6 +3,7 @@ package repeats
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,7 +47,10 @@ func (p *pair) repeat(ctx context.Context) telemetry.SampleOutcome {
 	if ctx.Err() != nil {
 		return telemetry.SampleDropped
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errNotJudged):
+		return telemetry.SampleNotJudged
+	case err != nil:
 		p.cause = err.Error()
 		return telemetry.SampleJudgeFailed
 	}

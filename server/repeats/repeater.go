@@ -75,7 +75,7 @@ func (r *Repeater) Run(ctx context.Context) {
 	r.count(telemetry.SampleDropped, r.Samples.Drop(func(*pairing.Sample) bool { return true }))
 }
 
-// repeatNext repeats the next sample if both tiers have room, and reports whether it was labelled. After another
+// repeatNext repeats the next sample if both tiers have room, and reports whether it was judged. After another
 // outcome the next sample waits for the next check: its cause, such as a spent budget, may concern all samples.
 func (r *Repeater) repeatNext(ctx context.Context) bool {
 	snap, now := r.Control.Snapshot(), time.Now()
@@ -94,10 +94,10 @@ func (r *Repeater) repeatNext(ctx context.Context) bool {
 	p := pair{Repeater: r, sample: s}
 	outcome := p.repeat(ctx)
 	r.count(outcome, 1)
-	if outcome != telemetry.SampleLabelled && p.cause != "" {
+	if p.cause != "" {
 		r.warn(&p, outcome)
 	}
-	return outcome == telemetry.SampleLabelled
+	return outcome == telemetry.SampleLabelled || outcome == telemetry.SampleNotJudged
 }
 
 // warn logs why a sample has no labels, at most once per warnEvery and outcome.
