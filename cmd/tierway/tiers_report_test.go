@@ -181,12 +181,12 @@ func TestTierReportPrintsLinesThatAreNotUsed(t *testing.T) {
 	report := must(t, "tiers", "report", "--features", f.features, "--labels", f.labels).out
 	training := f.run(t).out
 	for _, want := range []string{
-		" 1 lines are of other tiers and not used\n",
-		" 1 lines are of another tenant than their request and not used\n",
-		" 2 lines have no tenant and an id of several tenants and are not used\n",
-		" 2 lines of features have the tenant and id of another one; their labels are not used\n",
-		" 1 lines of features have another hash_key than the newest one and are not used\n",
-		" 1 lines end early and are not used\n",
+		" unused lines of other tiers: 1\n",
+		" unused lines of another tenant than the request's: 1\n",
+		" unused lines without a tenant, with an id of several tenants: 2\n",
+		" unused lines of features with the tenant and id of another one: 2\n",
+		" unused lines of features with another hash_key than the newest one: 1\n",
+		" unused lines that end early: 1\n",
 	} {
 		if !strings.Contains(report, want) || !strings.Contains(training, want) {
 			t.Errorf("no %q in\n%s\nor\n%s", want, report, training)

@@ -89,6 +89,9 @@ func (f trainFlags) run(c *cobra.Command) error {
 		return fmt.Errorf("no label is of the tiers %q and %q, and %d are of other tiers: set --small and --large",
 			f.tiers.Small, f.tiers.Large, labels.OtherTier)
 	}
+	if err := data.CheckUnique(); err != nil {
+		return err
+	}
 	if data.Requests() == 0 && data.OtherKeys > 0 {
 		return fmt.Errorf("no label has the id of a feature line with the newest hash_key: %d of %d lines have another one",
 			data.OtherKeys, data.Lines)
@@ -230,15 +233,15 @@ func printUnused(line func(name, format string, args ...any), u training.Unused)
 		n    int
 		text string
 	}{
-		{u.OtherTiers, "lines are of other tiers and not used"},
-		{u.OtherTenants, "lines are of another tenant than their request and not used"},
-		{u.AmbiguousLabels, "lines have no tenant and an id of several tenants and are not used"},
-		{u.AmbiguousLines, "lines of features have the tenant and id of another one; their labels are not used"},
-		{u.OtherKeys, "lines of features have another hash_key than the newest one and are not used"},
-		{u.Incomplete, "lines end early and are not used"},
+		{u.OtherTiers, "unused lines of other tiers"},
+		{u.OtherTenants, "unused lines of another tenant than the request's"},
+		{u.AmbiguousLabels, "unused lines without a tenant, with an id of several tenants"},
+		{u.AmbiguousLines, "unused lines of features with the tenant and id of another one"},
+		{u.OtherKeys, "unused lines of features with another hash_key than the newest one"},
+		{u.Incomplete, "unused lines that end early"},
 	} {
 		if one.n > 0 {
-			line("", "%d %s", one.n, one.text)
+			line("", "%s: %d", one.text, one.n)
 		}
 	}
 }

@@ -138,8 +138,8 @@ func TestTrainReportsLabelsThatDoNotCount(t *testing.T) {
 	s := f.run(t)
 	for _, want := range []string{
 		"\nlabels       399 requests of the small tier",
-		"\n             1 lines are of another tenant than their request and not used\n",
-		"\n             2 lines of features have the tenant and id of another one; their labels are not used\n",
+		"\n             unused lines of another tenant than the request's: 1\n",
+		"\n             unused lines of features with the tenant and id of another one: 2\n",
 		"\nexplored     no request: 1 lines of feedback do not evaluate; set learning.replay\n",
 	} {
 		if !strings.Contains(s.out, want) {
@@ -243,7 +243,7 @@ func TestTrainUsesFeaturesOfTheNewestKey(t *testing.T) {
 		return fmt.Sprintf(`{"id":"old","ts":%q,"baseline":1,"features":%s}`+"\n", at, one.AppendJSON(nil))
 	}
 	f.write(t, f.features, line("2025-12-31T00:00:00Z")+string(features))
-	const unused = "\n             1 lines of features have another hash_key than the newest one and are not used\n"
+	const unused = "\n             unused lines of features with another hash_key than the newest one: 1\n"
 	s := f.run(t)
 	if s.status != 0 || !strings.Contains(s.out, "requests     400 of 401 lines") || !strings.Contains(s.out, unused) {
 		t.Errorf("status %d\n%s%s", s.status, s.out, s.messages)
@@ -252,5 +252,19 @@ func TestTrainUsesFeaturesOfTheNewestKey(t *testing.T) {
 	if s := f.run(t); s.status != 2 ||
 		!strings.Contains(s.messages, "newest hash_key: 400 of 401 lines have another one") {
 		t.Errorf("status %d\n%s", s.status, s.messages)
+	}
+}
+
+// TestFeaturesThatAreReadTwiceAreNamed: the ids are in common, so the cause is another one.
+func TestFeaturesThatAreReadTwiceAreNamed(t *testing.T) {
+	f := newTrainFiles(t, true)
+	features, err := os.ReadFile(f.features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, f.features, string(features)+string(features))
+	if s := f.run(t); s.status != 2 || !strings.Contains(s.messages, "800 of 800 lines of features have the tenant and id of "+
+		"another line, and no other line has labels: name each file once") {
+		t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
 	}
 }

@@ -50,6 +50,9 @@ func Read(in Input, pick func(n int) int) (*Report, error) {
 		}
 	}
 	data.Join(known)
+	if err := data.CheckUnique(); err != nil {
+		return nil, err
+	}
 	r, err := data.TierReport(in.Model, pick)
 	if err != nil && known.OtherTier > 0 {
 		return nil, fmt.Errorf("%w; %d labels are of other tiers than %q and %q", err, known.OtherTier, in.Tiers.Small,

@@ -168,6 +168,16 @@ func (d *Data) Requests() (n int) {
 	return n
 }
 
+// CheckUnique returns an error if no request has labels because lines of features repeat others, such as those of a file
+// that is read twice. It is called after Join.
+func (d *Data) CheckUnique() error {
+	if d.Requests() > 0 || d.Ambiguous == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d lines of features have the tenant and id of another line, and no other line has labels: "+
+		"name each file once", d.Ambiguous, d.Lines)
+}
+
 // Unevaluated returns the number of explored requests with feedback that does not evaluate.
 func (d *Data) Unevaluated() (n int) {
 	for i := range d.rows {
