@@ -263,8 +263,9 @@ func TestFeaturesThatAreReadTwiceAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write(t, f.features, string(features)+string(features))
-	if s := f.run(t); s.status != 2 || !strings.Contains(s.messages, "800 of 800 lines of features have the tenant and id of "+
-		"another line, and no other line has labels: name each file once") {
+	const want = "800 of 800 lines of features have the tenant and id of another line, and no other line has labels: " +
+		"name each file once"
+	if s := f.run(t); s.status != 2 || !strings.Contains(s.messages, want) {
 		t.Errorf("status %d: %s%s", s.status, s.out, s.messages)
 	}
 }

@@ -88,8 +88,8 @@ func (px *Proxy) Repeat(r *http.Request) pairing.Answer {
 	return a
 }
 
-// keepTier returns an error if a repeated request does not have the tier that it names. It pins the others: the client's
-// tenant may use the two tiers of a sample, and not each tier to which the operator's tenant could move.
+// keepTier returns an error if a repeated request does not have the tier that it names. It pins the others: the
+// client's tenant may use the two tiers of a sample, and not each tier to which the operator's tenant could move.
 func (x *exchange) keepTier() error {
 	tier := x.in.HTTP.Header.Get("X-Model-Tier")
 	if !x.repeated || tier == "" {

@@ -168,8 +168,8 @@ func (d *Data) Requests() (n int) {
 	return n
 }
 
-// CheckUnique returns an error if no request has labels because lines of features repeat others, such as those of a file
-// that is read twice. It is called after Join.
+// CheckUnique returns an error if no request has labels because lines of features repeat others, such as those of a
+// file that is read twice. It is called after Join.
 func (d *Data) CheckUnique() error {
 	if d.Requests() > 0 || d.Ambiguous == 0 {
 		return nil
