@@ -20,9 +20,10 @@ import (
 const (
 	// reportSeed makes the resamples of a report repeatable.
 	reportSeed = 1
-	// reportBytes limits what a report reads of the features, and of the labels. The newest lines are read: some 20,000
-	// requests and 450,000 labels.
-	reportBytes = 64 << 20
+	// Limits of what a report reads of the features, and of the labels, in bytes. The newest lines are read: some 20,000
+	// requests and 110,000 labels.
+	reportFeatures = 64 << 20
+	reportLabels   = 16 << 20
 	// reportEvery is the least time between two readings of the files, in multiples of the time that the last one took:
 	// reports take at most 5 % of a processor.
 	reportEvery = 20
@@ -34,7 +35,7 @@ const (
 // concurrent use.
 type Reporter struct {
 	features, labels func() []string // files, oldest first
-	limit            int64           // bytes of the features, and of the labels
+	limits           [2]int64        // bytes of the features, and of the labels
 
 	reading chan struct{} // has room for one: guards all below, and is full while the files are read
 	of      reported
@@ -51,7 +52,7 @@ type reported struct {
 
 // Reporter returns the reporter of the store.
 func (s *Store) Reporter() *Reporter {
-	return &Reporter{features: s.features.Files, labels: s.labels.Files, limit: reportBytes,
+	return &Reporter{features: s.features.Files, labels: s.labels.Files, limits: [2]int64{reportFeatures, reportLabels},
 		reading: make(chan struct{}, 1)}
 }
 
@@ -82,12 +83,12 @@ func (r *Reporter) Report(ctx context.Context, tiers training.Tiers, model *tier
 
 // read reads the newest lines of all files.
 func (r *Reporter) read(ctx context.Context, of reported) (*report.Report, error) {
-	features, err := openNewest(ctx, r.features(), r.limit)
+	features, err := openNewest(ctx, r.features(), r.limits[0])
 	defer features.close()
 	if err != nil {
 		return nil, err
 	}
-	labels, err := openNewest(ctx, r.labels(), r.limit)
+	labels, err := openNewest(ctx, r.labels(), r.limits[1])
 	defer labels.close()
 	if err != nil {
 		return nil, err
