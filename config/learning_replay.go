@@ -100,7 +100,7 @@ func (d *decoder) checkReplayTenant(f *File, path, key string) {
 	}
 }
 
-// outerTiers returns the names of the tiers whose answers are compared, or nil without two tiers.
+// outerTiers returns the names of the compared tiers, the first and the last one, or nil without two tiers.
 func outerTiers(f *File) []string {
 	if n := len(f.Tiers); n > 1 {
 		return []string{f.Tiers[0].Name, f.Tiers[n-1].Name}

@@ -17,7 +17,7 @@ type WorkerLoad struct {
 
 // HasRoom reports whether a tier has room for a repeated request: no request waits in its queue, and its usable
 // workers have no waiting request, are not saturated and use less than half of their slots together. A worker
-// whose limit is unknown counts as one slot, so that it has room only while it is idle.
+// without a known limit counts as one slot, so that it has room only while it is idle.
 func (l Load) HasRoom() bool {
 	if l.Queued > 0 {
 		return false

@@ -45,7 +45,7 @@ type Samples struct {
 	bytes int
 }
 
-// Add adds a sample whose request is not answered yet, and returns how many samples were dropped for it. A
+// Add adds the sample of a request without an answer yet, and returns how many samples were dropped for it. A
 // body above MaxBytes is dropped itself. The caller must call Answered or Remove at the end of the request.
 func (s *Samples) Add(one *Sample) (dropped int) {
 	s.mu.Lock()
@@ -78,7 +78,7 @@ func (s *Samples) Remove(one *Sample) {
 	}
 }
 
-// Next removes and returns the oldest sample whose request was answered, or nil.
+// Next removes and returns the oldest sample of an answered request, or nil.
 func (s *Samples) Next() *Sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()

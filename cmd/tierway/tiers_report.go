@@ -15,7 +15,6 @@ import (
 	"tierway/tenants"
 	"tierway/tierscore"
 	"tierway/tierscore/report"
-	"tierway/tierscore/training"
 )
 
 func tiersCommand() *cobra.Command {
@@ -29,11 +28,9 @@ func tiersCommand() *cobra.Command {
 }
 
 type tiersReportFlags struct {
-	features, labels           []string
+	labelFlags
 	config, model, svg, api    string
-	tiers                      training.Tiers
 	promptTokens, outputTokens int64
-	evaluateFeedback           bool
 	live, json                 bool
 }
 
@@ -55,13 +52,7 @@ func tiersReportCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringArrayVar(&f.features, "features", nil,
-		"file of features, one request per line; - for standard input; repeat for several files")
-	c.Flags().StringArrayVar(&f.labels, "labels", nil,
-		"file of labels, one label per line; - for standard input; repeat for several files")
-	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
-	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
-	c.Flags().BoolVar(&f.evaluateFeedback, "evaluate-feedback", false, evaluateFeedbackHelp)
+	f.addTo(c)
 	c.Flags().StringVar(&f.model, "model", "", "model of tierway train, which adds its curve")
 	c.Flags().StringVarP(&f.config, "config", "c", "", "configuration file with the prices of the tiers")
 	c.Flags().Int64Var(&f.promptTokens, "prompt-tokens", 1000, "with --config: tokens of the prompt of a request")
@@ -82,8 +73,8 @@ func tiersReportCommand() *cobra.Command {
 const maxRequestTokens = 10_000_000
 
 func (f tiersReportFlags) run(c *cobra.Command) error {
-	if f.tiers.Small == f.tiers.Large {
-		return fmt.Errorf("--small and --large are both %q: name two tiers", f.tiers.Small)
+	if err := f.check(); err != nil {
+		return err
 	}
 	for name, n := range map[string]int64{"prompt": f.promptTokens, "output": f.outputTokens} {
 		if n < 0 || n > maxRequestTokens {

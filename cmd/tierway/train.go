@@ -17,12 +17,36 @@ import (
 	"tierway/tierscore/training"
 )
 
-type trainFlags struct {
+// labelFlags are the flags of commands that read features and labels.
+type labelFlags struct {
 	features, labels []string
 	tiers            training.Tiers
-	output           string
 	evaluateFeedback bool
-	json             bool
+}
+
+func (f *labelFlags) addTo(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.features, "features", nil,
+		"file of features, one request per line; - for standard input; repeat for several files")
+	c.Flags().StringArrayVar(&f.labels, "labels", nil,
+		"file of labels, one label per line; - for standard input; repeat for several files")
+	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
+	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
+	c.Flags().BoolVar(&f.evaluateFeedback, "evaluate-feedback", false,
+		"evaluate by feedback about explored requests too; only valid if clients give feedback "+
+			"about all answers, or independently of their quality")
+}
+
+func (f *labelFlags) check() error {
+	if f.tiers.Small == f.tiers.Large {
+		return fmt.Errorf("--small and --large are both %q: name two tiers", f.tiers.Small)
+	}
+	return nil
+}
+
+type trainFlags struct {
+	labelFlags
+	output string
+	json   bool
 }
 
 func trainCommand() *cobra.Command {
@@ -39,14 +63,8 @@ func trainCommand() *cobra.Command {
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	c.Flags().StringArrayVar(&f.features, "features", nil,
-		"file of features, one request per line; - for standard input; repeat for several files")
-	c.Flags().StringArrayVar(&f.labels, "labels", nil,
-		"file of labels, one label per line; - for standard input; repeat for several files")
+	f.addTo(c)
 	c.Flags().StringVarP(&f.output, "output", "o", "", "file of the model")
-	c.Flags().StringVar(&f.tiers.Small, "small", "small", "name of the tier with the small model")
-	c.Flags().StringVar(&f.tiers.Large, "large", "large", "name of the tier with the large model")
-	c.Flags().BoolVar(&f.evaluateFeedback, "evaluate-feedback", false, evaluateFeedbackHelp)
 	c.Flags().BoolVar(&f.json, "json", false, "print the report as JSON")
 	for _, name := range []string{"features", "labels", "output"} {
 		c.MarkFlagsOneRequired(name)
@@ -54,16 +72,12 @@ func trainCommand() *cobra.Command {
 	return c
 }
 
-// evaluateFeedbackHelp is the help of --evaluate-feedback.
-const evaluateFeedbackHelp = "evaluate by feedback about explored requests too; only valid if clients give feedback " +
-	"about all answers, or independently of their quality"
-
 // trainSeed makes the resamples of a training repeatable.
 const trainSeed = 1
 
 func (f trainFlags) run(c *cobra.Command) error {
-	if f.tiers.Small == f.tiers.Large {
-		return fmt.Errorf("--small and --large are both %q: name two tiers", f.tiers.Small)
+	if err := f.check(); err != nil {
+		return err
 	}
 	if f.output == "-" {
 		return errors.New("--output is -: name a file, because a model is binary")
