@@ -10,7 +10,7 @@
 -- - Money is in nano-units. Booleans are 1 and 0. Digests are TEXT in hexadecimal.
 -- - Lists are JSON in TEXT, where NULL means all and [] none.
 -- - SERIAL, JSONB, now(), ALTER COLUMN and triggers differ between the databases and are not
---   used. The triggers that protect the audit log are in store/sql_migrate.go.
+--   used. The triggers are in store/sql_triggers.go.
 
 -- +goose Up
 

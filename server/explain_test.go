@@ -45,10 +45,10 @@ func (r *driftRig) state() map[string]string {
 		all["learned "+p.Name] = text(p.Routing.Estimates())
 		all["queue "+p.Name] = text(p.WaitQueue.View(at))
 	}
-	ts, ks := r.control.Snapshot().Identity.Tenants()
-	for _, k := range ks {
-		i := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == k.Tenant })
-		_, uses := r.control.Stores.Limiter.Peek(&tenants.Charge{Caller: tenants.NewCaller(ts[i], k), At: at}, 1)
+	directory := r.control.Snapshot().Identity.Directory
+	for _, k := range slices.AppendSeq(slices.Collect(directory.FileKeys()), directory.StoredKeys()) {
+		tenant, _ := directory.Tenant(k.Tenant)
+		_, uses := r.control.Stores.Limiter.Peek(&tenants.Charge{Caller: tenants.NewCaller(tenant, k), At: at}, 1)
 		all["limits "+k.Tenant] = text(uses)
 	}
 	all["ledger"] = text(r.control.Stores.Ledger.Stats().Waiting)

@@ -37,7 +37,7 @@ type SQLConfig struct {
 
 // SQL is a SQLite or PostgreSQL database for the data that must not be lost. It is safe for
 // concurrent use. Every method honours its context. Without a deadline it gives up after five
-// seconds, except Migrate, Prune, Spent and VerifyAudit. Contents and ContentsSince give up after
+// seconds, except Migrate, Prune, Spent and VerifyAudit. Contents and ChangesSince give up after
 // five seconds without a row. No error holds the URL's password or the digest
 // of a key.
 type SQL struct {
@@ -96,12 +96,6 @@ func (s *SQL) readOne(ctx context.Context, doing, query string, to ...any) error
 		err = s.read.QueryRowContext(ctx, query).Scan(to...)
 	}
 	return s.fail(ctx, doing, err)
-}
-
-// Revision returns a number that grows with every change of Contents. It reads one row.
-func (s *SQL) Revision(ctx context.Context) (revision int64, err error) {
-	err = s.readOne(ctx, "reading the revision", "SELECT number FROM revision", &revision)
-	return revision, err
 }
 
 // snapshot runs f on a consistent snapshot of the database. f must only read.

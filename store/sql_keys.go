@@ -11,6 +11,9 @@ import (
 	"tierway/tenants"
 )
 
+// namesChunk is the number of names in one query: SQLite's driver searches a list for each parameter.
+const namesChunk = 200
+
 func keyColumns(k *tenants.Key) []column {
 	return append(rightsColumns(&k.Rights, &k.Limits),
 		textColumn("id", &k.ID), textColumn("tenant", &k.Tenant), textColumn("name", &k.Name), textColumn("hint", &k.Hint),
@@ -142,6 +145,34 @@ func (s *SQL) RevokeKey(ctx context.Context, a Actor, id, reason string, now tim
 			return e, err
 		})
 	return after, err
+}
+
+// KeysOf returns the keys of some tenants, also expired and revoked ones, by id.
+func (s *SQL) KeysOf(ctx context.Context, names ...string) (all []tenants.Key, err error) {
+	ctx, done := context.WithTimeout(ctx, searchTimeout)
+	defer done()
+	for part := range slices.Chunk(names, namesChunk) {
+		args := make([]any, len(part))
+		for i, name := range part {
+			args[i] = clean(name)
+		}
+		some, err := collect(ctx, s.read, keyColumns, "FROM keys WHERE tenant IN "+tuples(1, len(part)), args...)
+		if err != nil {
+			return nil, s.fail(ctx, "reading keys", err)
+		}
+		all = append(all, some...)
+	}
+	return sorted(all, func(k tenants.Key) string { return k.ID }), nil
+}
+
+// KeyLastUsed returns when a key was last used, to the minute; zero: never.
+func (s *SQL) KeyLastUsed(ctx context.Context, id string) (time.Time, error) {
+	ctx, done := context.WithTimeout(ctx, searchTimeout)
+	defer done()
+	at, err := single(collect(ctx, s.read, func(at *time.Time) []column {
+		return []column{timeColumn("last_used_at", at)}
+	}, "FROM keys WHERE id = $1", clean(id)))
+	return at, s.fail(ctx, "reading when a key was used", err)
 }
 
 // TouchKeys stores when keys were last used, by id, to the minute. A stored time never goes back.

@@ -237,9 +237,9 @@ func idFrom(at time.Time) string {
 // counts as the present day's and month's, so that a budget holds.
 const clockBack = 2
 
-// Spent returns the usage of tenants and keys in the UTC day and month of the given time, sorted by
-// tenant and key.
-func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
+// Spent returns the usage of some tenants and their keys in the UTC day and month of the given time, sorted by
+// tenant and key. Without names it returns that of all tenants.
+func (s *SQL) Spent(ctx context.Context, at time.Time, names ...string) ([]SpentRow, error) {
 	ctx, done := bounded(ctx, spentTimeout)
 	defer done()
 	at = at.UTC()
@@ -248,14 +248,23 @@ func (s *SQL) Spent(ctx context.Context, at time.Time) ([]SpentRow, error) {
 	today := func(what string) string {
 		return fmt.Sprintf("CASE WHEN day BETWEEN %d AND %d THEN %s ELSE 0 END", day, day+clockBack, what)
 	}
+	var args []any
+	some := "1 = 1"
+	if len(names) > 0 {
+		for _, name := range names {
+			args = append(args, clean(name))
+		}
+		some = "tenant IN " + tuples(1, len(names))
+	}
+	days := fmt.Sprintf(" AND day >= %d AND day < %d", tenants.Day(first),
+		max(tenants.Day(first.AddDate(0, 1, 0)), day+clockBack+1))
 	keys, err := collect(ctx, s.read, func(r *SpentRow) []column {
 		return []column{
 			textColumn("tenant", &r.Tenant), textColumn("key_id", &r.Key),
 			sumColumn(today("prompt + output"), &r.Day.Tokens), sumColumn(today("money"), &r.Day.Money),
 			sumColumn("prompt + output", &r.Month.Tokens), sumColumn("money", &r.Month.Money),
 		}
-	}, "FROM usage WHERE day >= $1 AND day < $2 GROUP BY tenant, key_id",
-		int64(tenants.Day(first)), int64(max(tenants.Day(first.AddDate(0, 1, 0)), day+clockBack+1)))
+	}, "FROM usage WHERE "+some+days+" GROUP BY tenant, key_id", args...)
 	if err != nil {
 		return nil, s.fail(ctx, "reading the usage of the budgets", err)
 	}

@@ -119,8 +119,7 @@ func (s *SQL) goose() (*goose.Provider, error) {
 		goose.WithSessionLocker(locker))
 }
 
-// up runs the missing migrations, each in its own transaction, and installs the guard of the audit
-// log. It returns how many it ran.
+// up runs the missing migrations, each in its own transaction, and installs the triggers. It returns how many it ran.
 func (s *SQL) up(ctx context.Context) (applied int, err error) {
 	p, err := s.goose()
 	if err != nil {
@@ -130,36 +129,5 @@ func (s *SQL) up(ctx context.Context) (applied int, err error) {
 	if err != nil {
 		return len(results), err
 	}
-	return len(results), s.transact(ctx, func(tx *sql.Tx) error { return s.guardAudit(ctx, tx) })
-}
-
-// guardAudit installs triggers that make the database reject changes and deletions of audit
-// entries. They are not in migrations/, because the two databases have different trigger syntax.
-func (s *SQL) guardAudit(ctx context.Context, tx *sql.Tx) error {
-	statements := []string{
-		`CREATE TRIGGER IF NOT EXISTS audit_keeps_entries BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
-		`CREATE TRIGGER IF NOT EXISTS audit_keeps_words BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
-	}
-	if s.kind == kindPostgres {
-		// A concurrent migrator does the same.
-		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(advisoryLock)); err != nil {
-			return err
-		}
-		var there int64
-		err := tx.QueryRowContext(ctx,
-			"SELECT COUNT(*) FROM pg_trigger WHERE tgrelid = 'audit'::regclass AND tgname = 'audit_keeps_entries'").Scan(&there)
-		if err != nil || there > 0 {
-			return err
-		}
-		statements = []string{
-			`CREATE OR REPLACE FUNCTION audit_keeps_entries() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$`,
-			`CREATE TRIGGER audit_keeps_entries BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_keeps_entries()`,
-		}
-	}
-	for _, statement := range statements {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
+	return len(results), s.transact(ctx, func(tx *sql.Tx) error { return s.installTriggers(ctx, tx) })
 }

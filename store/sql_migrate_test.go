@@ -91,7 +91,17 @@ func releaseBefore(t *testing.T, address string, back bool) {
 	statements := []string{"INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES " +
 		"('old', 'interactive', 'interactive', 1, 1)", usageBefore}
 	if back {
-		statements = append(statements, "ALTER TABLE tenants DROP COLUMN weight",
+		if strings.HasPrefix(address, "sqlite") {
+			for _, trigger := range []string{"tenants_added", "tenants_changed", "tenants_deleted", "keys_added", "keys_changed",
+				"keys_deleted"} {
+				statements = append(statements, "DROP TRIGGER "+trigger)
+			}
+		} else {
+			statements = append(statements, "DROP FUNCTION directory_changed, tenant_deleted, key_deleted CASCADE")
+		}
+		statements = append(statements, "DROP INDEX tenants_revision", "DROP INDEX keys_revision", "DROP INDEX keys_ending",
+			"DROP TABLE deletions", "ALTER TABLE tenants DROP COLUMN revision", "ALTER TABLE keys DROP COLUMN revision",
+			"ALTER TABLE tenants DROP COLUMN weight",
 			"ALTER TABLE tenants DROP COLUMN response_cache",
 			"ALTER TABLE usage DROP COLUMN cached_requests", "ALTER TABLE usage DROP COLUMN saved",
 			"DELETE FROM goose_db_version WHERE version_id > 1")
@@ -130,6 +140,54 @@ func TestAdjacentReleasesShareADatabase(t *testing.T) {
 					Day: "2026-11-21", Requests: 3, Prompt: 30, Output: 15, Money: 15, CachedRequests: 1, Saved: 6}})
 			})
 		}
+	}
+}
+
+// TestChangesByTheReleaseBeforeAreFound: it has neither the revisions of rows nor the marks of deleted ones. The time
+// of a last use is no change.
+func TestChangesByTheReleaseBeforeAreFound(t *testing.T) {
+	for _, d := range sharedDatabases() {
+		t.Run(d.name, func(t *testing.T) {
+			address := d.url(t)
+			s := open(t, address)
+			migrate(t, s)
+			createTenant(t, s, "acme")
+			first, second := createKey(t, s, "acme"), createKey(t, s, "acme")
+			var f follower
+			f.step(t, s)
+			change := func(statement string) store.Changes {
+				t.Helper()
+				for _, text := range []string{"UPDATE revision SET number = number + 1", statement} {
+					if _, err := raw(t, address).ExecContext(t.Context(), text); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return f.step(t, s)
+			}
+			change("UPDATE keys SET revoked_at = 5, version = 2 WHERE id = '" + first.ID + "'")
+			if f.has(first) || !f.has(second) {
+				t.Error("a revocation is missing")
+			}
+			if c := change("UPDATE keys SET last_used_at = 60000000 WHERE id = '" + second.ID + "'"); len(c.Keys) > 0 {
+				t.Errorf("a last use is a change of %+v", c.Keys)
+			}
+			change("UPDATE tenants SET weight = 9 WHERE name = 'acme'")
+			if acme, _ := f.Tenant("acme"); acme.Weight != 9 {
+				t.Errorf("the tenant is %+v", acme)
+			}
+			change("INSERT INTO tenants (name, priority, default_priority, created_at, updated_at) VALUES " +
+				"('new', 'interactive', 'interactive', 1, 1)")
+			if _, known := f.Tenant("new"); !known {
+				t.Error("a tenant is missing")
+			}
+			if change("DELETE FROM keys WHERE id = '" + second.ID + "'"); f.has(second) {
+				t.Error("a deleted key is valid")
+			}
+			change("DELETE FROM tenants WHERE name = 'new'")
+			if ts, ks := f.Stored(); ts != 1 || ks != 1 || f.restart || !f.at.Whole() {
+				t.Errorf("at the end: %d tenants, %d keys, %+v", ts, ks, f.at)
+			}
+		})
 	}
 }
 

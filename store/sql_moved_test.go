@@ -23,7 +23,7 @@ func TestMovedFileRejectsWrites(t *testing.T) {
 	actor := Actor{Name: "ops", Via: "test"}
 	use := func() map[string]error {
 		_, contents := s.Contents(t.Context())
-		_, revision := s.Revision(t.Context())
+		_, revision := s.HasChanged(t.Context(), Position{})
 		_, rows := s.WriteRows(t.Context(), []Row{{ID: "r", Tenant: "acme"}})
 		return map[string]error{"a change": s.SetOverride(t.Context(), actor, Override{Worker: "w", Drain: true}),
 			"contents": contents, "revision": revision, "rows": rows}

@@ -192,9 +192,9 @@ func collect[T any](ctx context.Context, q querier, columns func(*T) []column, t
 		return nil, err
 	}
 	defer rows.Close() // Err returns the error
-	advance := func() {}
+	advance, isFull := func() {}, func() bool { return false }
 	if r, ok := q.(*reading); ok {
-		advance = r.advance
+		advance, isFull = r.advance, r.isFull
 	}
 	var all []T
 	for rows.Next() {
@@ -202,7 +202,9 @@ func collect[T any](ctx context.Context, q querier, columns func(*T) []column, t
 		if err := rows.Scan(scans...); err != nil {
 			return nil, err
 		}
-		all = append(all, one)
+		if all = append(all, one); isFull() {
+			break
+		}
 	}
 	return all, rows.Err()
 }

@@ -1,169 +1,164 @@
 package tenants
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
+	"iter"
 	"strings"
 	"time"
+
+	"github.com/tidwall/btree"
 )
 
-// KeyConfig is one key and the permissions of its tenant, as in config.yaml. Two entries with
-// the same name and settings are two keys of one tenant, so that a key can be replaced without a gap.
-type KeyConfig struct {
-	Name            string   `yaml:"name" required:"true" form:"tenant" doc:"Name of the tenant. Entries with the same name and equal settings are several keys of one tenant."`
-	SHA256          string   `yaml:"sha256" required:"true" form:"digest" secret:"true" doc:"SHA-256 of the key in hex: \x60printf %s \"$KEY\" | sha256sum | cut -d ' ' -f 1\x60. A key that begins with 'tw-' must be one that the gateway generated."`
-	Tiers           []string `yaml:"tiers" absent:"all" doc:"Names of the tiers and pools that the key may use. '[]': none."`
-	Models          []string `yaml:"models" absent:"all" doc:"Model names that the key may request. '*' matches any run of characters, '?' exactly one. '[]': none."`
-	Priority        string   `yaml:"priority" enum:"interactive,background,batch" absent:"'interactive'" doc:"Highest priority class that the key may request."`
-	DefaultPriority string   `yaml:"default_priority" enum:"interactive,background,batch" absent:"'priority'" doc:"Class of a request that names none. At most 'priority'."`
-	Weight          int      `yaml:"weight" min:"1" max:"1000" absent:"'1'" doc:"Share of the tokens while requests of several tenants of one class wait: weight 2 gets twice the tokens of weight 1."`
-	Limits          Limits   `yaml:"limits" doc:"Limits of the tenant, for all its keys together. A limit that is absent or 0 does not apply."`
-	IsolateCache    bool     `yaml:"isolate_cache" doc:"Salt its prompts, so that it shares no engine's prefix cache with other tenants. Neither their features nor labels are recorded, and they are not repeated; see docs/training.md."`
-	Degrade         bool     `yaml:"degrade" doc:"When a budget is spent, route its requests to the cheapest tier that it may use instead of rejecting them."`
-	ResponseCache   bool     `yaml:"response_cache" doc:"Keep answers to its requests, and answer it from them, in tiers and pools with 'response_cache'. No other tenant gets them, except tenants of its group in 'response_cache.shared'."`
-	FailClosed      bool     `yaml:"fail_closed" doc:"While Redis is unavailable, reject its requests instead of enforcing this gateway's share of the limits."`
-}
-
-// FromConfig checks the keys of config.yaml and returns them with their tenants. The caller must have
-// checked classes and weights by the tags of KeyConfig, as package config does. The error joins all
-// mistakes; each part starts with its key in config.yaml. It never contains a digest, because a key
-// may have been pasted in its place.
-func FromConfig(configs []KeyConfig) ([]Tenant, []Key, error) {
-	var errs []error
-	var ts []Tenant
-	var ks []Key
-	known, owners := map[string]int{}, map[[sha256.Size]byte]int{}
-	for i, c := range configs {
-		at := fmt.Sprintf("auth.keys[%d]", i)
-		if !Slug(c.Name) {
-			errs = append(errs, fmt.Errorf("%s.name: %q is not a valid name: use 1 to 63 of a-z, 0-9 and -, but not %q",
-				at, c.Name, anonymous))
-		}
-		digest, err := c.digest(at)
-		first, taken := owners[digest]
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case taken:
-			errs = append(errs,
-				fmt.Errorf("%s.sha256: is the digest of auth.keys[%d] too: remove one of the two entries", at, first))
-			continue
-		default:
-			owners[digest] = i
-		}
-		t := c.tenant()
-		if other, twice := known[t.Name]; !twice || !Slug(t.Name) {
-			known[t.Name] = len(ts)
-			ts = append(ts, t)
-		} else if !reflect.DeepEqual(t, ts[other]) {
-			errs = append(errs, fmt.Errorf("%s.name: another key of %q has different settings: "+
-				"give all keys of a tenant the same settings, or choose another name", at, t.Name))
-		}
-		ks = append(ks, Key{ID: fmt.Sprintf("config-%x", digest[:4]), Tenant: t.Name,
-			Hint: "config.yaml", Digest: digest, FromConfig: true})
-	}
-	if len(errs) > 0 {
-		return nil, nil, errors.Join(errs...)
-	}
-	return ts, ks, nil
-}
-
-// tenant returns the tenant of the key.
-func (k *KeyConfig) tenant() Tenant {
-	class := func(word string) Class {
-		c, _ := ParseClass(word) // checked by package config
-		return c
-	}
-	r := Rights{Tiers: k.Tiers, Models: k.Models, Priority: class(k.Priority)}
-	r.Default = max(r.Priority, class(k.DefaultPriority))
-	return Tenant{Name: k.Name, Rights: r, Weight: max(1, k.Weight), Limits: k.Limits, IsolateCache: k.IsolateCache,
-		Degrade: k.Degrade, ResponseCache: k.ResponseCache, FailClosed: k.FailClosed, FromConfig: true}
-}
-
-// anonymous is the name of the caller without a key. No tenant may have it.
-const anonymous = "anonymous"
-
-// Slug reports whether name is valid for a tenant. Names are metric labels and parts of log
-// lines, and are therefore plain and short.
-func Slug(name string) bool {
-	plain := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' }
-	return 0 < len(name) && len(name) <= 63 && name != anonymous &&
-		strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0
-}
-
-// digest decodes the key's digest.
-func (k *KeyConfig) digest(at string) (digest [sha256.Size]byte, err error) {
-	if len(k.SHA256) != hex.EncodedLen(len(digest)) {
-		return digest, fmt.Errorf("%s.sha256: has %d characters: "+
-			"use the 64 hexadecimal digits of the key's SHA-256, not the key", at, len(k.SHA256))
-	}
-	// The decoder's own error would repeat a character of a possible key.
-	if _, err := hex.Decode(digest[:], []byte(k.SHA256)); err != nil {
-		return digest, fmt.Errorf("%s.sha256: is not hexadecimal: use the 64 hexadecimal digits of the key's SHA-256", at)
-	}
-	if digest == Digest("") {
-		return digest, fmt.Errorf("%s.sha256: is the digest of an empty key: use the digest of the key", at)
-	}
-	if digest == [sha256.Size]byte{} || digest == [sha256.Size]byte(bytes.Repeat([]byte{0xff}, sha256.Size)) {
-		return digest, fmt.Errorf("%s.sha256: is a placeholder, which no key has as its digest: "+
-			"generate a key with `openssl rand -hex 20` and use its digest", at)
-	}
-	if weakDigests[digest] {
-		return digest, fmt.Errorf("%s.sha256: is the digest of a well-known key: "+
-			"generate a key with `openssl rand -hex 20` and use its digest", at)
-	}
-	return digest, nil
-}
-
-// Directory finds callers by their keys. It is immutable.
+// Directory has the tenants and keys of config.yaml and of the database. It is immutable, and safe for concurrent use.
+// With and WithFile make another one that shares with it what they do not change; they must not run concurrently on
+// one directory. If both sources have a tenant of one name, the settings of config.yaml apply to the keys of both.
 type Directory struct {
-	entries map[[sha256.Size]byte]entry
-	names   map[string]bool
-	keys    map[string]*Caller // by id
+	file *fileSection
+
+	tenants *btree.Map[string, *tenantRow] // of the database, by name
+	ids     *btree.Map[string, *keyRow]    // all keys of the database, by id
+	digests *btree.Map[uint64, *keyRow]    // those that are not revoked, by the first bytes of the digest
+	equal   *btree.Map[string, *keyRow]    // those whose first bytes another key has too, by the digest
 }
 
-type entry struct {
-	digest [sha256.Size]byte
-	caller *Caller
+// fileSection has the tenants and keys of config.yaml.
+type fileSection struct {
+	tenants []*tenantRow
+	keys    []*keyRow
+	byName  map[string]*tenantRow
+	byID    map[string]*keyRow
+	digests map[[sha256.Size]byte]*keyRow
 }
 
-// NewDirectory returns a directory of tenants and their keys. It leaves out revoked keys and
-// keys of unknown tenants.
+// Changes are tenants and keys of the database that have changed.
+type Changes struct {
+	Tenants     []Tenant // as they are now
+	Keys        []Key    // as they are now
+	GoneTenants []string // deleted, before Tenants was read
+	GoneKeys    []string // ids of deleted keys, before Keys was read
+}
+
+// NewDirectory returns a directory without the database's tenants and keys.
 func NewDirectory(ts []Tenant, ks []Key) *Directory {
-	d := &Directory{entries: make(map[[sha256.Size]byte]entry, len(ks)),
-		names: make(map[string]bool, len(ts)), keys: make(map[string]*Caller, len(ks))}
-	byName, origins := make(map[string]*Tenant, len(ts)), map[string]int64{}
-	for i := range ts {
-		byName[ts[i].Name] = &ts[i]
-		d.names[ts[i].Name] = true
+	d := &Directory{
+		tenants: btree.NewMap[string, *tenantRow](0),
+		ids:     btree.NewMap[string, *keyRow](0),
+		digests: btree.NewMap[uint64, *keyRow](0),
+		equal:   btree.NewMap[string, *keyRow](0),
 	}
-	for i := range ks {
-		if k := &ks[i]; k.FromConfig {
-			origins[k.Tenant] ^= int64(binary.BigEndian.Uint64(k.Digest[:])) // in any order
+	return d.WithFile(ts, ks)
+}
+
+// WithFile returns the directory with these tenants and keys of config.yaml, in place of the earlier ones.
+func (d *Directory) WithFile(ts []Tenant, ks []Key) *Directory {
+	f := &fileSection{byName: map[string]*tenantRow{}, byID: map[string]*keyRow{},
+		digests: map[[sha256.Size]byte]*keyRow{}}
+	for _, t := range ts {
+		row := newTenantRow(t)
+		f.tenants, f.byName[t.Name] = append(f.tenants, row), row
+	}
+	for _, k := range ks {
+		row := newKeyRow(k)
+		f.keys, f.byID[k.ID] = append(f.keys, row), row
+		if row.revoked == 0 {
+			f.digests[k.Digest] = row
+		}
+		if t := f.byName[k.Tenant]; t != nil && k.FromConfig {
+			t.since ^= int64(binary.BigEndian.Uint64(k.Digest[:])) // in any order
 		}
 	}
-	for i := range ks {
-		k := &ks[i]
-		t := byName[k.Tenant]
-		if t == nil || !k.RevokedAt.IsZero() {
-			continue
-		}
-		c := NewCaller(*t, *k)
-		c.expires = k.ExpiresAt
-		if t.FromConfig {
-			c.Since = origins[t.Name]
-		}
-		d.keys[k.ID] = c
-		d.entries[k.Digest] = entry{k.Digest, c}
+	next := *d
+	next.file = f
+	return &next
+}
+
+// With returns the directory with the changes of the database. It copies what they touch: a change costs the same in
+// a directory of any size, but for the logarithm.
+func (d *Directory) With(c *Changes) *Directory {
+	next := &Directory{file: d.file, tenants: d.tenants.Copy(), ids: d.ids.Copy(), digests: d.digests.Copy(),
+		equal: d.equal.Copy()}
+	next.Add(c)
+	return next
+}
+
+// Add makes the changes in d itself, which nothing else may use yet. It saves the copies of With while a directory is
+// read for the first time.
+func (d *Directory) Add(c *Changes) {
+	for _, name := range c.GoneTenants {
+		d.tenants.Delete(name)
 	}
-	return d
+	for _, id := range c.GoneKeys {
+		d.removeKey(id)
+	}
+	for _, t := range c.Tenants {
+		d.tenants.Set(t.Name, newTenantRow(t))
+	}
+	for _, k := range c.Keys {
+		d.removeKey(k.ID)
+		d.addKey(newKeyRow(k))
+	}
+}
+
+func (d *Directory) addKey(row *keyRow) {
+	d.ids.Set(row.id, row)
+	if row.revoked != 0 {
+		return
+	}
+	if _, taken := d.digests.Get(row.prefix()); taken {
+		d.equal.Set(string(row.digest[:]), row)
+	} else {
+		d.digests.Set(row.prefix(), row)
+	}
+}
+
+func (d *Directory) removeKey(id string) {
+	row, known := d.ids.Delete(id)
+	if !known {
+		return
+	}
+	if first, _ := d.digests.Get(row.prefix()); first == row {
+		d.digests.Delete(row.prefix())
+	} else {
+		d.equal.Delete(string(row.digest[:]))
+	}
+}
+
+// Departed returns the tenants and keys of d that next does not have, of those that the changes name and of those of
+// config.yaml.
+func (d *Directory) Departed(next *Directory, c *Changes) (all []Subject) {
+	add := func(tenant, key string) {
+		if !next.Knows(tenant, key) {
+			all = append(all, Subject{Tenant: tenant, Key: key})
+		}
+	}
+	for _, row := range d.file.tenants {
+		add(row.Name, "")
+	}
+	for _, row := range d.file.keys {
+		add(row.tenant, row.id)
+	}
+	for _, name := range c.GoneTenants {
+		add(name, "")
+	}
+	for _, id := range c.GoneKeys {
+		if row := d.keyRow(id); row != nil {
+			add(row.tenant, id)
+		}
+	}
+	for i := range c.Keys {
+		add(c.Keys[i].Tenant, c.Keys[i].ID)
+	}
+	return all
+}
+
+// Removal returns the changes that remove all tenants and keys of the database.
+func (d *Directory) Removal() *Changes {
+	return &Changes{GoneTenants: d.tenants.Keys(), GoneKeys: d.ids.Keys()}
 }
 
 // Errors of Authenticate. Unknown, malformed, expired and revoked keys get the same error.
@@ -179,33 +174,144 @@ func (d *Directory) Authenticate(key string, now time.Time) (*Caller, error) {
 	if strings.HasPrefix(key, TenantPrefix) && !WellFormed(key) {
 		return nil, ErrUnknownKey
 	}
-	digest := Digest(key)
-	e, known := d.entries[digest]
-	if !known || subtle.ConstantTimeCompare(e.digest[:], digest[:]) != 1 {
-		return nil, ErrUnknownKey
+	return d.validCaller(d.withDigest(Digest(key)), now)
+}
+
+// withDigest returns the key with that digest, or nil. The digests are compared in constant time.
+func (d *Directory) withDigest(digest [sha256.Size]byte) *keyRow {
+	row := d.file.digests[digest]
+	if row == nil {
+		row, _ = d.digests.Get(binary.BigEndian.Uint64(digest[:]))
 	}
-	return e.caller.checkValidity(now)
+	if row != nil && subtle.ConstantTimeCompare(row.digest[:], digest[:]) == 1 {
+		return row
+	}
+	if d.equal.Len() == 0 {
+		return nil
+	}
+	row, _ = d.equal.Get(string(digest[:]))
+	return row
 }
 
 // Caller returns the caller of the key with that id, with the errors of Authenticate. A key of another tenant is
 // unknown.
 func (d *Directory) Caller(tenant, key string, now time.Time) (*Caller, error) {
-	c := d.keys[key]
-	if c == nil || c.Tenant != tenant {
+	row := d.keyRow(key)
+	if row == nil || row.tenant != tenant || row.revoked != 0 {
 		return nil, ErrUnknownKey
 	}
-	return c.checkValidity(now)
+	return d.validCaller(row, now)
 }
 
-// Len returns the number of keys.
-func (d *Directory) Len() int { return len(d.entries) }
+// validCaller returns the caller of a key that is not revoked, with the errors of Authenticate. row may be nil.
+func (d *Directory) validCaller(row *keyRow, now time.Time) (*Caller, error) {
+	if row == nil {
+		return nil, ErrUnknownKey
+	}
+	t := d.tenantRow(row.tenant)
+	if t == nil {
+		return nil, ErrUnknownKey
+	}
+	return row.caller(t).checkValidity(now)
+}
 
-// Knows reports whether the tenant exists, and the key with that id unless it is empty.
+// FormerCaller returns the caller of the key with that id, which may have expired or be revoked; nil if it is unknown.
+func (d *Directory) FormerCaller(tenant, key string) *Caller {
+	row, t := d.keyRow(key), d.tenantRow(tenant)
+	if row == nil || t == nil || row.tenant != tenant {
+		return nil
+	}
+	return row.caller(t)
+}
+
+// tenantRow returns the tenant of that name, or nil.
+func (d *Directory) tenantRow(name string) *tenantRow {
+	if t := d.file.byName[name]; t != nil {
+		return t
+	}
+	t, _ := d.tenants.Get(name)
+	return t
+}
+
+// keyRow returns the key with that id, or nil.
+func (d *Directory) keyRow(id string) *keyRow {
+	if k := d.file.byID[id]; k != nil {
+		return k
+	}
+	k, _ := d.ids.Get(id)
+	return k
+}
+
+// Tenant returns the tenant of that name.
+func (d *Directory) Tenant(name string) (t Tenant, known bool) {
+	if row := d.tenantRow(name); row != nil {
+		return row.Tenant, true
+	}
+	return t, false
+}
+
+// Key returns the key with that id, which may have expired or be revoked.
+func (d *Directory) Key(id string) (k Key, known bool) {
+	if row := d.keyRow(id); row != nil {
+		return row.key(), true
+	}
+	return k, false
+}
+
+// Tenants returns all tenants, first those of config.yaml.
+func (d *Directory) Tenants() iter.Seq[Tenant] {
+	return func(yield func(Tenant) bool) {
+		for _, row := range d.file.tenants {
+			if !yield(row.Tenant) {
+				return
+			}
+		}
+		d.tenants.Scan(func(name string, row *tenantRow) bool {
+			return d.file.byName[name] != nil || yield(row.Tenant)
+		})
+	}
+}
+
+// FileKeys returns the keys of config.yaml.
+func (d *Directory) FileKeys() iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		for _, row := range d.file.keys {
+			if !yield(row.key()) {
+				return
+			}
+		}
+	}
+}
+
+// StoredKeys returns the keys of the database, also expired and revoked ones, by id.
+func (d *Directory) StoredKeys() iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		d.ids.Scan(func(_ string, row *keyRow) bool { return yield(row.key()) })
+	}
+}
+
+// SpecialKeys returns the keys that narrow the rights or limits of their tenants, or that expire: a few of many.
+func (d *Directory) SpecialKeys() iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		d.ids.Scan(func(_ string, row *keyRow) bool {
+			return row.scope == nil && row.expires == 0 || yield(row.key())
+		})
+	}
+}
+
+// Stored returns the number of tenants and keys of the database.
+func (d *Directory) Stored() (tenants, keys int) { return d.tenants.Len(), d.ids.Len() }
+
+// Knows reports whether the tenant exists, and the key with that id, not revoked, unless it is empty.
 func (d *Directory) Knows(tenant, key string) bool {
-	return d.names[tenant] && (key == "" || d.keys[key] != nil)
+	if d.tenantRow(tenant) == nil {
+		return false
+	}
+	row := d.keyRow(key)
+	return key == "" || row != nil && row.tenant == tenant && row.revoked == 0
 }
 
 // Format prints the number of keys, whatever the verb, and keeps digests out of logs.
 func (d *Directory) Format(s fmt.State, _ rune) {
-	_, _ = io.WriteString(s, fmt.Sprintf("%d keys", len(d.entries)))
+	_, _ = io.WriteString(s, fmt.Sprintf("%d keys", len(d.file.keys)+d.ids.Len()))
 }

@@ -95,22 +95,23 @@ func (l *Limiter) Seed(tenant, key string, at time.Time, day, month Spent) {
 	s.months.seed(Month(at), Month(at.Add(maxBack)), month)
 }
 
-// Forget removes the subjects for which keep returns false, except those with in-flight requests. The
-// directory thus bounds the memory.
-func (l *Limiter) Forget(keep func(tenant, key string) bool) {
+// Forget removes a tenant or one of its keys, so that the directory bounds the memory. It reports false while requests
+// are in flight: then nothing is removed.
+func (l *Limiter) Forget(tenant, key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w, s := range l.subjects {
-		if keep(w.tenant, w.key) {
-			continue
-		}
-		s.mu.Lock()
-		if s.inflight == 0 && s.pending == 0 {
-			s.forgotten = true
-			delete(l.subjects, w)
-		}
-		s.mu.Unlock()
+	s := l.subjects[subjectID{tenant, key}]
+	if s == nil {
+		return true
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inflight > 0 || s.pending > 0 {
+		return false
+	}
+	s.forgotten = true
+	delete(l.subjects, subjectID{tenant, key})
+	return true
 }
 
 // Idle reports whether no request is in flight.

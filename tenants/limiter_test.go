@@ -431,7 +431,7 @@ func TestEachSlotIsFreedAtTheEnd(t *testing.T) {
 				mu.Unlock()
 				l.SettleCharge(c, Used{Refund: (g+i)%3 == 0}, noon())
 			}
-			l.Forget(func(string, string) bool { return g%2 == 0 })
+			l.Forget("x", "")
 			l.Idle()
 			l.DirtySubjects(noon(), nil)
 		})
@@ -468,7 +468,18 @@ func TestOnlyIdleUnknownSubjectsAreForgotten(t *testing.T) {
 	for range 8 {
 		h.settle(Used{Tokens: 1})
 	}
-	h.Forget(func(tenant, key string) bool { return tenant == "t0" && key == "" })
+	for i := range 10 {
+		name := fmt.Sprint("t", i)
+		if forgotten := h.Forget(name, "k"); forgotten != (i < 8) {
+			t.Errorf("the key of %s is forgotten: %v", name, forgotten)
+		}
+		if i > 0 && h.Forget(name, "") != (i < 8) {
+			t.Errorf("%s is kept: %v", name, i < 8)
+		}
+	}
+	if !h.Forget("nobody", "") {
+		t.Error("an unknown tenant is kept")
+	}
 	if len(h.subjects) != 5 { // t0, and t8 and t9 with their keys
 		t.Errorf("%d subjects are known", len(h.subjects))
 	}

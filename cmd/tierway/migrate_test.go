@@ -32,6 +32,16 @@ func TestMigratePrintsBothVersions(t *testing.T) {
 func TestOnlyMigrateUpdatesAnOlderDatabase(t *testing.T) {
 	h := newHouse(t, "")
 	must(t, "keys", "create", "-c", h.config, "--tenant", "acme")
+	for _, trigger := range []string{"tenants_added", "tenants_changed", "tenants_deleted", "keys_added", "keys_changed",
+		"keys_deleted"} {
+		h.execute(t, "DROP TRIGGER "+trigger)
+	}
+	for _, index := range []string{"tenants_revision", "keys_revision", "keys_ending"} {
+		h.execute(t, "DROP INDEX "+index)
+	}
+	h.execute(t, "DROP TABLE deletions")
+	h.execute(t, "ALTER TABLE tenants DROP COLUMN revision")
+	h.execute(t, "ALTER TABLE keys DROP COLUMN revision")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN weight")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN response_cache")
 	h.execute(t, "ALTER TABLE usage DROP COLUMN cached_requests")

@@ -309,7 +309,7 @@ func (d *directoryFacts) update(of *control.Identity, under *config.File, now ti
 	if d.of == of && d.under == under {
 		return
 	}
-	all, keys := of.Tenants()
+	all, keys := slices.Collect(of.Directory.Tenants()), slices.Collect(of.Directory.SpecialKeys())
 	*d = directoryFacts{of: of, under: under, tenants: len(all), expiring: expiringKeys(keys),
 		unknown: unknownRights(under.RightNames(), all, keys, now)}
 }

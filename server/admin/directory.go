@@ -17,6 +17,7 @@ import (
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/server/control"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -34,23 +35,58 @@ type tenantAPI struct {
 	changing sync.Mutex // serializes the changes of this gateway, so that they never conflict
 }
 
-// tenantsNow returns all tenants and keys in force. The last uses of keys include those on this gateway that the
-// directory does not have yet.
-func (a *tenantAPI) tenantsNow() ([]tenants.Tenant, []tenants.Key) {
-	ts, ks := a.control.Snapshot().Identity.Tenants()
-	for i := range ks {
-		if at := a.control.Database.LastUsed.At(ks[i].ID); !ks[i].FromConfig && at.After(ks[i].LastUsedAt) {
-			ks[i].LastUsedAt = at.UTC()
+// keysOf returns the keys of some tenants with the times of their last uses. While the database is unavailable, the
+// directory has the keys, and the times are those on this gateway.
+func (a *tenantAPI) keysOf(ctx context.Context, names ...string) map[string][]tenants.Key {
+	directory := a.control.Snapshot().Identity.Directory
+	keys := slices.Collect(directory.FileKeys())
+	if stored, err := a.storedKeysOf(ctx, names); err == nil {
+		keys = append(keys, stored...)
+	} else {
+		a.log.Warn("reading keys of the database failed; those in memory are used", "cause", err.Error())
+		keys = slices.AppendSeq(keys, directory.StoredKeys())
+	}
+	of := make(map[string][]tenants.Key, len(names))
+	for _, k := range keys {
+		if slices.Contains(names, k.Tenant) {
+			of[k.Tenant] = append(of[k.Tenant], a.withLastUse(k))
 		}
 	}
-	return ts, ks
+	return of
+}
+
+// storedKeysOf reads the keys of some tenants from the database, if there is one.
+func (a *tenantAPI) storedKeysOf(ctx context.Context, names []string) ([]tenants.Key, error) {
+	switch {
+	case a.control.Stores.SQL == nil:
+		return nil, nil
+	case a.control.Database.State() == control.DatabaseAway:
+		return nil, errors.New("it is unavailable")
+	}
+	return a.control.Stores.SQL.KeysOf(ctx, names...)
+}
+
+// hasDatabase reports whether there is a database that can be read.
+func (a *tenantAPI) hasDatabase() bool {
+	return a.control.Stores.SQL != nil && a.control.Database.State() != control.DatabaseAway
+}
+
+// withLastUse returns the key with the time of its last use on this gateway, if that is later.
+func (a *tenantAPI) withLastUse(k tenants.Key) tenants.Key {
+	if here := a.control.Database.LastUsed.At(k.ID); !k.FromConfig && here.After(k.LastUsedAt) {
+		k.LastUsedAt = here.UTC()
+	}
+	return k
 }
 
 // key returns a key, also if another gateway has just created it.
 func (a *tenantAPI) key(ctx context.Context, id string) (tenants.Key, error) {
 	return upToDate(ctx, a.gateway, func() (tenants.Key, error) {
-		_, ks := a.tenantsNow()
-		return find(ks, "key", id, func(k tenants.Key) bool { return k.ID == id })
+		k, known := a.control.Snapshot().Identity.Directory.Key(id)
+		if !known {
+			return k, notFound("key", id)
+		}
+		return k, nil
 	})
 }
 

@@ -59,8 +59,11 @@ func (a *gateway) unavailable(doing string, err error, detail string) error {
 // tenant returns a tenant, also if another gateway has just created it.
 func (a *gateway) tenant(ctx context.Context, name string) (tenants.Tenant, error) {
 	return upToDate(ctx, a, func() (tenants.Tenant, error) {
-		ts, _ := a.control.Snapshot().Identity.Tenants()
-		return find(ts, "tenant", name, func(t tenants.Tenant) bool { return t.Name == name })
+		t, known := a.control.Snapshot().Identity.Directory.Tenant(name)
+		if !known {
+			return t, notFound("tenant", name)
+		}
+		return t, nil
 	})
 }
 

@@ -65,12 +65,9 @@ func (a *tenantAPI) listKeys(ctx context.Context, in *struct {
 	if _, err := a.tenant(ctx, in.Name); err != nil {
 		return nil, err
 	}
-	_, ks := a.tenantsNow()
 	var views []keyView
-	for _, k := range ks {
-		if k.Tenant == in.Name {
-			views = append(views, showKey(k, time.Now()))
-		}
+	for _, k := range a.keysOf(ctx, in.Name)[in.Name] {
+		views = append(views, showKey(k, time.Now()))
 	}
 	id, name := func(k *keyView) string { return k.ID }, func(k *keyView) string { return k.Name }
 	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, id, name)}, nil
@@ -81,7 +78,12 @@ func (a *tenantAPI) getKey(ctx context.Context, in *IDPath) (*tagged[keyView], e
 	if err != nil {
 		return nil, err
 	}
-	v := showKey(k, time.Now())
+	if a.hasDatabase() && !k.FromConfig {
+		if k.LastUsedAt, err = a.control.Stores.SQL.KeyLastUsed(ctx, k.ID); err != nil {
+			a.log.Warn("reading when a key was last used failed", "cause", err.Error())
+		}
+	}
+	v := showKey(a.withLastUse(k), time.Now())
 	v.Now = a.usedNow(k.Tenant, k.ID, k.Limits, time.Now())
 	return &tagged[keyView]{ETag: etag(k.Version), Body: v}, nil
 }

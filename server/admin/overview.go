@@ -130,7 +130,7 @@ func (a *overviewAPI) overviewOf(pools []poolView, now time.Time) OverviewView {
 			Config:    snap.Generation,
 			Overrides: versionOf(overrides),
 			// Both numbers only grow, so the sum changes with each of them.
-			Directory: snap.Identity.Revision() + snap.Generation,
+			Directory: snap.Identity.Revision + snap.Generation,
 		},
 		Attention: a.attention(pools, now),
 		Checklist: OverviewChecklist{Tenants: a.directory.tenants > 0},

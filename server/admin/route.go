@@ -231,30 +231,26 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 	if o.Tenant == "" && o.KeyID == "" {
 		return nil, nil
 	}
-	ts, ks := p.Tenants()
 	var key tenants.Key
 	if o.KeyID != "" {
-		at := slices.IndexFunc(ks, func(k tenants.Key) bool {
-			return k.ID == o.KeyID && (o.Tenant == "" || k.Tenant == o.Tenant)
-		})
-		if at < 0 {
+		known := false
+		if key, known = p.Directory.Key(o.KeyID); !known || o.Tenant != "" && key.Tenant != o.Tenant {
 			return nil, invalid("body.key_id", "there is no such key; GET /admin/tenants/{name}/keys lists the ids", o.KeyID)
 		}
-		key = ks[at]
 	}
 	name := cmp.Or(o.Tenant, key.Tenant)
-	at := slices.IndexFunc(ts, func(t tenants.Tenant) bool { return t.Name == name })
-	if at < 0 {
+	tenant, known := p.Directory.Tenant(name)
+	if !known {
 		return nil, invalid("body.tenant", "there is no such tenant; GET /admin/tenants lists the names", name)
 	}
-	is := &control.Subject{Caller: tenants.NewCaller(ts[at], key), Name: "tenant " + name}
+	is := &control.Subject{Caller: tenants.NewCaller(tenant, key), Name: "tenant " + name}
 	if o.KeyID != "" {
 		is.Name += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
 	}
 	switch {
 	case o.KeyID != "" && !key.Valid(now):
 		is.Barred = tenants.ErrUnknownKey
-	case ts[at].Disabled:
+	case tenant.Disabled:
 		is.Barred = tenants.ErrDisabled
 	}
 	return is, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tierway/decisions"
-	"tierway/server/control"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -121,11 +120,6 @@ func showTenant(t tenants.Tenant, keys []tenants.Key, now time.Time) tenantView 
 	return v
 }
 
-// keysOf returns the keys of a tenant.
-func keysOf(all []tenants.Key, tenant string) []tenants.Key {
-	return slices.DeleteFunc(slices.Clone(all), func(k tenants.Key) bool { return k.Tenant != tenant })
-}
-
 func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of items."`
 	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the previous page."`
@@ -133,13 +127,11 @@ func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 	Today  bool   `query:"today" doc:"Also return the requests of the current UTC day, which the database counts."`
 }) (*reply[page[tenantView]], error) {
 	now := time.Now()
-	ts, ks := a.tenantsNow()
 	name := func(t *tenants.Tenant) string { return t.Name }
-	selected := paged(ts, PageQuery{in.Limit, in.Cursor, in.Search}, name, name)
-	keys, today := map[string][]tenants.Key{}, map[string]store.UsageRow(nil)
-	for _, k := range ks {
-		keys[k.Tenant] = append(keys[k.Tenant], k)
-	}
+	all := slices.Collect(a.control.Snapshot().Identity.Directory.Tenants())
+	selected := paged(all, PageQuery{in.Limit, in.Cursor, in.Search}, name, name)
+	keys := a.keysOf(ctx, mapped(selected.Items, func(t tenants.Tenant) string { return t.Name })...)
+	today := map[string]store.UsageRow(nil)
 	if in.Today {
 		today = a.usageToday(ctx, now)
 	}
@@ -157,7 +149,7 @@ func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 
 // usageToday returns the usage of the current UTC day by tenant, or nil while the database is unavailable.
 func (a *tenantAPI) usageToday(ctx context.Context, now time.Time) map[string]store.UsageRow {
-	if a.control.Stores.SQL == nil || a.control.Database.State() == control.DatabaseAway {
+	if !a.hasDatabase() {
 		return nil
 	}
 	usage, err := a.control.Stores.SQL.UsageByTenant(ctx, now)
@@ -173,9 +165,8 @@ func (a *tenantAPI) getTenant(ctx context.Context, in *TenantPath) (*tagged[tena
 	if err != nil {
 		return nil, err
 	}
-	_, ks := a.tenantsNow()
 	now := time.Now()
-	v := showTenant(t, keysOf(ks, t.Name), now)
+	v := showTenant(t, a.keysOf(ctx, t.Name)[t.Name], now)
 	v.Now = a.usedNow(t.Name, "", t.Limits, now)
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
@@ -196,8 +187,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	ts, _ := a.control.Snapshot().Identity.Tenants()
-	if slices.ContainsFunc(ts, func(t tenants.Tenant) bool { return t.Name == c.Name && t.FromConfig }) {
+	if t, known := a.control.Snapshot().Identity.Directory.Tenant(c.Name); known && t.FromConfig {
 		return nil, a.failed("creating a tenant", store.ErrExists) // the database has no tenants of config.yaml
 	}
 	c.Tenant.Name = c.Name
@@ -240,9 +230,8 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
 	}
-	_, ks := a.tenantsNow()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version),
-		Body: tenantAnswer{Tenant: showTenant(made, keysOf(ks, made.Name), time.Now()),
+		Body: tenantAnswer{Tenant: showTenant(made, a.keysOf(ctx, made.Name)[made.Name], time.Now()),
 			Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"tierway/routing"
 	"tierway/store"
 	"tierway/telemetry"
+	"tierway/tenants"
 	"tierway/workers"
 	"tierway/workers/kvcache"
 	"tierway/workers/zmtp"
@@ -33,13 +34,15 @@ type Control struct {
 	hookOptions  hooks.Options
 
 	snapshot atomic.Pointer[Snapshot]     // never nil; only apply and amend store it
-	applied  func(*config.File)           // receives each applied configuration
+	applied  func(*config.File)           // receives each configuration that was put in force
 	source   func() (*config.File, error) // reads the configuration again; nil without a file
 	rejected atomic.Bool                  // the last reloaded file was rejected
 
 	reloading    sync.Mutex                       // one reload at a time; taken before applying
 	applying     sync.Mutex                       // one change of configuration, overrides or directory at a time
 	ownOverrides atomic.Pointer[[]store.Override] // used without a database
+	reading      *Identity                        // of a database that was not read before; guarded by applying
+	departed     []tenants.Subject                // that the limiter cannot forget yet; guarded by applying
 }
 
 // Options are the parts of a Control. Config, Applied, Log, Metrics, Recover and Rand are
@@ -54,7 +57,7 @@ type Options struct {
 	Withdraw func()
 	// Offline opens neither database nor Redis.
 	Offline bool
-	// Applied receives the configuration after it, or the directory, was put in force.
+	// Applied receives each configuration after it was put in force, and again when tenants or keys no longer exist.
 	Applied func(*config.File)
 	// Via is the entry of this gateway in the Via header of requests to workers.
 	Via     string
@@ -119,20 +122,20 @@ func New(o Options) (*Control, error) {
 		recover:    o.Recover,
 		stores:     stores,
 		snapshot:   ctl.Snapshot,
-		apply:      ctl.applyContents,
+		apply:      ctl.applyChanges,
 		sharing:    ctl.Pools.sharingGauges,
 		readDue:    make(chan struct{}, 1),
 		refreshDue: make(chan struct{}, 1),
 
 		maintainDue: make(chan struct{}, 1),
-		reading:     make(turn, 1),
 		updating:    make(turn, 1),
 	}
 	if stores.Redis != nil {
 		stores.Redis.OnChange(ctl.Database.requestRead)
 	}
 	ctl.ownOverrides.Store(&[]store.Override{})
-	ctl.snapshot.Store(&Snapshot{Configuration: Configuration{Base: o.Config}, Identity: &Identity{}})
+	ctl.snapshot.Store(&Snapshot{Configuration: Configuration{Base: o.Config},
+		Identity: &Identity{Directory: tenants.NewDirectory(nil, nil)}})
 	return ctl, nil
 }
 
@@ -170,7 +173,7 @@ func (ctl *Control) amend(change func(*Snapshot)) {
 // all other methods except Close. An unreachable database is not an error: Run reads it later.
 func (ctl *Control) Begin(ctx context.Context) error {
 	f := ctl.Snapshot().Base
-	identity, err := newIdentity(f, store.Contents{}, time.Time{})
+	identity, err := newIdentity(f, nil)
 	if err != nil {
 		return err
 	}

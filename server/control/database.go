@@ -20,12 +20,14 @@ const (
 	PollInterval = time.Second
 	// minRefreshInterval is the shortest interval between additional reads because of unknown keys.
 	minRefreshInterval = 100 * time.Millisecond
-	// readInterval is the interval at which everything is read even if the revision is the same. The
-	// last uses of keys do not change the revision.
-	readInterval = time.Minute
 	// spentInterval is the interval at which spent budgets are read from the ledger. Without Redis,
 	// it is the only source of the usage on other gateways.
 	spentInterval = 10 * time.Second
+	// marksKept is how long the database keeps the marks of deleted tenants and keys. A gateway that has not read the
+	// changes for half of it reads everything again.
+	marksKept = 24 * time.Hour
+	// pruneInterval is the interval at which older marks are deleted.
+	pruneInterval = time.Hour
 	// sqlTimeout limits the wait of a change by the admin API until the change is in force. Requests of the data plane
 	// never wait.
 	sqlTimeout = 5 * time.Second
@@ -46,30 +48,29 @@ const (
 // String names the state as GET /admin/status shows it.
 func (s DatabaseState) String() string { return [...]string{"ok", "away", "read_only"}[s] }
 
-// Database follows the SQL database: it reads the directory of tenants, keys and admins
-// after each change, and writes when keys were last used. Without a database it does
-// nothing. It is safe for concurrent use.
+// Database follows the SQL database: it reads the changes of tenants, keys and admins, and writes when keys were last
+// used. Without a database it does nothing. It is safe for concurrent use.
 type Database struct {
 	log      *slog.Logger
 	recover  *Recoverer
 	stores   *Stores
 	snapshot func() *Snapshot
-	apply    func(store.Contents, time.Time) error // puts the contents in force
-	sharing  func() telemetry.SharingGauges        // called with Redis only
+	// apply puts changes in force that lead to a position.
+	apply   func(c *store.Changes, to *store.Position, now time.Time) error
+	sharing func() telemetry.SharingGauges // called with Redis only
 
 	state       atomic.Int32 // a DatabaseState
 	migrated    atomic.Bool
 	currentAt   atomic.Int64  // when the directory was last known to be current, in Unix nanoseconds; 0: never
-	readAllAt   atomic.Int64  // see wholeAt
-	partial     atomic.Bool   // the directory in force lacks changes: all of it must be read
-	changed     atomic.Bool   // the directory has changed since the budgets were last read because of a change
-	readDue     chan struct{} // requests a comparison of the revision at once
-	refreshDue  chan struct{} // the same, unless it was compared within minRefreshInterval
+	readDue     chan struct{} // requests the next changes at once
+	refreshDue  chan struct{} // the same, unless they were read within minRefreshInterval
 	maintainDue chan struct{} // requests the work of maintain at once
 	LastUsed    lastUsed
+	budgets     dueBudgets
 
-	reading  turn // one reading of the whole directory at a time; taken before updating
-	updating turn // one change of the directory at a time
+	updating turn           // one reading of changes at a time
+	position store.Position // what was read; guarded by updating
+	readAt   time.Time      // when it was read; guarded by updating
 }
 
 // turn is a lock whose wait ends with a context. It holds one value while it is locked.
@@ -87,14 +88,18 @@ func (t turn) lock(ctx context.Context) error {
 func (t turn) unlock() { <-t }
 
 // open brings the schema up to date and reads the directory. An unavailable database is not an error, nor is a
-// directory whose reading takes longer than a start may wait: maintain reads it then.
+// directory whose reading takes longer than a start may wait: follow reads the rest.
 func (db *Database) open(ctx context.Context) error {
 	if db.stores.SQL == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	switch err := db.Read(ctx); {
+	err := db.Refresh(ctx)
+	if err == nil {
+		err = db.seedBudgets(ctx)
+	}
+	switch {
 	case err != nil && db.migrated.Load() && errors.Is(err, context.DeadlineExceeded):
 		db.log.Warn("reading tenants and keys takes longer than a start waits; the gateway is ready once they are read",
 			"waited", startTimeout.String())
@@ -106,98 +111,49 @@ func (db *Database) open(ctx context.Context) error {
 	return nil
 }
 
-// Read brings the schema up to date, once, and puts the whole directory that it reads in force. It needs a database.
-// It has no time limit of its own while the database sends rows. Several callers share one reading.
-func (db *Database) Read(ctx context.Context) error {
-	asked := time.Now()
-	if err := db.reading.lock(ctx); err != nil {
-		return fmt.Errorf("reading the directory: %w", err)
-	}
-	defer db.reading.unlock()
-	if db.wholeAt().After(asked) {
-		return nil
-	}
-	if err := db.migrate(ctx); err != nil {
-		return err
-	}
-	began := time.Now()
-	db.partial.Store(false)
-	c, err := db.stores.SQL.Contents(ctx)
-	if err == nil {
-		err = db.applyWhole(ctx, c)
-	}
-	if err != nil {
-		db.partial.Store(true)
-		return fmt.Errorf("reading the directory: %w", err)
-	}
-	db.readAllAt.Store(began.UnixNano())
-	return db.seedBudgets(ctx) // last, so that a failing ledger keeps no revoked key valid
-}
-
-// applyWhole puts contents that may have been read for long in force, with the changes since.
-func (db *Database) applyWhole(ctx context.Context, c store.Contents) error {
-	if err := db.updating.lock(ctx); err != nil {
-		return err
-	}
-	defer db.updating.unlock()
-	now := time.Now()
-	c, whole, err := db.stores.SQL.ContentsSince(ctx, c)
-	if err == nil {
-		err = db.apply(c, now)
-	}
-	if err == nil && whole {
-		db.currentAt.Store(now.UnixNano())
-	}
-	return err
-}
-
-// Refresh puts the changes of the database in force that were made before the call, by any gateway. It reads only what
-// has changed if that is little.
+// Refresh puts all changes in force that were made before the call, by any gateway.
 func (db *Database) Refresh(ctx context.Context) error {
-	whole, err := db.readChanges(ctx)
-	if err != nil || whole {
-		return err
+	for {
+		if whole, err := db.readChanges(ctx); err != nil || whole {
+			return err
+		}
 	}
-	return db.Read(ctx)
 }
 
-// readChanges puts the changes of the database in force, those that withdraw rights in any case. whole reports that
-// nothing is missing; otherwise the whole directory must be read.
+// readChanges puts the next changes of the database in force, those that withdraw rights first. whole reports that
+// nothing is missing. It has no time limit of its own while the database sends rows.
 func (db *Database) readChanges(ctx context.Context) (whole bool, err error) {
 	if err := db.updating.lock(ctx); err != nil {
 		return false, fmt.Errorf("reading the changes of the directory: %w", err)
 	}
 	defer db.updating.unlock()
-	p, now := db.snapshot().Identity, time.Now()
-	if p.ReadAt.IsZero() {
-		return false, db.stores.SQL.Ping(ctx)
-	}
-	revision, err := db.stores.SQL.Revision(ctx)
-	if err != nil {
+	if err := db.migrate(ctx); err != nil {
 		return false, err
 	}
-	if whole = revision == p.contents.Revision; !whole {
-		var c store.Contents
-		if c, whole, err = db.stores.SQL.ContentsSince(ctx, p.contents); err == nil {
-			err = db.apply(c, now)
+	now := time.Now()
+	if !db.readAt.IsZero() && now.Round(0).Sub(db.readAt.Round(0)) > marksKept/2 {
+		db.position = db.position.Expired()
+	}
+	if changed, err := db.stores.SQL.HasChanged(ctx, db.position); err != nil {
+		return false, err
+	} else if changed {
+		c, to, err := db.stores.SQL.ChangesSince(ctx, db.position)
+		if err == nil {
+			err = db.apply(&c, &to, now)
 		}
 		if err != nil {
 			return false, err
 		}
-		db.changed.Store(true)
+		db.position = to
+		if db.budgets.add(&c) {
+			wake(db.maintainDue)
+		}
 	}
-	if whole {
+	db.readAt = now
+	if whole = db.position.Whole(); whole {
 		db.currentAt.Store(now.UnixNano())
 	}
 	return whole, nil
-}
-
-// wholeAt returns when the last reading of the whole directory began; the zero time if there was none.
-func (db *Database) wholeAt() time.Time {
-	if at := db.readAllAt.Load(); at != 0 {
-		return time.Unix(0, at)
-	}
-	return time.Time{}
 }
 
 // migrate brings the schema up to date, once. It has no time limit if the database responds. The schema
@@ -223,19 +179,6 @@ func (db *Database) migrate(ctx context.Context) error {
 		return err
 	}
 	db.migrated.Store(true)
-	return nil
-}
-
-// seedBudgets sets the limiter's spent budgets to the ledger's sums.
-func (db *Database) seedBudgets(ctx context.Context) error {
-	now := time.Now()
-	rows, err := db.stores.SQL.Spent(ctx, now)
-	if err != nil {
-		return fmt.Errorf("reading the spent budgets: %w", err)
-	}
-	for _, r := range rows {
-		db.stores.Limiter.Seed(r.Tenant, r.Key, now, r.Day, r.Month)
-	}
 	return nil
 }
 
@@ -266,10 +209,7 @@ func (db *Database) follow(ctx context.Context) {
 		err := db.recover.Try("following the database", func() error {
 			whole, err := db.readChanges(ctx)
 			if err == nil && !whole {
-				db.partial.Store(true)
-			}
-			if err == nil && (!whole || db.changed.Swap(false)) {
-				wake(db.maintainDue)
+				db.requestRead()
 			}
 			return err
 		})
@@ -280,45 +220,45 @@ func (db *Database) follow(ctx context.Context) {
 	}
 }
 
-// maintain reads the whole directory when its changes alone are not enough, and once in readInterval. It also reads the
-// spent budgets and writes when keys were last used.
+// maintain reads the spent budgets, and writes when keys were last used.
 func (db *Database) maintain(ctx context.Context) {
 	tick := time.NewTicker(PollInterval)
 	defer tick.Stop()
-	var spent time.Time // when the budgets were last read
-	failed := ""        // the last failure, which is logged once
+	var all, pruned time.Time // when all budgets were last read, and marks were last pruned
+	failed := ""              // the last failure, which is logged once
 	for {
 		select {
 		case <-ctx.Done():
 			db.recover.Run("writing when keys were last used", func() { db.flushLastUsed(ctx) })
 			return
 		case <-db.maintainDue:
-			spent = time.Time{}
 		case <-tick.C:
 		}
-		err := db.recover.Try("reading the whole database", func() error {
-			if db.partial.Load() || time.Since(db.wholeAt()) >= readInterval {
-				if err := db.Read(ctx); err != nil {
-					return err
-				}
-				spent = time.Now()
+		if !db.migrated.Load() {
+			continue
+		}
+		err := db.recover.Try("reading the spent budgets", func() error {
+			err := db.seedChangedBudgets(ctx)
+			if time.Since(all) < spentInterval || err != nil {
+				return err
 			}
-			if time.Since(spent) < spentInterval {
-				return nil
+			if err = db.seedBudgets(ctx); err == nil {
+				all = time.Now()
 			}
-			err := db.seedBudgets(ctx)
-			if err == nil {
-				spent = time.Now()
+			err = errors.Join(err, db.writeLastUsed(ctx))
+			if time.Since(pruned) >= pruneInterval && err == nil {
+				pruned = time.Now()
+				err = db.stores.SQL.PruneDeletions(ctx, pruned.Add(-marksKept))
 			}
-			return errors.Join(err, db.writeLastUsed(ctx))
+			return err
 		})
 		switch {
 		case err == nil:
 			failed = ""
 		case ctx.Err() == nil && db.State() != DatabaseAway && failed != err.Error():
 			failed = err.Error()
-			db.log.Warn("reading all tenants and keys or the spent budgets failed; it is tried again, and single changes "+
-				"are still applied", "cause", failed)
+			db.log.Warn("reading the spent budgets or writing when keys were last used failed; it is tried again, and "+
+				"changes of tenants and keys are still applied", "cause", failed)
 		}
 	}
 }
@@ -357,7 +297,7 @@ func (db *Database) updateState(read, write error) {
 // this needs a configuration that has keys or requires none.
 func (db *Database) HasCallers() bool {
 	snap := db.snapshot()
-	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.Identity.ownKeys) > 0 ||
+	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.File.Auth.Keys) > 0 ||
 		!snap.File.Auth.Required
 }
 

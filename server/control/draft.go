@@ -15,7 +15,7 @@ import (
 // metrics.
 func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
 	live := ctl.Snapshot()
-	identity, err := newIdentity(f, live.Identity.contents, live.Identity.ReadAt)
+	identity, err := newIdentity(f, live.Identity)
 	if err != nil {
 		return nil, fmt.Errorf("building the draft's directory: %w", err)
 	}

@@ -3,7 +3,6 @@ package control
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,51 +13,131 @@ import (
 )
 
 // Identity is the directory of tenants and admins, from config.yaml and the database. It is
-// immutable; a change of either makes another.
+// immutable; a change of either makes another, which shares with it what is unchanged.
 type Identity struct {
 	Directory *tenants.Directory
-	admins    map[[sha256.Size]byte]store.Admin // by the key's digest
-	own       []tenants.Tenant                  // of config.yaml
-	ownKeys   []tenants.Key                     // of config.yaml
-	contents  store.Contents                    // of the database
-	repeater  *tenants.Caller                   // of learning.replay.api_key; nil without one
-	ReadAt    time.Time                         // when contents was read; zero: never, so any unknown key may be valid
+	ReadAt    time.Time // when all of the database was first read; zero: never, so any unknown key may be valid
+	Revision  int64     // changes with every change of the database, on any gateway; 0 without a database
+
+	fileAdmins   []store.Admin // of config.yaml
+	storedAdmins []store.Admin // of the database
+	overrides    []store.Override
+	admins       map[[sha256.Size]byte]*store.Admin // all of them, by the key's digest
+	repeaterKey  string                             // learning.replay.api_key
+	repeater     *tenants.Caller                    // of that key; nil without one
 }
 
-// newIdentity combines the tenants and admins of the configuration and of the database.
-func newIdentity(f *config.File, c store.Contents, readAt time.Time) (*Identity, error) {
+// newIdentity returns the directory with the tenants and admins of the configuration, and with what was has of the
+// database. was may be nil.
+func newIdentity(f *config.File, was *Identity) (*Identity, error) {
 	ts, ks, err := tenants.FromConfig(f.Auth.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("reading auth.keys: %w", err)
 	}
-	p := &Identity{own: ts, ownKeys: ks, contents: c, ReadAt: readAt, admins: map[[sha256.Size]byte]store.Admin{}}
-	for _, a := range c.Admins {
-		p.admins[a.Digest] = a
-	}
 	mine, digests, err := tenants.FromConfig(adminKeys(f.Admin.Keys))
 	if err != nil || len(mine) > 1 {
 		return nil, fmt.Errorf("reading admin.keys: %w", err)
+	}
+	p := &Identity{repeaterKey: f.Learning.Replay.APIKey}
+	if was == nil {
+		p.Directory = tenants.NewDirectory(ts, ks)
+	} else {
+		p.Directory = was.Directory.WithFile(ts, ks)
+		p.ReadAt, p.Revision, p.storedAdmins, p.overrides = was.ReadAt, was.Revision, was.storedAdmins, was.overrides
 	}
 	for i, k := range digests {
 		role := f.Admin.Keys[i].Role
 		if role == "" {
 			role = store.RoleAdmin
 		}
-		p.admins[k.Digest] = store.Admin{
+		p.fileAdmins = append(p.fileAdmins, store.Admin{
 			ID:     k.ID,
 			Name:   f.Admin.Keys[i].Name,
 			Role:   role,
 			Hint:   "config.yaml",
 			Digest: k.Digest,
+		})
+	}
+	p.index()
+	return p, nil
+}
+
+// with returns the identity with changes of the database, up to a revision.
+func (p *Identity) with(c *store.Changes, revision int64) *Identity {
+	next := *p
+	next.Directory = p.Directory.With(&c.Changes)
+	next.take(c, revision)
+	return &next
+}
+
+// take takes over what the changes have besides tenants and keys.
+func (p *Identity) take(c *store.Changes, revision int64) {
+	if p.Revision = revision; c.Few {
+		p.storedAdmins, p.overrides = c.Admins, c.Overrides
+	}
+	p.index()
+}
+
+// index sets the fields that follow from the others.
+func (p *Identity) index() {
+	p.admins = make(map[[sha256.Size]byte]*store.Admin, len(p.storedAdmins)+len(p.fileAdmins))
+	for _, some := range [][]store.Admin{p.storedAdmins, p.fileAdmins} {
+		for i := range some {
+			p.admins[some[i].Digest] = &some[i]
 		}
 	}
-	all, keys := p.Tenants()
-	p.Directory = tenants.NewDirectory(all, keys)
-	if key := f.Learning.Replay.APIKey; key != "" {
+	p.repeater = nil
+	if p.repeaterKey != "" {
 		// An error leaves a key that authenticates no request. No key has expired at the zero time.
-		p.repeater, _ = p.Directory.Authenticate(key, time.Time{})
+		p.repeater, _ = p.Directory.Authenticate(p.repeaterKey, time.Time{})
 	}
-	return p, nil
+}
+
+// applyChanges puts changes of the database in force, with the live overrides. They lead to the position to. The
+// contents of a database that was not read before are put in force once they are whole.
+func (ctl *Control) applyChanges(c *store.Changes, to *store.Position, now time.Time) error {
+	ctl.applying.Lock()
+	defer ctl.applying.Unlock()
+	was, removed := ctl.Snapshot().Identity, &c.Changes
+	var next *Identity
+	if c.Restart || was.ReadAt.IsZero() && ctl.reading == nil {
+		fresh, err := newIdentity(ctl.Snapshot().Base, nil)
+		if err != nil {
+			return err
+		}
+		ctl.reading = fresh
+	}
+	if ctl.reading != nil {
+		ctl.reading.Directory.Add(&c.Changes)
+		if ctl.reading.take(c, to.Revision); !to.Whole() {
+			return nil
+		}
+		var err error
+		if next, err = newIdentity(ctl.Snapshot().Base, ctl.reading); err != nil { // the file may have changed since
+			return err
+		}
+		removed, ctl.reading = was.Directory.Removal(), nil
+	} else {
+		next = was.with(c, to.Revision)
+	}
+	if next.ReadAt = was.ReadAt; next.ReadAt.IsZero() {
+		next.ReadAt = now
+	}
+	ctl.amend(func(snap *Snapshot) { snap.Identity = next })
+	if departed := was.Directory.Departed(next.Directory, removed); len(departed) > 0 {
+		ctl.forget(departed)
+		ctl.applied(ctl.Snapshot().File) // which forgets their answers
+	}
+	ctl.Bootstrap.announceWithoutAdmin(next)
+	return ctl.applyOverrides()
+}
+
+// forget removes tenants and keys that no longer exist from the limiter, now or once their requests have ended. The
+// caller holds applying.
+func (ctl *Control) forget(departed []tenants.Subject) {
+	ctl.departed = slices.DeleteFunc(append(ctl.departed, departed...), func(s tenants.Subject) bool {
+		return ctl.Snapshot().Identity.Directory.Knows(s.Tenant, s.Key) || ctl.Stores.Limiter.Forget(s.Tenant, s.Key)
+	})
 }
 
 // adminKeys returns the keys of the admin plane in the form that tenants.FromConfig checks.
@@ -70,47 +149,8 @@ func adminKeys(keys []config.AdminKey) []tenants.KeyConfig {
 	return out
 }
 
-// Tenants returns all tenants and keys in force. If config.yaml and the database both have a
-// tenant of one name, the file's settings apply to the keys of both.
-func (p *Identity) Tenants() ([]tenants.Tenant, []tenants.Key) {
-	ts := append([]tenants.Tenant(nil), p.own...)
-	mine := make(map[string]bool, len(p.own))
-	for _, t := range p.own {
-		mine[t.Name] = true
-	}
-	for _, t := range p.contents.Tenants {
-		if !mine[t.Name] {
-			ts = append(ts, t)
-		}
-	}
-	return ts, append(append([]tenants.Key(nil), p.ownKeys...), p.contents.Keys...)
-}
-
-// Revision returns a number that changes with every change of the database's tenants, keys, admins and
-// overrides, on any gateway. It is 0 without a database.
-func (p *Identity) Revision() int64 { return p.contents.Revision }
-
 // Admins returns all admins, in no order.
-func (p *Identity) Admins() []store.Admin { return slices.Collect(maps.Values(p.admins)) }
-
-// applyContents puts the contents of the database in force, with the live overrides, unless a read that
-// began later was applied before.
-func (ctl *Control) applyContents(c store.Contents, readAt time.Time) error {
-	ctl.applying.Lock()
-	defer ctl.applying.Unlock()
-	if readAt.Before(ctl.Snapshot().Identity.ReadAt) {
-		return nil
-	}
-	p, err := newIdentity(ctl.Snapshot().Base, c, readAt)
-	if err != nil {
-		return err
-	}
-	ctl.amend(func(snap *Snapshot) { snap.Identity = p })
-	ctl.Stores.Limiter.Forget(p.Directory.Knows)
-	ctl.applied(ctl.Snapshot().File)
-	ctl.Bootstrap.announceWithoutAdmin(p)
-	return ctl.applyOverrides()
-}
+func (p *Identity) Admins() []store.Admin { return slices.Concat(p.fileAdmins, p.storedAdmins) }
 
 // rankEvery is the interval at which the tenants with their own metric series are selected.
 const rankEvery = time.Minute
@@ -136,9 +176,9 @@ func (p *Identity) AdminOf(key string, now time.Time) (store.Admin, bool) {
 
 // AdminWith is AdminOf by the key's digest.
 func (p *Identity) AdminWith(digest [sha256.Size]byte, now time.Time) (store.Admin, bool) {
-	admin, known := p.admins[digest]
-	if !known || !admin.ExpiresAt.IsZero() && !now.Before(admin.ExpiresAt) {
+	admin := p.admins[digest]
+	if admin == nil || !admin.ExpiresAt.IsZero() && !now.Before(admin.ExpiresAt) {
 		return store.Admin{}, false
 	}
-	return admin, true
+	return *admin, true
 }

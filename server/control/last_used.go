@@ -2,19 +2,15 @@ package control
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
 
-// lastUsed has the times of the last uses of keys on this gateway, until they are in the directory.
+// lastUsed has the times of the last uses of keys on this gateway, until they are in the database.
 type lastUsed struct {
 	mu   sync.Mutex
-	uses map[string]keyUse
-}
-
-type keyUse struct {
-	at      time.Time
-	written bool // to the database
+	uses map[string]time.Time // by the key's id
 }
 
 // RecordUse records the use of a key of the database.
@@ -22,34 +18,30 @@ func (t *lastUsed) RecordUse(key string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.uses == nil {
-		t.uses = map[string]keyUse{}
+		t.uses = map[string]time.Time{}
 	}
-	t.uses[key] = keyUse{at: at}
+	t.uses[key] = at
 }
 
-// At returns the time of the last use of a key on this gateway; zero if it is in the directory by now.
+// At returns the time of the last use of a key on this gateway; zero if it is in the database by now.
 func (t *lastUsed) At(key string) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.uses[key].at
+	return t.uses[key]
 }
 
-// unwritten returns the times that the database does not have, and marks them as written. It removes the times that
-// are in the directory by now.
-func (t *lastUsed) unwritten(now time.Time) map[string]time.Time {
+// all returns a copy of the times.
+func (t *lastUsed) all() map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	times := map[string]time.Time{}
-	for key, use := range t.uses {
-		switch {
-		case !use.written:
-			times[key] = use.at
-			t.uses[key] = keyUse{use.at, true}
-		case now.Sub(use.at) > 2*readInterval:
-			delete(t.uses, key)
-		}
-	}
-	return times
+	return maps.Clone(t.uses)
+}
+
+// forget removes times that were written, unless a key was used again.
+func (t *lastUsed) forget(written map[string]time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.uses, func(key string, at time.Time) bool { return at.Equal(written[key]) })
 }
 
 // flushLastUsed writes the recorded times when the gateway ends.
@@ -61,12 +53,15 @@ func (db *Database) flushLastUsed(ctx context.Context) {
 	}
 }
 
-// writeLastUsed writes the recorded times. If the write fails they are lost until the next use of each
-// key.
+// writeLastUsed writes the recorded times.
 func (db *Database) writeLastUsed(ctx context.Context) error {
-	times := db.LastUsed.unwritten(time.Now())
+	times := db.LastUsed.all()
 	if len(times) == 0 {
 		return nil
 	}
-	return db.stores.SQL.TouchKeys(ctx, times)
+	err := db.stores.SQL.TouchKeys(ctx, times)
+	if err == nil {
+		db.LastUsed.forget(times)
+	}
+	return err
 }

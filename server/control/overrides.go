@@ -14,7 +14,7 @@ import (
 // OverridesNow returns the live overrides in force: those in the database, or without a database those
 // of this process.
 func (ctl *Control) OverridesNow() []store.Override {
-	all := ctl.Snapshot().Identity.contents.Overrides
+	all := ctl.Snapshot().Identity.overrides
 	if ctl.Stores.SQL == nil {
 		all = *ctl.ownOverrides.Load()
 	}

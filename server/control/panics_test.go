@@ -42,7 +42,7 @@ func TestRecoveredPanicIsCountedAndLoggedWithoutItsValue(t *testing.T) {
 func TestPanicInADatabaseReadDoesNotEndTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestControl(t, "store: { sql: \"sqlite://:memory:\" }\n"+small)
-		c.Stores.Limiter = nil
+		c.Bootstrap = nil
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { c.Database.follow(ctx) })

@@ -11,6 +11,7 @@ import (
 	"tierway/config"
 	"tierway/routing"
 	"tierway/store"
+	"tierway/tenants"
 	"tierway/workers"
 )
 
@@ -124,7 +125,7 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 		})
 		return result, nil
 	}
-	identity, err := newIdentity(next, live.Identity.contents, live.Identity.ReadAt)
+	identity, err := newIdentity(next, live.Identity)
 	if err != nil {
 		return result, err
 	}
@@ -132,6 +133,7 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	if err := ctl.apply(c.withWeights(weights), identity); err != nil {
 		return result, err
 	}
+	ctl.forget(live.Identity.Directory.Departed(identity.Directory, &tenants.Changes{}))
 	result.Generation = c.Generation
 	return result, nil
 }

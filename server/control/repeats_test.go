@@ -8,7 +8,6 @@ import (
 
 	"tierway/config"
 	"tierway/pairing"
-	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -22,7 +21,7 @@ func TestSampleIsCheckedByLookUps(t *testing.T) {
 		}
 		small, large := config.Pool{}, config.Pool{}
 		small.Name, small.Tier, large.Name, large.Tier = "small", true, "large", true
-		snap := &Snapshot{Identity: &Identity{Directory: tenants.NewDirectory(ts, ks), own: ts, ownKeys: ks},
+		snap := &Snapshot{Identity: &Identity{Directory: tenants.NewDirectory(ts, ks)},
 			Pools: []*Pool{{Pool: small}, {Pool: large}}}
 		snap.File = &config.File{Learning: config.Learning{Replay: config.Replay{Share: 0.1}}}
 		s := &pairing.Sample{Tenant: "t0", Key: "kt0", Tiers: [2]string{"small", "large"}}
@@ -46,7 +45,7 @@ func TestRepeaterIsTheCallerOfItsKey(t *testing.T) {
 	for key, want := range map[string]bool{"": false, "own": true, "unknown": false} {
 		f := &config.File{Auth: config.Auth{Keys: []tenants.KeyConfig{{Name: "operator", SHA256: digest("own")},
 			{Name: "operator", SHA256: digest("other")}}}, Learning: config.Learning{Replay: config.Replay{APIKey: key}}}
-		identity, err := newIdentity(f, store.Contents{}, time.Time{})
+		identity, err := newIdentity(f, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

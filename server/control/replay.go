@@ -1,19 +1,16 @@
 package control
 
 import (
-	"time"
-
 	"tierway/config"
 	"tierway/decisions"
 	"tierway/replay"
-	"tierway/store"
 	"tierway/tenants"
 )
 
 // ReplaySetup returns a configuration in the form that a replay of recorded decisions uses. It has only
 // the tenants and keys of the configuration itself.
 func ReplaySetup(f *config.File) (replay.Setup, error) {
-	identity, err := newIdentity(f, store.Contents{}, time.Time{})
+	identity, err := newIdentity(f, nil)
 	if err != nil {
 		return replay.Setup{}, err
 	}
@@ -63,19 +60,12 @@ func SetupPool(c config.Pool, gateways int) replay.Pool {
 // rights returns a function with the permissions of a recorded request's caller. known is false if the
 // tenant or key does not exist.
 func (snap *Snapshot) rights() func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
-	type name struct{ tenant, key string }
 	anonymous := tenants.Anonymous()
-	callers := map[name]*tenants.Caller{{anonymous.Tenant, anonymous.Key}: anonymous}
-	ts, ks := snap.Identity.Tenants()
-	byName := make(map[string]tenants.Tenant, len(ts))
-	for _, t := range ts {
-		byName[t.Name] = t
-	}
-	for _, k := range ks {
-		callers[name{k.Tenant, k.ID}] = tenants.NewCaller(byName[k.Tenant], k)
-	}
 	return func(d *decisions.Decision) (tier, model func(string) bool, known bool) {
-		c := callers[name{d.Tenant, d.Key}]
+		c := snap.Identity.Directory.FormerCaller(d.Tenant, d.Key)
+		if d.Tenant == anonymous.Tenant && d.Key == anonymous.Key {
+			c = anonymous
+		}
 		if c == nil {
 			return nil, nil, false
 		}

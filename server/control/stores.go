@@ -98,7 +98,7 @@ func (db *Database) Gauges() telemetry.Stores {
 			Degraded: db.stores.Limits.Degraded(), Sharing: db.sharing()}
 	}
 	if db.stores.SQL != nil {
-		stats, c := db.stores.Ledger.Stats(), db.snapshot().Identity.contents
+		stats := db.stores.Ledger.Stats()
 		g.Database = &telemetry.DatabaseGauges{
 			Up:      db.State() == DatabaseOK,
 			Spooled: stats.Waiting,
@@ -107,7 +107,8 @@ func (db *Database) Gauges() telemetry.Stores {
 		}
 		if at := db.currentAt.Load(); at != 0 {
 			g.Database.Loaded = true
-			g.Database.Directory = &telemetry.DirectoryGauges{Read: time.Unix(0, at), Tenants: len(c.Tenants), Keys: len(c.Keys)}
+			ts, ks := db.snapshot().Identity.Directory.Stored()
+			g.Database.Directory = &telemetry.DirectoryGauges{Read: time.Unix(0, at), Tenants: ts, Keys: ks}
 		}
 	}
 	return g
