@@ -41,6 +41,16 @@ type Charge struct {
 	Tokens       int64     // reservation: the prompt's estimate plus the expected output
 	IgnoreBudget bool      // degraded: admitted although a budget is spent
 	admittedIn   windows   // set at admission
+	states       []*state  // of the caller's subjects, in their order; found at the first use
+	firstStates  [2]*state // initial array of states, which saves an allocation
+}
+
+// setLimits records the limits of the caller in the states of its subjects. share is the number of gateways that
+// divide them.
+func (c *Charge) setLimits(states []*state, share int) {
+	for i, s := range states {
+		s.limits, s.share = c.Caller.Subjects[i].Limits, share
+	}
 }
 
 // windows are the indexes of a UTC day and month; 0 is not set.

@@ -39,9 +39,9 @@ func NewLimiter() *Limiter { return &Limiter{subjects: map[subjectID]*state{}} }
 // its caller; otherwise nothing is booked. share is the number of gateways that divide the limits:
 // this one enforces a part of each limit except budgets.
 func (l *Limiter) TakeCharge(c *Charge, share int) Admission {
-	var buf [2]*state
-	states := l.lockStates(c.Caller.Subjects, share, buf[:0])
+	states := l.lockStates(c)
 	defer unlockStates(states)
+	c.setLimits(states, share)
 	c.setWindows(states)
 	var v Admission
 	now := c.At.UnixMicro()
@@ -62,13 +62,12 @@ func (l *Limiter) TakeCharge(c *Charge, share int) Admission {
 // ones, and books the usage to the UTC day and month of its admission. It must be called once for each
 // admission.
 func (l *Limiter) SettleCharge(c *Charge, u Used, now time.Time) {
-	for i := range c.Caller.Subjects {
-		sub := &c.Caller.Subjects[i]
-		s := l.lockState(subjectID{sub.Tenant, sub.Key})
+	states := l.lockStates(c)
+	defer unlockStates(states)
+	for i, s := range states {
 		s.inflight = max(0, s.inflight-1)
 		s.ended++
-		s.settleUsage(c, &sub.Limits, u, now.UnixMicro())
-		s.mu.Unlock()
+		s.settleUsage(c, &c.Caller.Subjects[i].Limits, u, now.UnixMicro())
 	}
 }
 
@@ -158,24 +157,39 @@ func (l *Limiter) lockState(w subjectID) *state {
 	}
 }
 
-// lockStates returns the locked states of all subjects. It finds them before it locks the
-// first: no goroutine waits for the map while it holds a state.
-func (l *Limiter) lockStates(subjects []Subject, share int, states []*state) []*state {
+// lockStates returns the locked states of a charge's subjects. It finds them before it locks the first: no goroutine
+// waits for the map while it holds a state. The charge keeps them, so that a request reads the map once.
+func (l *Limiter) lockStates(c *Charge) []*state {
 	for {
-		states = states[:0]
-		for i := range subjects {
-			states = append(states, l.findState(subjectID{subjects[i].Tenant, subjects[i].Key}))
+		if len(c.states) == 0 {
+			l.findStates(c)
 		}
 		gone := false
-		for i, s := range states {
+		for _, s := range c.states {
 			s.mu.Lock()
-			s.limits, s.share = subjects[i].Limits, share
 			gone = gone || s.forgotten
 		}
 		if !gone {
-			return states
+			return c.states
 		}
-		unlockStates(states)
+		unlockStates(c.states)
+		c.states = nil
+	}
+}
+
+// findStates sets the states of a charge's subjects, and creates those that are missing.
+func (l *Limiter) findStates(c *Charge) {
+	subjects := c.Caller.Subjects
+	c.states = c.firstStates[:0]
+	l.mu.RLock()
+	for i := range subjects {
+		c.states = append(c.states, l.subjects[subjectID{subjects[i].Tenant, subjects[i].Key}])
+	}
+	l.mu.RUnlock()
+	for i, s := range c.states {
+		if s == nil {
+			c.states[i] = l.findState(subjectID{subjects[i].Tenant, subjects[i].Key})
+		}
 	}
 }
 

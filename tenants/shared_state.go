@@ -32,9 +32,9 @@ type SharedCounter struct{ Sum, Own Spent }
 // BeginRemote starts the admission of a request by the shared counters. It appends the states
 // of the caller's subjects to all. The caller must end it with CommitRemote or AbortRemote.
 func (l *Limiter) BeginRemote(c *Charge, all []SubjectState) []SubjectState {
-	var buf [2]*state
-	states := l.lockStates(c.Caller.Subjects, 1, buf[:0])
+	states := l.lockStates(c)
 	defer unlockStates(states)
+	c.setLimits(states, 1)
 	c.setWindows(states)
 	for i, s := range states {
 		all = append(all, l.subjectState(&c.Caller.Subjects[i], s, c.At, c.day(), c.month()))
@@ -51,9 +51,9 @@ func (l *Limiter) AbortRemote(c *Charge) { l.endRemote(c, false) }
 func (l *Limiter) CommitRemote(c *Charge) { l.endRemote(c, true) }
 
 func (l *Limiter) endRemote(c *Charge, admitted bool) {
-	var buf [2]*state
-	states := l.lockStates(c.Caller.Subjects, 1, buf[:0])
+	states := l.lockStates(c)
 	defer unlockStates(states)
+	c.setLimits(states, 1)
 	for _, s := range states {
 		s.pending = max(0, s.pending-1)
 		if admitted {
