@@ -28,8 +28,9 @@ tiers:
   - { name: small, model: fake-7b, fallback: [next], workers: [ %%s ] }
   - { name: next, model: fake-7b-n, workers: [ { name: n0, url: %q } ] }
 `, next.URL), fails)
-	r.budget.tokens, r.budget.at = 2, time.Now().Add(time.Hour) // so that the trickle adds nothing meanwhile
-	r.budget.share = 0
+	r.budget.tokens.Store(2 * retryParts)
+	r.budget.at = time.Now().Add(time.Hour) // so that the trickle adds nothing meanwhile
+	r.budget.configure(0)
 	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusBadGateway} {
 		resp, text := r.chat()
 		if resp.StatusCode != want {
@@ -42,7 +43,7 @@ tiers:
 			t.Errorf("x-should-retry is %q", v)
 		}
 	}
-	if d := r.records.log.Last(1)[0]; d.Tier != "small" || d.Rule != "model" || len(d.Attempts) != 1 ||
+	if d := r.lastRecord(); d.Tier != "small" || d.Rule != "model" || len(d.Attempts) != 1 ||
 		len(d.Passed) != 1 {
 		t.Errorf("it is recorded as %+v", d)
 	}
