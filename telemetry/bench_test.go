@@ -20,7 +20,7 @@ func oneRequest() map[string]func() {
 	}
 	return map[string]func(){
 		"Started":      func() { m.Started.Inc() },
-		"TierResolved": func() { m.TierResolved("small", "default") },
+		"Resolved":     func() { tier.Resolved("default") },
 		"Overhead":     func() { m.Overhead.Observe(.00004) },
 		"Selection":    func() { tier.Selection.Observe(.0000012) },
 		"Selected":     func() { w.Selected("prefix_overflow") },

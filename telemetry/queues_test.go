@@ -143,24 +143,26 @@ func gather(t *testing.T, m *Metrics, prefix string) (all []sample) {
 }
 
 // resolve resolves and uses every series that a tier and its worker can have.
-func resolve(m *Metrics, tier, worker string) {
-	m.Tier(tier, "chwbl", []string{"chat"}, []string{"ok"}).Ended(0, 0)
+func resolve(m *Metrics, tier, worker string) *Tier {
+	resolved := m.Tier(tier, "chwbl", []string{"chat"}, []string{"ok"})
+	resolved.Ended(0, 0)
+	resolved.Resolved("default")
 	m.Waits(tier, []string{"interactive"}).Dispatched(0, time.Second)
-	m.TierResolved(tier, "default")
 	w := m.Worker(tier, worker, "chwbl", []string{"prefix_home"})
 	w.OK.Inc()
 	w.BreakerChanged("open")
 	w.TTFT.Observe(1)
+	return resolved
 }
 
 // TestDecisionsForARemovedTierCountAsRemoved: a reload may remove a tier while a request is decided.
 func TestDecisionsForARemovedTierCountAsRemoved(t *testing.T) {
 	m := New("test")
 	m.SetRequestLabels([]string{"chat"}, []string{"ok"})
-	resolve(m, "gone", "a")
+	gone := resolve(m, "gone", "a")
 	m.RemoveTier("gone")
-	m.TierResolved("gone", "default")
-	m.TierResolved("gone", "default")
+	gone.Resolved("default")
+	gone.Resolved("default")
 	want := []string{`tierway_tier_decisions_total{rule="default",tier="removed"} 2`}
 	if diff := cmp.Diff(want, scrape(t, m, "tierway_tier_decisions_total")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ type requestCounts struct {
 	dialects, outcomes []string // set once, with the first tier
 
 	startedDesc, inflightDesc, endedDesc *prometheus.Desc
+	decisions                            *prometheus.CounterVec
 
 	mu      sync.Mutex // guards the fields below and the counts of ended requests
 	tiers   map[string]*Tier
@@ -50,15 +52,29 @@ func newRequestCounts(d *definer) *requestCounts {
 	return c
 }
 
-// TierResolved counts a request that a rule sent to a tier or pool. Both names come from the
-// configuration. If a reload removed the tier meanwhile, the request counts as removed.
-func (m *Metrics) TierResolved(tier, rule string) {
-	m.requests.mu.Lock()
-	defer m.requests.mu.Unlock()
-	if m.requests.tiers[tier] == nil {
-		tier = removedTier
+// Resolved counts a request that a rule sent to the tier. rule comes from the configuration. If a reload has removed
+// the tier meanwhile, the request counts as removed.
+func (t *Tier) Resolved(rule string) {
+	c := (*t.resolved.Load())[rule]
+	if c == nil {
+		c = t.requests.resolve(t, rule)
 	}
-	m.decisions.WithLabelValues(tier, rule).Inc()
+	c.Inc()
+}
+
+// resolve returns the counter of the requests that a rule sends to a tier, and keeps it for the next one.
+func (c *requestCounts) resolve(t *Tier, rule string) prometheus.Counter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	label := t.name
+	if c.tiers[label] != t {
+		label = removedTier
+	}
+	counter := c.decisions.WithLabelValues(label, rule)
+	known := maps.Clone(*t.resolved.Load())
+	known[rule] = counter
+	t.resolved.Store(&known)
+	return counter
 }
 
 // removeTier removes a tier. Its ended requests count under the removed tier, and so do its
@@ -75,6 +91,7 @@ func (c *requestCounts) removeTier(name string) {
 	}
 	addCounts(c.removed, t.ended)
 	t.ended = c.removed
+	t.resolved.Store(&map[string]prometheus.Counter{})
 	delete(c.tiers, name)
 }
 

@@ -77,10 +77,13 @@ type Tier struct {
 	Selection prometheus.Observer // of a worker without queueing, in seconds
 	TPOT      prometheus.Observer // time per output token, in seconds
 
+	name     string
 	requests *requestCounts
 	results  []atomic.Int64 // by outcome; for Results
 	ended    []int64        // by dialect, then outcome; shared by all removed tiers; requests.mu guards it
 	policy   atomic.Pointer[tierPolicy]
+	// by rule, for Resolved; requests.mu guards changes
+	resolved atomic.Pointer[map[string]prometheus.Counter]
 }
 
 // tierPolicy holds the series of a Tier under one policy.
@@ -120,11 +123,12 @@ func (m *Metrics) tierLocked(name string, dialects, outcomes []string) *Tier {
 	if m.requests.dialects == nil {
 		m.requests.dialects, m.requests.outcomes = dialects, outcomes
 	}
-	t := &Tier{Retries: m.tiers.retries.WithLabelValues(name), requests: m.requests,
+	t := &Tier{Retries: m.tiers.retries.WithLabelValues(name), name: name, requests: m.requests,
 		results: make([]atomic.Int64, len(outcomes)), ended: make([]int64, len(dialects)*len(outcomes))}
 	t.Duration = prometheus.ObserverFunc(func(v float64) { t.policy.Load().duration.Observe(v) })
 	t.Selection = prometheus.ObserverFunc(func(v float64) { t.policy.Load().selection.Observe(v) })
 	t.TPOT = prometheus.ObserverFunc(func(v float64) { t.policy.Load().perToken.Observe(v) })
+	t.resolved.Store(&map[string]prometheus.Counter{})
 	m.requests.tiers[name] = t
 	return t
 }
@@ -207,7 +211,7 @@ func (m *Metrics) RemoveTier(tier string) {
 	labels := prometheus.Labels{"tier": tier}
 	removeSeries(labels, m.tiers.withPolicy()...)
 	removeSeries(labels, m.workers.withPolicy()...)
-	removeSeries(labels, m.decisions, m.tiers.retries, m.waits,
+	removeSeries(labels, m.requests.decisions, m.tiers.retries, m.waits,
 		m.workers.attempts, m.workers.tokens, m.workers.breakers, m.handovers.results, m.handovers.prefills,
 		m.lmcacheLookups)
 }

@@ -16,7 +16,7 @@ type TierDecisions struct {
 // meanwhile.
 func (m *Metrics) TierDecisions() []TierDecisions {
 	all := []TierDecisions{}
-	for _, s := range readSeries(m.decisions) {
+	for _, s := range readSeries(m.requests.decisions) {
 		all = append(all, TierDecisions{Tier: labelOf(s, "tier"), Rule: labelOf(s, "rule"),
 			Requests: int64(s.GetCounter().GetValue())})
 	}

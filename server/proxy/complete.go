@@ -105,7 +105,7 @@ func (x *exchange) observeOverhead(now time.Time) {
 func (x *exchange) gatherFacts() {
 	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, x.in.Snap.Region(x.in.HTTP),
 		true)
-	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
+	x.resolution.Pool.Series.Resolved(x.resolution.Rule)
 }
 
 // passThrough serves a request without a route. A pool that covers its path receives it unchanged, and

@@ -293,7 +293,7 @@ func (x *exchange) cacheHeaders(status, detail string) {
 func (x *exchange) replay(form *answers.Form) {
 	c, now := x.cached, time.Now()
 	x.observeOverhead(now)
-	x.s.metrics.TierResolved(x.resolution.Pool.Name, x.resolution.Rule)
+	x.resolution.Pool.Series.Resolved(x.resolution.Rule)
 	buf := x.s.buffers.body()
 	defer x.s.buffers.putBody(buf)
 	answer := answers.Replay{Dialect: x.in.Dialect, Content: c.hit.Content, ID: x.newAnswerID(), Created: now,
