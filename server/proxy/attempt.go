@@ -43,7 +43,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
-	a.stream, a.retryable = x.parsed.GeneratesStream(), mayAttemptAgain(x)
+	a.stream, a.retryable = x.parsed.GeneratesStream(), x.mayAttemptAgain()
 	a.firstByte = a.firstByteWithin()
 	a.watch.firstByteEnd = a
 	a.watch.start(cancel, a.firstByte, x.patience)
@@ -133,7 +133,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // mayAttemptAgain reports whether the request may be sent to one more worker after the present attempt.
-func mayAttemptAgain(x *exchange) bool {
+func (x *exchange) mayAttemptAgain() bool {
 	made := 0
 	for _, a := range x.dispatch.attempts {
 		if a.pool == x.resolution.Pool {
@@ -204,17 +204,17 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 		return a.sendFailure(err)
 	}
 	defer resp.Body.Close()
-	return relayAnswer(a, resp)
+	return a.relayAnswer(resp)
 }
 
 // send sends the request and returns the head of the answer. usage requests the usage from the engine. Fields that
 // the gateway adds and the engine refuses are omitted.
 func (a *attempt) send(ctx context.Context, usage bool) (*http1.Response, error) {
-	priority := enginePriority(a)
-	resp, err := sendRequest(ctx, a, usage, priority)
+	priority := a.enginePriority()
+	resp, err := a.sendRequest(ctx, usage, priority)
 	var refused addition // the last field that was removed
 	for err == nil && a.mayResend() {
-		named := refusedAddition(a, resp)
+		named := a.refusedAddition(resp)
 		if named == nothingAdded {
 			break
 		}
@@ -224,10 +224,10 @@ func (a *attempt) send(ctx context.Context, usage bool) (*http1.Response, error)
 		refused = named
 		usage, priority.set = usage && named == priorityAdded, priority.set && named != priorityAdded
 		a.watch.startSilence(a.firstByte, errFirstByteTimeout)
-		resp, err = sendRequest(ctx, a, usage, priority)
+		resp, err = a.sendRequest(ctx, usage, priority)
 	}
 	if err == nil && resp.Status < 300 {
-		omitAddition(a, refused)
+		a.omitAddition(refused)
 	}
 	return resp, err
 }
@@ -269,9 +269,9 @@ func (a *attempt) received() {
 // failure stays pending until its cause is known.
 func (a *attempt) releaseLoad(f *failure) {
 	a.settled, a.failure, a.ended = true, f, time.Now()
-	countPrefix(a)
+	a.countPrefix()
 	if f == nil {
-		countPace(a)
+		a.countPace()
 	}
 	a.used.sent = a.used.sent || f == nil || f.sent
 	if f != nil && f.sent && (errors.Is(f.fault, errTotalTimeout) || errors.Is(f.fault, errIdleTimeout) ||

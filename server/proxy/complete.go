@@ -22,7 +22,7 @@ func (x *exchange) complete() (err error) {
 	}
 	x.collectsLabels = !x.own && !x.repeated && !x.caller.IsolateCache && !x.in.Snap.IsRepeater(x.caller.Caller)
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
-		Evidence: keepsRecords(x), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
+		Evidence: x.keepsRecords(), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
 		x.blameHook(err)
 		return err
 	}
@@ -43,11 +43,11 @@ func (x *exchange) complete() (err error) {
 }
 
 // completeOptional serves a request that is routed by its model, or that the paths of a pool cover because it is not.
-func completeOptional(x *exchange) error {
+func (x *exchange) completeOptional() error {
 	if x.routed() {
 		return x.complete()
 	}
-	return passUnrouted(x)
+	return x.passUnrouted()
 }
 
 // routed reports whether the request is routed by its model.
@@ -71,7 +71,7 @@ func (x *exchange) isDeploymentOfPool() bool {
 // charge reserves the estimated usage, and sets the rate-limit headers.
 func (x *exchange) charge(limits intake.Limits) (err error) {
 	x.admission, x.resolution, err = x.s.intake.Charge(&x.in, &x.caller, &x.parsed, x.resolution, limits)
-	if hasRateHeaders(x) {
+	if hasRateHeaders(&x.admission) {
 		rateHeaders(x.answer.header(), x.admission.Allowance)
 	}
 	return err
@@ -86,7 +86,7 @@ func (x *exchange) gather() {
 		tierKnown := !x.mayFallBack() && !x.movesIfUnavailable()
 		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() {
 			h := setInto(x.answer.header())
-			openHeaders(x, &h, tierKnown)
+			x.openHeaders(&h, tierKnown)
 		})
 	}
 	x.observeOverhead(time.Now())
@@ -111,14 +111,14 @@ func (x *exchange) gatherFacts() {
 // passThrough serves a request without a route. A pool that covers its path receives it unchanged, and
 // the answer is relayed as raw bytes. Without such a pool the answer is an error. status is 405 if the
 // path has a route for other methods.
-func passThrough(x *exchange, status int) (err error) {
+func (x *exchange) passThrough(status int) (err error) {
 	if x.resolution.Pool, err = intake.FindPool(&x.in, &x.caller, status); err != nil {
 		return err
 	}
-	if done, err := passStored(x); done {
+	if done, err := x.passStored(); done {
 		return err
 	}
-	if err = readPassed(x); err != nil {
+	if err = x.readPassed(); err != nil {
 		return err
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
@@ -129,10 +129,10 @@ func passThrough(x *exchange, status int) (err error) {
 }
 
 // passUnrouted serves a request as if its path had no route.
-func passUnrouted(x *exchange) error {
+func (x *exchange) passUnrouted() error {
 	dialect := x.in.Dialect
 	x.in.Dialect = openai.Other
-	err := passThrough(x, 0)
+	err := x.passThrough(0)
 	if e, ok := errors.AsType[*openai.Error](err); ok && e.Code == openai.CodeUnknownURL && dialect == openai.Pooling {
 		return &openai.Error{Code: openai.CodeEndpointNotSupported, Message: "No model that you may use is served on " +
 			x.in.HTTP.URL.Path + ". Operator: add pooling to `serves` of the pool whose engines have this endpoint."}
@@ -141,7 +141,7 @@ func passUnrouted(x *exchange) error {
 }
 
 // readPassed reads the request of a path that passes through a pool.
-func readPassed(x *exchange) (err error) {
+func (x *exchange) readPassed() (err error) {
 	if x.parsed, err = x.s.intake.ReadPassed(&x.in, &x.caller, x.resolution.Pool); err == nil {
 		x.in.WorkerPath, x.resolution.Rule = x.in.HTTP.URL.EscapedPath(), "path"
 		err = intake.CheckHandover(&x.in, &x.parsed, x.resolution.Pool)
@@ -149,9 +149,9 @@ func readPassed(x *exchange) (err error) {
 	return err
 }
 
-// notServed returns the answer to a request if the engines of its pool do not serve its endpoint.
-func notServed(x *exchange) *openai.Error {
+// notServed returns the answer to a request for a path that the engines of its pool do not serve.
+func notServed(pool, path string) *openai.Error {
 	return &openai.Error{Code: openai.CodeEndpointNotSupported,
-		Message: "The engines of " + openai.Quoted(x.resolution.Pool.Name) + " do not serve " + x.in.WorkerPath +
+		Message: "The engines of " + openai.Quoted(pool) + " do not serve " + path +
 			". Use a model of another tier or pool: GET /v1/models lists the models."}
 }

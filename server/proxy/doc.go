@@ -13,6 +13,10 @@
 //	attempt       sends the request to that worker, and relays      attempt.go, send.go, relay.go
 //	end           publishes the record, settles the usage           exchange.go, record.go, settle.go
 //
+// The results of stages are values in the exchange. What uses the client's connection, or changes the state of a
+// request or of an attempt, is a method of exchange or attempt. All other functions get the values that they need, and
+// never an exchange or an attempt.
+//
 // Three rules explain most of the code:
 //
 //   - An answer is held until its first byte is sent. While the client has no content, forward may try

@@ -75,7 +75,7 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	body := e.Body(x.in.Shape, x.in.RequestID)
 	x.answer.sendHead(e.HTTPStatus(), func(h http.Header) {
-		if refunded(x) {
+		if x.refunded() {
 			dropRateHeaders(h) // they were computed before the refund
 		}
 		errorHeaders(h, e, len(body))

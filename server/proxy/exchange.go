@@ -161,7 +161,7 @@ func (x *exchange) end() {
 	defer x.s.inflight.remove(x)
 	// A panic in one step must not prevent the next.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
-	x.s.control.Recoverer.Run("leaving the queue", func() { leaveQueue(x) })
+	x.s.control.Recoverer.Run("leaving the queue", x.leaveQueue)
 	x.endSample()
 	x.s.intake.DropPrompt(&x.parsed)
 	if x.answer.abort && !x.own && !x.repeated {
@@ -174,11 +174,11 @@ func (x *exchange) end() {
 func (x *exchange) finish() {
 	defer x.settleUsage()
 	d := new(decisions.Decision)
-	buildDecision(x, d)
-	defer writeLedger(x, d)
-	defer exportTrace(x, d)
+	x.buildDecision(d)
+	defer x.writeLedger(d)
+	defer x.exportTrace(d)
 	defer x.recordLearning(d)
-	publishDecision(x, d)
+	x.publishDecision(d)
 }
 
 // fail answers with an error in the client's dialect, and sets the ending of the request.
@@ -186,7 +186,7 @@ func (x *exchange) fail(err error) {
 	e := translate(err)
 	x.ending = endingOf(e)
 	if x.clientGone() {
-		if settlementOf(x).sent {
+		if x.settlement().sent {
 			x.dispatch.attempts[len(x.dispatch.attempts)-1].bookEstimate(0)
 		}
 		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true

@@ -199,7 +199,7 @@ func (n *explainer) readPassed() (err error) {
 		(x.in.HTTP.Method != http.MethodPost || below != "") {
 		return notExplained()
 	}
-	return readPassed(x)
+	return x.readPassed()
 }
 
 // TakeCharge implements intake.Limits: it reads the limits and reserves nothing.

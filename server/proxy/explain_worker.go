@@ -38,8 +38,8 @@ func (n *explainer) previewPool() (why, stage string, err error) {
 	x := n.x
 	region := x.in.Snap.ExplainedRegion(x.in.HTTP.Header)
 	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, region, false)
-	setDeadline(x)
-	if err := pinToStored(x); err != nil {
+	x.setDeadline()
+	if err := x.pinToStored(); err != nil {
 		return "", decisions.StageWorker, err
 	}
 	p := x.resolution.Pool
@@ -130,7 +130,7 @@ func (n *explainer) previewQueue(poolErr error) (why, stage string, err error) {
 	if p.Draft == nil {
 		bounds = nil // the bounds in force
 	}
-	o := p.WaitQueue.Preview(fillTicket(x), bounds, poolErr, x.facts.Now)
+	o := p.WaitQueue.Preview(x.fillTicket(), bounds, poolErr, x.facts.Now)
 	var shed *queue.ShedError
 	switch {
 	case errors.As(o.Err, &shed):

@@ -49,7 +49,7 @@ func (x *exchange) fallBack(why string) bool {
 	to, ok := x.s.intake.FallBack(&x.in, &x.caller, &x.parsed, x.resolution, why)
 	x.resolution.Note, x.resolution.Moves = to.Note, to.Moves
 	if failed := x.dispatch.failed; !ok || !time.Now().Before(x.patience) ||
-		len(failed) > 0 && !spendRetry(x, failed[len(failed)-1].failure) {
+		len(failed) > 0 && !x.s.spendRetry(failed[len(failed)-1].failure) {
 		return false
 	}
 	x.setTarget(to, rejection{})
@@ -66,7 +66,7 @@ func (x *exchange) returnTo(first intake.Resolution, of rejection) {
 
 // setTarget moves the request from the queue of its pool to another target.
 func (x *exchange) setTarget(to intake.Resolution, of rejection) {
-	leaveQueue(x)
+	x.leaveQueue()
 	x.wait.ticket, x.wait.rejection = x.wait.ticket.ForOtherQueue(), of
 	x.resolution = to
 }

@@ -19,10 +19,10 @@ type feedbackAnswer struct {
 
 // acceptFeedback writes a client's label of an earlier answer. It counts against the limits of requests, and costs no
 // tokens. Without learning.directory, a pool that covers the path gets the request.
-func acceptFeedback(x *exchange) error {
+func (x *exchange) acceptFeedback() error {
 	if x.s.learning == nil {
 		if intake.PassingPool(&x.in, &x.caller) != nil {
-			return passUnrouted(x)
+			return x.passUnrouted()
 		}
 		return &openai.Error{Code: openai.CodeFeedbackDisabled,
 			Message: "This gateway records no feedback. Operator: set `learning.directory`, and restart the gateway."}

@@ -24,22 +24,16 @@ type dispatch struct {
 
 // forward sends the request to its pool. If the pool does not serve it, the request goes to the further
 // targets of its list. Without a list, it leaves a tier that has no worker up.
-func (x *exchange) forward() error {
-	err := x.forwardToTargets()
-	x.dispatch.forbidRetry(err)
-	return err
-}
-
-// forwardToTargets is forward without the instruction about client retries.
-func (x *exchange) forwardToTargets() error {
-	setDeadline(x)
+func (x *exchange) forward() (err error) {
+	x.setDeadline()
 	x.s.budget.creditRequest()
-	if err := pinToStored(x); err != nil {
+	if err := x.pinToStored(); err != nil {
 		return err
 	}
 	defer func() {
 		x.dispatch.reportFailed(errNoAnswer)
 		x.dispatch.dropUnsent()
+		x.dispatch.forbidRetry(err)
 	}()
 	why, err := x.forwardToPool()
 	for why != "" && x.leaveUnavailable() {
@@ -70,13 +64,7 @@ func (x *exchange) forwardToList(why string, err error) error {
 // budget are spent, or the client has received part of an answer. With an error, why completes a sentence
 // about the pool if another target may serve the request; otherwise it is empty.
 func (x *exchange) forwardToPool() (why string, err error) {
-	why, err = x.attemptInPool()
-	x.releaseUnsent()
-	return why, err
-}
-
-// attemptInPool is forwardToPool. It may leave a prompt that no attempt has sent.
-func (x *exchange) attemptInPool() (why string, err error) {
+	defer x.releaseUnsent()
 	d := &x.dispatch
 	for n := 1; ; n++ {
 		x.facts.Computed = d.hasUnsent(x.resolution.Pool)
@@ -98,8 +86,8 @@ func (x *exchange) attemptInPool() (why string, err error) {
 		if a.failure == nil {
 			return "", nil
 		}
-		repeatable := mayRepeat(x, a.failure) && !x.own
-		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && (a.retryPaid.Load() || spendRetry(x, a.failure))
+		repeatable := x.mayRepeat(a.failure) && !x.own
+		retry := repeatable && n < x.in.Snap.File.Retry.Attempts && (a.retryPaid.Load() || x.s.spendRetry(a.failure))
 		d.addFailed(a)
 		if !retry {
 			if repeatable {
@@ -115,7 +103,7 @@ func (x *exchange) attemptInPool() (why string, err error) {
 			d.tried = append(d.tried, lease.Worker())
 		}
 		if a.failure.requestMayBeCause() {
-			excludeRepeatFailures(x, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
+			d.excludeRepeatFailures(x.resolution.Pool, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
 		}
 		x.resolution.Pool.Series.Retries.Inc()
 	}
@@ -178,8 +166,8 @@ func (d *dispatch) reportFailed(answer error) {
 
 // forwardTo sends the request once to a given worker, without a booking and without the routing
 // policy.
-func forwardTo(x *exchange, m *control.Member) error {
-	setDeadline(x)
+func (x *exchange) forwardTo(m *control.Member) error {
+	x.setDeadline()
 	x.wait.placement = placement{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
@@ -192,7 +180,7 @@ func forwardTo(x *exchange, m *control.Member) error {
 
 // setDeadline sets the deadline of the exchange and the client's patience. The timeout of the client's
 // SDK bounds a stream only until its first event, because the SDKs stop their clocks there.
-func setDeadline(x *exchange) {
+func (x *exchange) setDeadline() {
 	total := totalTime(x.in.Snap, x.parsed.Class)
 	x.deadline = x.in.Start.Add(total)
 	x.patience = x.deadline
@@ -202,29 +190,28 @@ func setDeadline(x *exchange) {
 }
 
 // mayRepeat reports whether another worker may be tried after an attempt failed.
-func mayRepeat(x *exchange, f *failure) bool {
+func (x *exchange) mayRepeat(f *failure) bool {
 	return f.retry && x.in.HTTP.Context().Err() == nil && !x.answer.committed() &&
 		!(x.parsed.AtMostOnce() && f.sent && !f.prefill)
 }
 
-// spendRetry spends one retry of the budget, and reports whether one was left.
-func spendRetry(x *exchange, f *failure) bool {
-	if !x.s.budget.spendRetry(time.Now()) {
-		x.s.metrics.RetryBudgetExhausted.Inc()
+// spendRetry spends one retry of the budget after a failure, and reports whether one was left.
+func (px *Proxy) spendRetry(f *failure) bool {
+	if !px.budget.spendRetry(time.Now()) {
+		px.metrics.RetryBudgetExhausted.Inc()
 		f.setNoRetry() // the client's own retries would exceed the budget
 		return false
 	}
 	return true
 }
 
-// excludeRepeatFailures excludes workers that failed the same request before from the next attempt, if
+// excludeRepeatFailures excludes the workers of a pool that failed the same request before from the next attempt, if
 // another worker can take it. Failing workers answer fastest: without this rule, two of them would
 // receive every repetition, and no success would prove their fault.
-func excludeRepeatFailures(x *exchange, r control.FailedRequest) {
-	d := &x.dispatch
+func (d *dispatch) excludeRepeatFailures(pool *control.Pool, r control.FailedRequest) {
 	var failed []*routing.Worker
 	others := false
-	for _, v := range x.resolution.Pool.Routing.Snapshot(time.Now()) {
+	for _, v := range pool.Routing.Snapshot(time.Now()) {
 		if slices.ContainsFunc(d.tried, func(w *routing.Worker) bool { return w.ID() == v.ID }) {
 			continue
 		}

@@ -283,7 +283,7 @@ func (h *handover) abandon(ctx context.Context) *failure {
 	h.stage = &stage
 	h.decodeAt = time.Now()
 	h.lease.Begin(h.decodeAt)
-	resp, err := sendRequest(ctx, h.attempt, false, sentPriority{})
+	resp, err := h.sendRequest(ctx, false, sentPriority{})
 	h.stage = whole // another worker may need it
 	if err == nil {
 		if _, err = io.Copy(io.Discard, resp.Body); err == nil && resp.Status < 300 {
@@ -396,7 +396,7 @@ func (h *handover) record() *decisions.Handover {
 	}
 	r := &decisions.Handover{Result: h.result.String(), DecodeAtMs: h.x.msSinceStart(h.decodeAt)}
 	for _, p := range h.prefills {
-		try := buildAttempt(p)
+		try := p.buildAttempt()
 		r.Prefills = append(r.Prefills, decisions.Prefill{Worker: try.Worker, Reason: try.Reason, Status: try.Status,
 			Error: try.Error, ErrorType: try.ErrorType, AtMs: try.AtMs, EndAtMs: try.EndAtMs, Predicted: try.Predicted,
 			Usage: try.Usage, Span: try.Span, Choice: try.Choice})

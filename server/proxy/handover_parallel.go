@@ -38,7 +38,7 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 	defer cancel(nil)
 	h.cancel, h.cause = cancel, func() error { return context.Cause(ctx) }
 	p := h.newPrefill()
-	p.stage = h.withoutForged(&stageRequest{set: bootstrapMembers(p, h.x.s.rooms.next(h.x.s.rand)), once: true})
+	p.stage = h.withoutForged(&stageRequest{set: p.bootstrapMembers(h.x.s.rooms.next(h.x.s.rand)), once: true})
 	h.stage = p.stage
 	prefillCtx, stop := h.startPrefill(ctx, p)
 	defer p.releaseUnsettled() // for a panic
@@ -62,7 +62,7 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 		if err != nil {
 			return h.sendFailure(err)
 		}
-		f := relayAnswer(h.attempt, resp)
+		f := h.relayAnswer(resp)
 		h.pairFailed(p, f)
 		return f
 	}
@@ -79,7 +79,7 @@ func (h *handover) serveParallel(ctx context.Context) *failure {
 		return h.sendFailure(err)
 	}
 	h.kept = p
-	f = relayAnswer(h.attempt, resp)
+	f = h.relayAnswer(resp)
 	if h.kept != nil {
 		h.pairFailed(p, f)
 	}
@@ -122,8 +122,8 @@ func (h *handover) pairFailed(p *attempt, f *failure) {
 	}
 }
 
-// bootstrapMembers returns the members by which the decode engine finds the prefill worker p.
-func bootstrapMembers(p *attempt, room uint64) []openai.Member {
+// bootstrapMembers returns the members by which the decode engine finds the prefill worker of the attempt.
+func (p *attempt) bootstrapMembers(room uint64) []openai.Member {
 	spec := p.m.Worker.Spec()
 	host := spec.URL
 	if u, err := url.Parse(spec.URL); err == nil {
@@ -325,7 +325,7 @@ func (l *parallelPrefill) readWhole() {
 	buf := new(bytes.Buffer)
 	memory := l.p.x.s.intake.Memory(l.p.x.caller.Tenant)
 	defer memory.Release()
-	if f := readWhole(l.p, l.resp, buf, &memory); f != nil {
+	if f := l.p.readWhole(l.resp, buf, &memory); f != nil {
 		l.fail(f)
 		return
 	}
@@ -374,13 +374,13 @@ func (l *parallelPrefill) judge() *failure {
 		return l.failure
 	case l.resp.Status < 200 || l.resp.Status > 299:
 		l.resp.Body = io.NopCloser(bytes.NewReader(l.body))
-		return relayRefusal(l.p, l.resp)
+		return l.p.relayRefusal(l.resp)
 	case !l.stream:
 		f, _ := l.p.judgePrefill(l.body, l.resp)
 		return f
 	}
 	if e, isError := openai.ErrorOf(l.body); isError {
-		return engineError(l.p, e, l.body)
+		return l.p.engineError(e, l.body)
 	}
 	return nil
 }

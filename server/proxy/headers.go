@@ -101,11 +101,10 @@ var relayed = map[string]bool{
 	"Retry-After": true, "Retry-After-Ms": true,
 }
 
-// clientHeader copies the worker's headers that the client receives. It is an allow-list, because no
-// deny-list would contain all headers that proxies and browsers obey. The rate-limit headers of the
-// worker are omitted if the tenant has limits of its own.
-func clientHeader(x *exchange, to, from http.Header) {
-	hasOwn := hasRateHeaders(x)
+// clientHeader copies the headers of a pool's worker that the client receives. It is an allow-list, because no
+// deny-list would contain all headers that proxies and browsers obey. With hasOwn, the tenant has limits of its own, and
+// the rate-limit headers of the worker are omitted.
+func clientHeader(to, from http.Header, pool *control.Pool, hasOwn bool) {
 	for k, v := range from {
 		switch {
 		case k == "Vary":
@@ -118,7 +117,7 @@ func clientHeader(x *exchange, to, from http.Header) {
 				to[k] = v
 			}
 		case strings.HasPrefix(k, "Openai-"), strings.HasPrefix(k, "Anthropic-"),
-			slices.Contains(x.resolution.Pool.ResponseHeaders, k):
+			slices.Contains(pool.ResponseHeaders, k):
 			to[k] = v
 		}
 	}
@@ -184,7 +183,7 @@ func streamHeaders(h *headerSet) {
 }
 
 // openHeaders sets the headers that are known when a heartbeat opens an answer.
-func openHeaders(x *exchange, h *headerSet, tierKnown bool) {
+func (x *exchange) openHeaders(h *headerSet, tierKnown bool) {
 	streamHeaders(h)
 	if tierKnown && x.in.Snap.File.RoutingHeaders {
 		tierHeaders(&x.resolution, h)

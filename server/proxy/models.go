@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -33,7 +34,8 @@ type modelList struct {
 	LastID  *string `json:"last_id"`
 }
 
-func modelOf(x *exchange, name string) model {
+// modelOf returns the entry of a model with a context of that many tokens.
+func modelOf(name string, context int64) model {
 	return model{
 		ID:          name,
 		Object:      "model",
@@ -42,17 +44,13 @@ func modelOf(x *exchange, name string) model {
 		DisplayName: name,
 		CreatedAt:   "1970-01-01T00:00:00Z",
 		Lifecycle:   "active",
-		MaxModelLen: intake.ModelContext(&x.in, &x.caller, name),
+		MaxModelLen: context,
 	}
 }
 
 // pageOf returns the part of names that the query of Anthropic's clients selects, and whether more names follow in its
-// direction. OpenAI's API has no pages.
-func pageOf(x *exchange, names []string) (page []string, more bool, err error) {
-	if x.in.Shape != openai.Messages {
-		return names, false, nil
-	}
-	query := x.in.HTTP.URL.Query()
+// direction.
+func pageOf(names []string, query url.Values) (page []string, more bool, err error) {
 	wrong := func(name, want string) error {
 		return &openai.Error{Code: openai.CodeInvalidValue, Param: name,
 			Message: "The parameter " + name + " is " + openai.Quoted(query.Get(name)) + "; send " + want + "."}
@@ -83,16 +81,19 @@ func pageOf(x *exchange, names []string) (page []string, more bool, err error) {
 }
 
 // listModels answers with the models that the caller may use, or with the one in the path.
-func listModels(x *exchange) error {
+func (x *exchange) listModels() error {
 	var out any
 	if id := x.in.PathID; id == "" {
-		names, more, err := pageOf(x, intake.ModelNames(&x.in, &x.caller))
-		if err != nil {
-			return err
+		names, more := intake.ModelNames(&x.in, &x.caller), false
+		if x.in.Shape == openai.Messages { // OpenAI's API has no pages
+			var err error
+			if names, more, err = pageOf(names, x.in.HTTP.URL.Query()); err != nil {
+				return err
+			}
 		}
 		list := modelList{Object: "list", Data: make([]model, len(names)), HasMore: more}
 		for i, n := range names {
-			list.Data[i] = modelOf(x, n)
+			list.Data[i] = modelOf(n, intake.ModelContext(&x.in, &x.caller, n))
 		}
 		if len(names) > 0 {
 			list.FirstID, list.LastID = &names[0], &names[len(names)-1]
@@ -102,7 +103,7 @@ func listModels(x *exchange) error {
 		if err := intake.CheckModel(&x.in, &x.caller, id); err != nil {
 			return err
 		}
-		out = modelOf(x, id)
+		out = modelOf(id, intake.ModelContext(&x.in, &x.caller, id))
 	}
 	body, err := json.Marshal(out)
 	if err != nil {

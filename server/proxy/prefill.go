@@ -130,7 +130,7 @@ func (a *attempt) sendPrefill(ctx context.Context, got *openai.Prefill) *failure
 	}
 	defer resp.Body.Close()
 	if resp.Status < 200 || resp.Status > 299 {
-		return relayRefusal(a, resp)
+		return a.relayRefusal(resp)
 	}
 	return a.readPrefill(resp, got)
 }
@@ -141,12 +141,12 @@ func (a *attempt) readPrefill(resp *http1.Response, got *openai.Prefill) *failur
 	defer a.x.s.buffers.putBody(buf)
 	memory := a.x.s.intake.Memory(a.x.caller.Tenant)
 	defer memory.Release()
-	if f := readWhole(a, resp, buf, &memory); f != nil {
+	if f := a.readWhole(resp, buf, &memory); f != nil {
 		return f
 	}
 	body := bytes.TrimPrefix(buf.Bytes(), []byte("\xef\xbb\xbf"))
 	if openai.BeginsStream(body) {
-		return relayUnrequestedStream(a, resp, body)
+		return a.relayUnrequestedStream(resp, body)
 	}
 	if f, ok := a.judgePrefill(body, resp); !ok {
 		return f
@@ -163,7 +163,7 @@ func (a *attempt) judgePrefill(body []byte, resp *http1.Response) (f *failure, o
 	answer := openai.ReadAnswer(a.x.in.Dialect, body)
 	switch {
 	case answer.Err != nil:
-		return engineError(a, *answer.Err, body), false
+		return a.engineError(*answer.Err, body), false
 	case !answer.Valid:
 		return protocolFailure("a 2xx prefill answer of the type %q and %d bytes that is not a JSON object",
 			openai.MediaType(resp.Header.Get("Content-Type")), len(body)), false
@@ -188,7 +188,7 @@ func (h *handover) endPrefill(p *attempt, f *failure) {
 	case f == nil && p.ending.result == decisions.Refused:
 		p.reportOutcome()
 	case f == nil:
-		countPrefix(p)
+		p.countPrefix()
 		p.begun, h.used.sent = true, true // no refund, whatever becomes of the prompt
 		p.m.Closures.Succeed()
 		p.lease.Answered(p.ended, nil)
@@ -212,7 +212,7 @@ func (h *handover) refusedBy(p *attempt) {
 // retryPrefill books another worker for the prefill stage after the first failure, and reports whether there is one.
 func (h *handover) retryPrefill(failed *attempt) bool {
 	if len(h.prefills) > 1 || h.x.answer.committed() ||
-		!failed.retryPaid.Load() && !spendRetry(h.x, failed.failure) {
+		!failed.retryPaid.Load() && !h.x.s.spendRetry(failed.failure) {
 		return false
 	}
 	h.x.facts.Now = time.Now()

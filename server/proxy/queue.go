@@ -75,7 +75,7 @@ var _ control.Waiter = (*wait)(nil)
 func (w *wait) OnWake() { w.wakeup.notify() }
 
 // fillTicket returns the ticket that represents the request in its pool's queue.
-func fillTicket(x *exchange) *queue.Ticket {
+func (x *exchange) fillTicket() *queue.Ticket {
 	if x.wait.ticket == nil {
 		x.wait.ticket = &x.wait.first
 	}
@@ -96,12 +96,12 @@ func fillTicket(x *exchange) *queue.Ticket {
 // is free, it waits for the turn of the request.
 func (x *exchange) enterQueue() (routing.Lease, error) {
 	w := &x.wait
-	resetPlacement(x)
-	t, began := fillTicket(x), time.Now()
+	x.resetPlacement()
+	t, began := x.fillTicket(), time.Now()
 	lease, err := x.resolution.Pool.WaitQueue.Enter(t, began)
 	w.placement.selection = time.Since(began)
 	if errors.Is(err, queue.ErrWaiting) {
-		lease, err = waitForWakeup(x, t, began)
+		lease, err = x.waitForWakeup(t, began)
 		w.placement.waited, w.placement.selection = time.Since(began).Truncate(time.Microsecond), 0 // records have µs
 		w.total += w.placement.waited
 	}
@@ -117,7 +117,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 }
 
 // waitForWakeup waits until the queue dispatches the ticket, the ticket expires, or the client leaves.
-func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease, error) {
+func (x *exchange) waitForWakeup(t *queue.Ticket, began time.Time) (routing.Lease, error) {
 	q := x.resolution.Pool.WaitQueue
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
@@ -146,7 +146,7 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 			if lease, err = q.Claim(t, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 				return lease, err
 			}
-			if err = leaveForNextTier(x, t); err != nil {
+			if err = x.leaveForNextTier(t); err != nil {
 				return lease, err
 			}
 		}
@@ -155,9 +155,9 @@ func waitForWakeup(x *exchange, t *queue.Ticket, began time.Time) (routing.Lease
 }
 
 // leaveQueue settles the real usage of the request against its tenant's share of the queue.
-func leaveQueue(x *exchange) {
+func (x *exchange) leaveQueue() {
 	if x.wait.ticket != nil {
-		used := settlementOf(x).usage
+		used := x.settlement().usage
 		x.resolution.Pool.WaitQueue.SettleUsage(x.wait.ticket, used.Prompt+used.Output)
 	}
 }

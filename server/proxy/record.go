@@ -11,13 +11,14 @@ import (
 	"tierway/openai"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
 	"tierway/tenants"
 )
 
 // publishDecision updates the metrics of ended requests and publishes the record. d must not change
 // afterwards.
-func publishDecision(x *exchange, d *decisions.Decision) {
+func (x *exchange) publishDecision(d *decisions.Decision) {
 	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
 	if limit := string(x.admission.Allowance.Refused); limit != "" {
 		x.s.metrics.LimitRefused(limit)
@@ -36,8 +37,8 @@ func publishDecision(x *exchange, d *decisions.Decision) {
 }
 
 // buildDecision fills the request's record with what its stages have returned.
-func buildDecision(x *exchange, d *decisions.Decision) {
-	res, used := &x.resolution, settlementOf(x)
+func (x *exchange) buildDecision(d *decisions.Decision) {
+	res, used := &x.resolution, x.settlement()
 	if !x.trace.On { // not authenticated: the trace headers of the client are ignored
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
@@ -97,8 +98,8 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 		if x.in.Dialect != openai.Other {
 			d.MaxTokens = req.MaxTokens
 		}
-		if keepsRecords(x) {
-			d.Features = decisionFeatures(x)
+		if x.keepsRecords() {
+			d.Features = x.features()
 		}
 	}
 	if x.cached != nil {
@@ -111,15 +112,15 @@ func buildDecision(x *exchange, d *decisions.Decision) {
 	}
 	for _, a := range x.dispatch.attempts {
 		d.Worker, d.Reason = a.m.NameFor(x.in.Dialect), string(a.lease.Reason())
-		d.Attempts = append(d.Attempts, buildAttempt(a))
+		d.Attempts = append(d.Attempts, a.buildAttempt())
 	}
 }
 
-// decisionFeatures returns the features by which the request was classified and routed, without its text.
-func decisionFeatures(x *exchange) decisions.Features {
+// features returns the features by which the request was classified and routed, without its text.
+func (x *exchange) features() decisions.Features {
 	e := &x.resolution.Evidence
 	f := decisions.Features{
-		Header:        headerTier(x),
+		Header:        headerTier(&x.in, &x.resolution),
 		Classified:    e.Classified,
 		Counted:       e.Counted,
 		UserTextBytes: e.UserBytes,
@@ -141,19 +142,19 @@ func decisionFeatures(x *exchange) decisions.Features {
 
 // headerTier returns the tier in X-Model-Tier, or "other" if it names no tier. It returns "" without the
 // header, and for a request that is not resolved.
-func headerTier(x *exchange) string {
-	asked := x.in.HTTP.Header.Get("X-Model-Tier")
-	if asked == "" || x.resolution.Requested == "" && x.resolution.Target == "" {
+func headerTier(in *intake.Inbound, res *intake.Resolution) string {
+	asked := in.HTTP.Header.Get("X-Model-Tier")
+	if asked == "" || res.Requested == "" && res.Target == "" {
 		return ""
 	}
-	if p := x.in.Snap.TierNamed(asked); p != nil {
+	if p := in.Snap.TierNamed(asked); p != nil {
 		return p.Name
 	}
 	return "other"
 }
 
 // countPrefix counts the predicted and the reported prefix hit of the attempt.
-func countPrefix(a *attempt) {
+func (a *attempt) countPrefix() {
 	result := telemetry.PrefixMiss
 	switch {
 	case a.lease.Worker() == nil, a.lease.HandedOver(): // the prefill stage counts
@@ -172,14 +173,14 @@ func countPrefix(a *attempt) {
 
 // countPace observes the time per output token of a generated stream, if the engine reported the number
 // of tokens.
-func countPace(a *attempt) {
+func (a *attempt) countPace() {
 	if n := a.usage.Output; n > 1 && !a.firstAt.IsZero() {
 		a.x.resolution.Pool.Series.TPOT.Observe(a.lastAt.Sub(a.firstAt).Seconds() / float64(n-1))
 	}
 }
 
 // exportTrace exports the spans of a sampled request.
-func exportTrace(x *exchange, d *decisions.Decision) {
+func (x *exchange) exportTrace(d *decisions.Decision) {
 	if !x.trace.Sampled {
 		return
 	}
@@ -211,14 +212,14 @@ type placement struct {
 }
 
 // keepsRecords reports whether the full record of a request is kept or exported, not only its log line.
-func keepsRecords(x *exchange) bool {
+func (x *exchange) keepsRecords() bool {
 	return x.trace.Sampled || x.s.records.keeps.Load()
 }
 
 // resetPlacement clears the placement. If records are kept, the next selection is recorded in it.
-func resetPlacement(x *exchange) {
+func (x *exchange) resetPlacement() {
 	x.wait.placement = placement{}
-	if x.facts.Record = nil; keepsRecords(x) {
+	if x.facts.Record = nil; x.keepsRecords() {
 		x.wait.placement.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0,
 			min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
 		x.facts.Record = x.wait.placement.choice
@@ -226,7 +227,7 @@ func resetPlacement(x *exchange) {
 }
 
 // buildAttempt returns the record of an attempt.
-func buildAttempt(a *attempt) decisions.Attempt {
+func (a *attempt) buildAttempt() decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{
 		Worker:      a.m.NameFor(x.in.Dialect),
@@ -237,7 +238,7 @@ func buildAttempt(a *attempt) decisions.Attempt {
 		SelectionUs: float64(a.placement.selection.Nanoseconds()) / 1000,
 		FirstAtMs:   x.msSinceStart(a.firstAt),
 		EndAtMs:     x.msSinceStart(a.ended),
-		ErrorType:   errorType(a),
+		ErrorType:   a.errorType(),
 		Predicted:   a.lease.Overlap(),
 		Usage:       decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output},
 		Choice:      a.placement.choice,
@@ -264,7 +265,7 @@ func buildAttempt(a *attempt) decisions.Attempt {
 }
 
 // errorType returns the type of the attempt's error for records and spans, or "" without an error.
-func errorType(a *attempt) string {
+func (a *attempt) errorType() string {
 	f, fault, status := a.failure, a.fault, 0
 	if f != nil {
 		fault, status = f.fault, f.status

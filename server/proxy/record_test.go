@@ -32,7 +32,7 @@ func TestTimePerOutputTokenCountsContentOnly(t *testing.T) {
 		series := &telemetry.Tier{TPOT: prometheus.ObserverFunc(func(v float64) { got = append(got, v) })}
 		a := &attempt{x: &exchange{resolution: intake.Resolution{Pool: &control.Pool{Series: series}}},
 			usage: openai.Usage{Output: c.output}, moments: moments{firstAt: c.first, lastAt: first.Add(100 * time.Millisecond)}}
-		if countPace(a); !slices.Equal(got, c.want) {
+		if a.countPace(); !slices.Equal(got, c.want) {
 			t.Errorf("%d tokens from %v: %v, want %v", c.output, c.first, got, c.want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestErrorTypeOfAnAttemptIsTheCauseOfItsEnd(t *testing.T) {
 			errFirstByteTimeout: decisions.ErrorTimeout, errIdleTimeout: decisions.ErrorTimeout,
 		} {
 			f := &failure{sent: sent, fault: excluded("%w", fault), err: worker}
-			if got := errorType(&attempt{outcome: outcome{failure: f}}); got != want {
+			if got := (&attempt{outcome: outcome{failure: f}}).errorType(); got != want {
 				t.Errorf("%v, sent %v: %q, want %q", fault, sent, got, want)
 			}
 		}
@@ -62,7 +62,7 @@ func TestErrorTypeOfAnAttemptIsTheCauseOfItsEnd(t *testing.T) {
 		"503":                   {status: 503, fault: broke, err: worker},
 		decisions.ErrorProtocol: {sent: true, fault: broke, err: &openai.Error{Code: openai.CodeWorkerProtocol}},
 	} {
-		if got := errorType(&attempt{outcome: outcome{failure: f}}); got != want {
+		if got := (&attempt{outcome: outcome{failure: f}}).errorType(); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestFullRecordIsKeptOnlyIfItIsStoredOrExported(t *testing.T) {
 	} {
 		x := &exchange{s: &Proxy{}, trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}
 		x.s.records.keeps.Store(c.kept)
-		if got := keepsRecords(x); got != c.want {
+		if got := x.keepsRecords(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -20,25 +20,25 @@ import (
 
 // relayAnswer relays a worker's answer to the client. If it returns a failure, the client has received
 // no content.
-func relayAnswer(a *attempt, resp *http1.Response) *failure {
+func (a *attempt) relayAnswer(resp *http1.Response) *failure {
 	raw := a.x.in.Dialect == openai.Other
 	if resp.Status < 200 || resp.Status > 299 && !(raw && resp.Status < 400) { // raw answers include redirects and 304
-		return relayRefusal(a, resp)
+		return a.relayRefusal(resp)
 	}
 	switch {
 	case raw && resp.Status < 300 && a.x.createsConversation():
-		if f := rememberConversation(a, resp); f != nil {
+		if f := a.rememberConversation(resp); f != nil {
 			return f
 		}
-		return relayRaw(a, resp, nil)
+		return a.relayRaw(resp, nil)
 	case raw:
-		return relayRaw(a, resp, nil)
+		return a.relayRaw(resp, nil)
 	case a.x.in.Dialect == openai.Audio || a.x.in.Dialect == openai.Images:
-		return relayRaw(a, resp, nil)
+		return a.relayRaw(resp, nil)
 	case a.x.parsed.Req.Stream:
-		return relayStream(a, resp)
+		return a.relayStream(resp)
 	}
-	return relayWhole(a, resp)
+	return a.relayWhole(resp)
 }
 
 const (
@@ -50,20 +50,20 @@ const (
 )
 
 // relayRefusal handles an answer that is not 2xx.
-func relayRefusal(a *attempt, resp *http1.Response) *failure {
+func (a *attempt) relayRefusal(resp *http1.Response) *failure {
 	after, hasRetryAfter := retryAfter(resp.Header, time.Now())
 	f, passes := statusFailure(resp.Status, after, hasRetryAfter)
 	raw := a.x.in.Dialect == openai.Other
 	var body []byte
 	if passes && !raw || !passes && mayExplain(resp) {
-		body = readRefusal(a, resp)
+		body = a.readRefusal(resp)
 		a.keepWords(body)
 		f, passes = engineFailure(refusalOf(resp, body), after, hasRetryAfter)
 	}
 	switch {
 	case passes && raw:
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
-		return passRaw(a, resp, f.fault)
+		return a.passRaw(resp, f.fault)
 	case raw && (f.backoffIfOthers || !hasRetryAfter && resp.Status >= http.StatusInternalServerError):
 		f.backoff = 0 // on a passed path the client may be the cause
 	}
@@ -78,7 +78,7 @@ func relayRefusal(a *attempt, resp *http1.Response) *failure {
 	resp.Status = f.status
 	a.fault = f.fault
 	a.answered(time.Now(), f.fault)
-	passRefusal(a, resp, body)
+	a.passRefusal(resp, body)
 	a.ending.cause = f.fault.Error()
 	return nil
 }
@@ -107,8 +107,8 @@ func mayExplain(resp *http1.Response) bool {
 }
 
 // passRaw relays a 4xx of a passed path unchanged.
-func passRaw(a *attempt, resp *http1.Response, fault error) *failure {
-	f := relayRaw(a, resp, fault)
+func (a *attempt) passRaw(resp *http1.Response, fault error) *failure {
+	f := a.relayRaw(resp, fault)
 	if f == nil && a.fault == nil {
 		a.fault, a.ending.result = fault, decisions.Refused
 	}
@@ -119,7 +119,7 @@ func passRaw(a *attempt, resp *http1.Response, fault error) *failure {
 const codeWorkerRefused openai.Code = "worker_refused"
 
 // passRefusal relays a worker's 4xx: unchanged if it has the dialect's form, else converted to it.
-func passRefusal(a *attempt, resp *http1.Response, body []byte) {
+func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 	x := a.x
 	a.used.sent = true // a refused request counts against the limits
 	if a.m.Worker.RepeatsKey(body) {
@@ -130,7 +130,7 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 		Message: "The worker rejected the request without a message. Check the request's fields."}
 	// the engine read the action as the id of a response
 	if resp.Status == http.StatusMethodNotAllowed && x.in.Kind == intake.Optional {
-		e, body = notServed(x), nil
+		e, body = notServed(x.resolution.Pool.Name, x.in.WorkerPath), nil
 	}
 	seen, ok := openai.RefusalOf(body)
 	if ok {
@@ -158,12 +158,12 @@ func passRefusal(a *attempt, resp *http1.Response, body []byte) {
 // Some engines repeat the whole request in their errors and thus name all fields. Therefore only a
 // successful answer without the field proves the refusal; after two removals it proves the second. If
 // the error names no added field, the body of resp is restored.
-func refusedAddition(a *attempt, resp *http1.Response) addition {
+func (a *attempt) refusedAddition(resp *http1.Response) addition {
 	if len(a.addsUsage)+len(a.addsPriority) == 0 || resp.Status != http.StatusBadRequest &&
 		resp.Status != http.StatusUnprocessableEntity {
 		return nothingAdded
 	}
-	body := readRefusal(a, resp)
+	body := a.readRefusal(resp)
 	named := func(name string) bool { return bytes.Contains(body, []byte(name)) }
 	var refused addition
 	switch {
@@ -183,7 +183,7 @@ func refusedAddition(a *attempt, resp *http1.Response) addition {
 }
 
 // readRefusal reads the part of an error's body that arrives within refusalWait.
-func readRefusal(a *attempt, resp *http1.Response) []byte {
+func (a *attempt) readRefusal(resp *http1.Response) []byte {
 	a.watch.startSilence(refusalWait, errIdleTimeout)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, refusalMax)) // a part is sufficient
 	return body
@@ -197,17 +197,17 @@ type readCloser struct {
 
 // relayWhole relays an answer that is one JSON object. It reads the whole answer before it sends
 // anything, so that another worker can answer if this one fails.
-func relayWhole(a *attempt, resp *http1.Response) *failure {
+func (a *attempt) relayWhole(resp *http1.Response) *failure {
 	buf := a.x.s.buffers.body()
 	defer a.x.s.buffers.putBody(buf)
 	memory := a.x.s.intake.Memory(a.x.caller.Tenant)
 	defer memory.Release()
-	if f := readWhole(a, resp, buf, &memory); f != nil {
+	if f := a.readWhole(resp, buf, &memory); f != nil {
 		return f
 	}
 	body := bytes.TrimPrefix(buf.Bytes(), []byte("\xef\xbb\xbf"))
 	if openai.BeginsStream(body) {
-		return relayUnrequestedStream(a, resp, body)
+		return a.relayUnrequestedStream(resp, body)
 	}
 	if a.handover != nil {
 		body = a.handover.cleaner.Body(a.x.in.Dialect, body)
@@ -215,7 +215,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	answer := openai.ReadAnswer(a.x.in.Dialect, body)
 	switch {
 	case answer.Err != nil:
-		return engineError(a, *answer.Err, body)
+		return a.engineError(*answer.Err, body)
 	case !answer.Valid:
 		return protocolFailure("a 2xx answer of the type %q and %d bytes that is not a JSON object",
 			openai.MediaType(resp.Header.Get("Content-Type")), len(body))
@@ -224,10 +224,10 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 	case answer.Aborted && a.usesEngine:
 		return abortFailure()
 	case answer.Failed != nil && answer.Failed.OfServer() && a.usesEngine:
-		return engineError(a, *answer.Failed, body)
+		return a.engineError(*answer.Failed, body)
 	}
 	if !a.x.answer.stopBeatsIfHeld() {
-		bookWhole(a, answer, len(body))
+		a.bookWhole(answer, len(body))
 		return lateWhole()
 	}
 	a.received()
@@ -236,7 +236,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 		at = time.Time{}
 	}
 	a.answered(at, nil)
-	bookWhole(a, answer, len(body))
+	a.bookWhole(answer, len(body))
 	a.ending.result = decisions.OK
 	a.rememberResponse(answer.ID)
 	if err := a.x.answerWhole(resp.Status, resp.Header, body); err != nil {
@@ -248,7 +248,7 @@ func relayWhole(a *attempt, resp *http1.Response) *failure {
 }
 
 // bookWhole books the usage of a whole answer of that many bytes.
-func bookWhole(a *attempt, answer openai.Answer, bytes int) {
+func (a *attempt) bookWhole(answer openai.Answer, bytes int) {
 	if seen := a.x.resolution.EstimateOutput(&a.x.parsed, bytes); answer.HasUsage {
 		a.bookReported(answer.Usage, seen)
 	} else {
@@ -268,22 +268,22 @@ func lateWhole() *failure {
 
 // relayUnrequestedStream handles an event stream for a request that was not for a stream. begin is its
 // beginning. An error as its first event is like an answer with the status of the error.
-func relayUnrequestedStream(a *attempt, resp *http1.Response, begin []byte) *failure {
+func (a *attempt) relayUnrequestedStream(resp *http1.Response, begin []byte) *failure {
 	events := openai.NewEventReader(io.MultiReader(bytes.NewReader(begin), resp.Body), 0)
 	a.watch.startSilence(refusalWait, errIdleTimeout)
 	ev, _ := events.Next() // without an event there is no error in it
 	if e, ok := openai.ErrorOf(ev.Data); ok {
-		return engineError(a, e, ev.Data)
+		return a.engineError(e, ev.Data)
 	}
 	return formFailure("the worker sent an event stream, but the request was not for a stream")
 }
 
 // readWhole reads an answer's body, of at most max_response_bytes. Reading ends early if the body begins like
 // no JSON.
-func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
+func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
 	most := int64(a.x.in.Snap.File.MaxResponseBytes)
 	if resp.ContentLength > most {
-		return tooLarge(a, "an answer", int(most))
+		return a.tooLarge("an answer", int(most))
 	}
 	var begin openai.Beginning
 	for {
@@ -295,7 +295,7 @@ func readWhole(a *attempt, resp *http1.Response, buf *bytes.Buffer, memory *inta
 		buf.Write(free[:n])
 		switch {
 		case int64(buf.Len()) > most:
-			return tooLarge(a, "an answer", buf.Len())
+			return a.tooLarge("an answer", buf.Len())
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -331,7 +331,7 @@ func growWhole(buf *bytes.Buffer, hint, most int64, memory *intake.BodyMemory) b
 // tooLarge returns the failure of an answer or an event that exceeds max_response_bytes; bytes is the
 // received length. Another worker's answer would be as large. Therefore the worker is not at fault, no
 // other worker is tried, and the usage is charged.
-func tooLarge(a *attempt, what string, bytes int) *failure {
+func (a *attempt) tooLarge(what string, bytes int) *failure {
 	a.bookEstimate(a.x.resolution.EstimateOutput(&a.x.parsed, bytes))
 	most := a.x.in.Snap.File.MaxResponseBytes
 	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
@@ -342,7 +342,7 @@ func tooLarge(a *attempt, what string, bytes int) *failure {
 
 // engineError handles an error object inside a 2xx answer like an answer with the status of the
 // error.
-func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
+func (a *attempt) engineError(e openai.EngineError, body []byte) *failure {
 	a.keepWords(body)
 	f, passes := engineFailure(e, 0, false)
 	if !passes {
@@ -350,7 +350,7 @@ func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 	}
 	a.fault = f.fault
 	a.answered(time.Now(), f.fault)
-	passRefusal(a, &http1.Response{Status: f.status, Header: http.Header{}}, body)
+	a.passRefusal(&http1.Response{Status: f.status, Header: http.Header{}}, body)
 	return nil
 }
 
@@ -358,7 +358,7 @@ func engineError(a *attempt, e openai.EngineError, body []byte) *failure {
 func (x *exchange) answerWhole(status int, from http.Header, body []byte) error {
 	x.answer.stopBeats()
 	x.answer.sendHead(status, func(h http.Header) {
-		clientHeader(x, h, from)
+		clientHeader(h, from, x.resolution.Pool, hasRateHeaders(&x.admission))
 		set := setInto(h)
 		set.set("Content-Type", "application/json")
 		set.set("Content-Length", strconv.Itoa(len(body)))
@@ -370,7 +370,7 @@ func (x *exchange) answerWhole(status int, from http.Header, body []byte) error 
 
 // relayRaw copies an answer without parsing it, and flushes after each read if its length is unknown.
 // fault is the worker's fault by the status of the answer.
-func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
+func (a *attempt) relayRaw(resp *http1.Response, fault error) *failure {
 	x := a.x
 	x.answer.stopBeats() // a heartbeat must not interrupt unparsed bytes
 	kept := x.s.buffers.copies.Get().(*[]byte)
@@ -385,7 +385,7 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 	}
 	a.answered(time.Now(), fault)
 	x.answer.sendHead(resp.Status, func(h http.Header) {
-		clientHeader(x, h, resp.Header)
+		clientHeader(h, resp.Header, x.resolution.Pool, hasRateHeaders(&x.admission))
 		if x.in.Dialect == openai.Other {
 			a.passedHeader(h, resp.Header)
 		}
@@ -410,7 +410,7 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 		}
 		if err != nil {
 			f := a.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
-			cutRaw(a, f)
+			a.cutRaw(f)
 			return nil
 		}
 		a.watch.startSilence(idle, errIdleTimeout)
@@ -421,7 +421,7 @@ func relayRaw(a *attempt, resp *http1.Response, fault error) *failure {
 
 // cutRaw ends an incomplete raw answer by cutting the connection, because an error event cannot be
 // inserted into unparsed bytes.
-func cutRaw(a *attempt, f *failure) {
+func (a *attempt) cutRaw(f *failure) {
 	a.fault, a.x.answer.abort = f.fault, true
 	a.ending = endingOf(f.err)
 	a.ending.result = decisions.Truncated

@@ -40,7 +40,7 @@ const trailerWait = 250 * time.Millisecond
 
 // relayStream relays an answer to a request for a stream. The first bytes decide whether it is a stream,
 // whatever its label. The first event of a stream is parsed before the status is sent.
-func relayStream(a *attempt, resp *http1.Response) *failure {
+func (a *attempt) relayStream(resp *http1.Response) *failure {
 	b := a.x.s.buffers.streams.Get().(*streamBuffers)
 	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.in.Dialect), finishAt: -1}
@@ -55,7 +55,7 @@ func relayStream(a *attempt, resp *http1.Response) *failure {
 		(openai.BeginsObject(begin) || openai.MediaType(resp.Header.Get("Content-Type")) != "text/event-stream") {
 		whole := *resp
 		whole.Body = readCloser{io.MultiReader(bytes.NewReader(begin), resp.Body), resp.Body}
-		return relayWhole(a, &whole)
+		return a.relayWhole(&whole)
 	}
 	return s.run()
 }
@@ -206,7 +206,7 @@ func (s *stream) open() {
 	s.opened = true
 	s.watch.extendTotal(s.x.deadline) // the SDKs stop their clocks at the head of an answer
 	s.x.answer.sendHead(http.StatusOK, func(h http.Header) {
-		clientHeader(s.x, h, s.resp.Header)
+		clientHeader(h, s.resp.Header, s.x.resolution.Pool, hasRateHeaders(&s.x.admission))
 		set := setInto(h)
 		streamHeaders(&set)
 		s.x.decisionHeaders(&set)
@@ -269,7 +269,7 @@ func (s *stream) handleBodyEnd(err error) *failure {
 	case eof:
 		err = errTruncated
 	case errors.Is(err, openai.ErrEventTooLarge):
-		f, _ := s.fail(tooLarge(s.attempt, "an event", int(s.x.in.Snap.File.MaxResponseBytes)))
+		f, _ := s.fail(s.tooLarge("an event", int(s.x.in.Snap.File.MaxResponseBytes)))
 		return f
 	case errors.Is(err, intake.ErrBodyMemory):
 		f, _ := s.fail(s.noAnswerMemory(openai.MaxEvent))
@@ -379,7 +379,7 @@ func (s *stream) engineFailed(ev openai.Event) (*failure, bool) {
 		e.Status = http.StatusInternalServerError
 	}
 	if !s.x.answer.committed() {
-		return engineError(s.attempt, e, ev.Data), true
+		return s.engineError(e, ev.Data), true
 	}
 	s.keepWords(ev.Data)
 	f, passes := engineFailure(e, 0, false)

@@ -175,7 +175,7 @@ func (x *exchange) cacheExtras() string {
 		}
 	}
 	slices.Sort(lines)
-	if q := workerQuery(x); q != "" {
+	if q := workerQuery(&x.in); q != "" {
 		lines = append(lines, "?"+q)
 	}
 	return strings.Join(lines, "\n")
@@ -349,7 +349,7 @@ func (x *exchange) keep() string {
 	case x.resolution.Pool != c.pool || x.resolution.ModelName != c.key.Model:
 		return answerFallback
 	}
-	used := settlementOf(x).usage
+	used := x.settlement().usage
 	content, why := c.recorder.Content(used.Prompt, used.Output)
 	if why != "" {
 		return string(why)

@@ -140,6 +140,9 @@ func (r *proxyRig) chat() (resp *http.Response, text string) {
 	return resp, text
 }
 
+// lastRecord returns the record of the request that ended last.
+func (r *proxyRig) lastRecord() *decisions.Decision { return r.records.log.Last(1)[0] }
+
 // counter returns the value of a metric.
 func (r *proxyRig) counter(name string) string {
 	rec := httptest.NewRecorder()

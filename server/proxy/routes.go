@@ -49,13 +49,13 @@ func (px *Proxy) serve(rt intake.Route, p intake.Prefix) gin.HandlerFunc {
 		x := px.begin(c.Writer, rt.Inbound(c.Request, p, c.Param("id")))
 		switch rt.Kind {
 		case intake.Models:
-			x.run(func() error { return listModels(x) })
+			x.run(x.listModels)
 		case intake.Feedback:
-			x.run(func() error { return acceptFeedback(x) })
+			x.run(x.acceptFeedback)
 		case intake.Stored:
-			x.run(func() error { return serveStored(x) })
+			x.run(x.serveStored)
 		case intake.Optional:
-			x.run(func() error { return completeOptional(x) })
+			x.run(x.completeOptional)
 		default:
 			x.run(x.complete)
 		}
@@ -70,11 +70,11 @@ func (px *Proxy) serveDeployment(c *gin.Context) {
 		return
 	}
 	x := px.begin(c.Writer, in)
-	x.run(func() error { return completeOptional(x) })
+	x.run(x.completeOptional)
 }
 
 // pass serves a request without a route: through a pool that covers its path, or with an error.
 func (px *Proxy) pass(w gin.ResponseWriter, r *http.Request, status int) {
 	x := px.begin(w, intake.Unrouted(r))
-	x.run(func() error { return passThrough(x, status) })
+	x.run(func() error { return x.passThrough(status) })
 }

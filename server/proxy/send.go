@@ -11,6 +11,7 @@ import (
 	"tierway/http1"
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/telemetry"
 )
 
@@ -31,7 +32,7 @@ type sentPriority struct {
 
 // enginePriority returns the priority for the engine's own queue. The class of the request determines
 // it; the client can choose a less urgent one. It is not set for engines without priorities.
-func enginePriority(a *attempt) sentPriority {
+func (a *attempt) enginePriority() sentPriority {
 	x := a.x
 	value, set := openai.EnginePriority(int(x.parsed.Class), x.parsed.Req.Priority, x.parsed.Req.PriorityGiven)
 	set = set || value != 0 && x.in.Dialect == openai.Messages // sent as a header: the body has no such field
@@ -47,7 +48,7 @@ func enginePriority(a *attempt) sentPriority {
 
 // omitAddition makes later requests to the worker omit the field that its engine refused, until the
 // worker has been down.
-func omitAddition(a *attempt, refused addition) {
+func (a *attempt) omitAddition(refused addition) {
 	switch refused {
 	case priorityAdded:
 		a.m.RejectsPriority.Store(true)
@@ -60,22 +61,22 @@ func omitAddition(a *attempt, refused addition) {
 
 // sendRequest sends the request to the worker and returns the head of the answer. addUsage requests the
 // usage from the engine.
-func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPriority) (*http1.Response, error) {
+func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
 	req := &http1.Request{
-		Method: workerMethod(x),
+		Method: workerMethod(&x.in),
 		Path:   x.in.WorkerPath,
 		Header: workerHeader(x.in.HTTP.Header, x.in.RequestID),
 		Fresh:  x.parsed.AtMostOnce(),
 	}
 	telemetry.Inject(req.Header, a.span)
-	if q := workerQuery(x); q != "" {
+	if q := workerQuery(&x.in); q != "" {
 		req.Path += "?" + escapedQuery(q)
 	}
 	edit := openai.Edit{
 		Model:        x.resolution.Resolution.Model,
 		IncludeUsage: addUsage,
-		CacheSalt:    saltFor(x, a.m),
+		CacheSalt:    saltFor(&x.parsed, a.m),
 		Priority:     priority.value,
 		SetPriority:  priority.set,
 		CacheControl: x.resolution.Pool.CacheControl,
@@ -112,7 +113,7 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 	}
 	send := a.m.Worker.Send
 	if x.parsed.Upload != nil {
-		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return sendUpload(ctx, a, r) }
+		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return a.sendUpload(ctx, r) }
 	}
 	resp, err := send(ctx, req)
 	if err == nil {
@@ -126,9 +127,9 @@ func sendRequest(ctx context.Context, a *attempt, addUsage bool, priority sentPr
 
 // workerQuery returns the query for the worker: without the version of Azure's API, which no engine has. On the paths
 // of a pool it is unchanged.
-func workerQuery(x *exchange) string {
-	u := x.in.HTTP.URL
-	if x.in.Dialect == openai.Other || !strings.HasPrefix(u.Path, "/openai/") ||
+func workerQuery(in *intake.Inbound) string {
+	u := in.HTTP.URL
+	if in.Dialect == openai.Other || !strings.HasPrefix(u.Path, "/openai/") ||
 		!strings.Contains(u.RawQuery, azureVersion) {
 		return u.RawQuery
 	}
@@ -141,11 +142,11 @@ func workerQuery(x *exchange) string {
 const azureVersion = "api-version="
 
 // workerMethod returns the method of the request to the worker. Engines do not serve HEAD on their GET routes.
-func workerMethod(x *exchange) string {
-	if x.in.Dialect != openai.Other && x.in.HTTP.Method == http.MethodHead {
+func workerMethod(in *intake.Inbound) string {
+	if in.Dialect != openai.Other && in.HTTP.Method == http.MethodHead {
 		return http.MethodGet
 	}
-	return x.in.HTTP.Method
+	return in.HTTP.Method
 }
 
 // escapedQuery returns a query that is valid in a request line. net/http's server accepts bytes that a
@@ -180,11 +181,12 @@ func inQuery(c byte) bool { return c > ' ' && c < 0x7f && c != '#' }
 // tenants from detecting the prompts of others by response times. The salt is omitted only for engines
 // without this feature, and if the client sent none. An unknown engine receives it: a refusal is
 // better than a shared cache.
-func saltFor(x *exchange, m *control.Member) string {
-	e := m.Engine()
-	known := e != "" && e != openai.EngineAuto
-	if x.parsed.Salt == "" || x.parsed.Req.CacheSalt == "" && known && !e.TakesCacheSalt() {
+func saltFor(p *intake.Parsed, m *control.Member) string {
+	if p.Salt == "" || p.Req.CacheSalt != "" {
+		return p.Salt
+	}
+	if e := m.Engine(); e != "" && e != openai.EngineAuto && !e.TakesCacheSalt() {
 		return ""
 	}
-	return x.parsed.Salt
+	return p.Salt
 }

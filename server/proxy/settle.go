@@ -8,6 +8,7 @@ import (
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/server/control"
+	"tierway/server/intake"
 	"tierway/store"
 	"tierway/tenants"
 )
@@ -37,8 +38,8 @@ func dropRateHeaders(h http.Header) {
 }
 
 // hasRateHeaders reports whether the answer carries rate-limit headers.
-func hasRateHeaders(x *exchange) bool {
-	return x.admission.Allowance.Requests.Set || x.admission.Allowance.Tokens.Set
+func hasRateHeaders(a *intake.Admission) bool {
+	return a.Allowance.Requests.Set || a.Allowance.Tokens.Set
 }
 
 // settlement is the usage of a request, or of one attempt.
@@ -52,8 +53,8 @@ type settlement struct {
 	kept      bool          // the answer came from the response cache
 }
 
-// settlementOf returns the usage of a request: the usage that its attempts booked last.
-func settlementOf(x *exchange) (s settlement) {
+// settlement returns the usage of a request: the usage that its attempts booked last.
+func (x *exchange) settlement() (s settlement) {
 	if x.cached != nil && x.cached.hit != nil {
 		return x.cached.hitSettlement()
 	}
@@ -70,15 +71,15 @@ func settlementOf(x *exchange) (s settlement) {
 
 // refunded reports whether the request costs its tenant nothing, because no worker can have received any
 // part of it. A request without a pool needs no worker, and counts.
-func refunded(x *exchange) bool {
-	return x.admission.Grant != nil && x.resolution.Pool != nil && !settlementOf(x).sent
+func (x *exchange) refunded() bool {
+	return x.admission.Grant != nil && x.resolution.Pool != nil && !x.settlement().sent
 }
 
 // settleUsage replaces the reservation by the real usage.
 func (x *exchange) settleUsage() {
 	if g := x.admission.Grant; g != nil {
-		s := settlementOf(x)
-		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: refunded(x)}
+		s := x.settlement()
+		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: x.refunded()}
 		if s.kept {
 			used.Tokens = 0 // no engine has read or generated them
 		}
@@ -111,7 +112,7 @@ func (s settlement) saved() tenants.Money {
 }
 
 // writeLedger writes the request's row of the ledger.
-func writeLedger(x *exchange, d *decisions.Decision) {
+func (x *exchange) writeLedger(d *decisions.Decision) {
 	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.inLedger {
 		return
 	}
@@ -122,7 +123,7 @@ func writeLedger(x *exchange, d *decisions.Decision) {
 	if at.IsZero() {
 		at = x.in.Start
 	}
-	used := settlementOf(x)
+	used := x.settlement()
 	x.s.control.Stores.Ledger.Add(store.Row{
 		ID:         newUUID7(at, x.s.rand(), x.s.rand()),
 		RequestID:  d.RequestID,

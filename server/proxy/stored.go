@@ -47,7 +47,7 @@ func (x *exchange) createsConversation() bool {
 
 // rememberConversation reads the answer to a request that creates a conversation, and stores which worker has
 // the conversation. The body of resp is restored.
-func rememberConversation(a *attempt, resp *http1.Response) *failure {
+func (a *attempt) rememberConversation(resp *http1.Response) *failure {
 	a.watch.startSilence(a.x.in.Snap.File.Timeouts.Idle, errIdleTimeout)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, conversationMax))
 	a.watch.stopSilence()
@@ -62,7 +62,7 @@ func rememberConversation(a *attempt, resp *http1.Response) *failure {
 }
 
 // serveStored serves a route about a stored response at the worker that has it.
-func serveStored(x *exchange) error {
+func (x *exchange) serveStored() error {
 	if err := x.in.CheckHeaders(); err != nil {
 		return err
 	}
@@ -70,9 +70,9 @@ func serveStored(x *exchange) error {
 	switch {
 	case m != nil:
 		x.in.WorkerPath = "/v1" + strings.Replace(x.in.Pattern, ":id", url.PathEscape(x.in.PathID), 1)
-		return forwardToHolder(x, x.in.PathID, p, m)
+		return x.forwardToHolder(x.in.PathID, p, m)
 	case !foreign && intake.PassingPool(&x.in, &x.caller) != nil:
-		return passUnrouted(x)
+		return x.passUnrouted()
 	case err != nil:
 		return err
 	}
@@ -81,7 +81,7 @@ func serveStored(x *exchange) error {
 
 // passStored serves a request about a stored response or conversation on a path that passes through a pool.
 // done reports that the request is served, or refused with err.
-func passStored(x *exchange) (done bool, err error) {
+func (x *exchange) passStored() (done bool, err error) {
 	private := x.in.Snap.Private(x.resolution.Pool)
 	id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path)
 	if conversation, _, is := openai.ConversationPath(x.in.HTTP.URL.Path); is && conversation != "" {
@@ -95,11 +95,11 @@ func passStored(x *exchange) (done bool, err error) {
 		switch {
 		case m != nil:
 			x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
-			return true, forwardToHolder(x, conversation, p, m)
+			return true, x.forwardToHolder(conversation, p, m)
 		case foreign:
 			return true, conversationNotFound(conversation)
 		}
-		err = holderUnknown(x, err, true)
+		err = x.holderUnknown(err, true)
 		return err != nil, err
 	}
 	if !ok || id == "" {
@@ -111,20 +111,20 @@ func passStored(x *exchange) (done bool, err error) {
 	switch {
 	case m != nil:
 		x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
-		return true, forwardToHolder(x, id, p, m)
+		return true, x.forwardToHolder(id, p, m)
 	case foreign:
 		return true, responseNotFound(id)
 	case action:
 		return false, nil
 	}
-	if err = holderUnknown(x, err, false); err == nil && !private {
+	if err = x.holderUnknown(err, false); err == nil && !private {
 		err = responseNotFound(id)
 	}
 	return err != nil, err
 }
 
 // holderUnknown returns the error of a failed look-up, unless the request goes to the only holder in any case.
-func holderUnknown(x *exchange, err error, conversation bool) error {
+func (x *exchange) holderUnknown(err error, conversation bool) error {
 	if err == nil || intake.IsOnlyHolder(x.in.Snap, x.caller.Caller, x.resolution.Pool, conversation) {
 		return nil
 	}
@@ -132,7 +132,7 @@ func holderUnknown(x *exchange, err error, conversation bool) error {
 }
 
 // forwardToHolder sends a request about a stored response or conversation to the worker that has it.
-func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member) (err error) {
+func (x *exchange) forwardToHolder(id string, p *control.Pool, m *control.Member) (err error) {
 	x.resolution.Pool = p
 	if x.parsed, err = x.s.intake.ReadUntouched(&x.in, &x.caller, p); err != nil {
 		return err
@@ -145,10 +145,10 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 		return err
 	}
 	x.gather()
-	if err := pinToStored(x); err != nil {
+	if err := x.pinToStored(); err != nil {
 		return err
 	}
-	err = forwardTo(x, m)
+	err = x.forwardTo(m)
 	_, below, ok := openai.ConversationPath(x.in.HTTP.URL.Path)
 	if !ok {
 		_, below, _ = openai.ResponsePath(x.in.HTTP.URL.Path)
@@ -162,10 +162,10 @@ func forwardToHolder(x *exchange, id string, p *control.Pool, m *control.Member)
 // pinToStored restricts a request that continues a stored response or conversation to the worker that has it.
 // It returns a not-found error for a response or conversation that may belong to another tenant, and the error of a
 // failed look-up.
-func pinToStored(x *exchange) error {
+func (x *exchange) pinToStored() error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
 		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-		if err = holderUnknown(x, err, false); err != nil {
+		if err = x.holderUnknown(err, false); err != nil {
 			return err
 		}
 		switch {
@@ -180,7 +180,7 @@ func pinToStored(x *exchange) error {
 			return conversationNotFound(id)
 		}
 		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-		if err = holderUnknown(x, err, true); err != nil {
+		if err = x.holderUnknown(err, true); err != nil {
 			return err
 		}
 		switch {

@@ -27,7 +27,7 @@ func (d *dispatch) failedIn(tier string) bool {
 // leaveForNextTier takes a waiting request out of its queue if its tier has no worker up and another tier
 // can take it, and returns queue.ErrMoved. Otherwise it returns nil, and the request waits on or is to be
 // claimed.
-func leaveForNextTier(x *exchange, t *queue.Ticket) error {
+func (x *exchange) leaveForNextTier(t *queue.Ticket) error {
 	if !t.Movable {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (x *exchange) leaveUnavailable() bool {
 		next = &to
 	}
 	if failed := x.dispatch.failed; !time.Now().Before(x.patience) ||
-		len(failed) > 0 && !spendRetry(x, failed[len(failed)-1].failure) {
+		len(failed) > 0 && !x.s.spendRetry(failed[len(failed)-1].failure) {
 		return false
 	}
 	x.setTarget(*next, rejection{})

@@ -32,7 +32,7 @@ func (u upload) Read(p []byte) (int, error) {
 
 // sendUpload sends a request with a streaming body. It ends the upload, unless no part of the body was
 // read: then another worker may receive it.
-func sendUpload(ctx context.Context, a *attempt, req *http1.Request) (*http1.Response, error) {
+func (a *attempt) sendUpload(ctx context.Context, req *http1.Request) (*http1.Response, error) {
 	u := upload{a.x.parsed.Upload, a}
 	req.Upload, req.UploadLength = u, u.Length
 	release := context.AfterFunc(ctx, func() {

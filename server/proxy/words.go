@@ -155,7 +155,7 @@ func (a *attempt) lastFailure(fault error) *control.AttemptFailure {
 	if a.failure != nil && a.failure.status != 0 {
 		status = a.failure.status
 	}
-	switch kind := errorType(a); {
+	switch kind := a.errorType(); {
 	case fault == nil, kind == decisions.ErrorClientGone, kind == decisions.ErrorShutdown, kind == decisions.ErrorGateway,
 		status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge,
 		status == http.StatusUnprocessableEntity, errors.Is(fault, errPanic),
