@@ -4,19 +4,17 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"tierway/openai"
 )
 
-// AccessLog writes one JSON line per request, in the form of log/slog's JSON handler. It is safe
-// for concurrent use. The encoder is written by hand, because every request pays for its line. A
+// AccessLog writes one JSON line per request, in the form of log/slog's JSON handler. One goroutine
+// may use it at a time. The encoder is written by hand, because every request pays for its line. A
 // full line takes 0.7 µs of CPU and no allocation; encoding/json takes 3.5 µs and 4 allocations,
 // log/slog 8 µs and 5.
 type AccessLog struct {
-	mu   sync.Mutex
 	to   io.Writer
 	line []byte
 }
@@ -26,8 +24,6 @@ func NewAccessLog(to io.Writer) *AccessLog { return &AccessLog{to: to} }
 
 // Write writes the line of a request, made from its Decision alone.
 func (l *AccessLog) Write(d *Decision) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.line = appendDecision(l.line[:0], d)
 	l.to.Write(l.line) // a line that is lost must not stop requests
 }

@@ -18,9 +18,9 @@
 // An [Explanation] answers a different question: what would happen to a request now, or why a
 // recorded one went where it did. It has one [Step] per stage, in the order of the stages.
 //
-// No reader delays a request. Log copies a few references under its lock, File and the access
-// log write through a bounded spool, and a Follower polls. Records that do not fit are counted
-// and dropped.
+// No reader delays a request. The data plane passes records on behind the requests. Log copies a
+// few references under its lock, File and the access log write through a bounded spool, and a
+// Follower polls. Records that do not fit are counted and dropped.
 //
 // SchemaVersion is the version of the JSON form. Fields may be added within a version; a removed
 // field or a changed meaning makes a new one.

@@ -108,8 +108,8 @@ func (l *Log) Span() Span {
 	return l.span
 }
 
-// copyAtOnce bounds how many records are copied under the lock: some 200 ns, for which a request
-// that ends may wait.
+// copyAtOnce bounds how many records are copied under the lock: some 200 ns, for which Add may
+// wait.
 const copyAtOnce = 128
 
 // newest yields the records with numbers below before, newest first. The log is not locked while

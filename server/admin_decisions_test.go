@@ -21,7 +21,7 @@ import (
 // addDecisions adds records to the decision log, as requests do.
 func (r *adminRig) addDecisions(all ...*decisions.Decision) {
 	for _, d := range all {
-		r.decisions.Add(d)
+		r.recorded().Add(d)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestDecisionByIDIsComplete(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if v.TraceURL != "http://jaeger:16686/trace/"+d.TraceID ||
-			!strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.decisions.Span().Next-1 {
+			!strings.Contains(got.body, `"chain":["000000000000beef:100"]`) || v.Seq != r.recorded().Span().Next-1 {
 			t.Errorf("it is shown as %s", got.body)
 		}
 		p, _ := r.listDecisions("?limit=1")
@@ -267,7 +267,7 @@ func TestDecisionStreamSendsNewDecisions(t *testing.T) {
 		e := nextEvent(t, events)
 		var v decisionShown
 		must(t, json.Unmarshal([]byte(e.data), &v))
-		if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.decisions.Span().First+1 {
+		if e.event != "decision" || v.RequestID != "b" || e.id != v.Seq || v.Seq != r.recorded().Span().First+1 {
 			t.Errorf("the event is %+v", e)
 		}
 		for i, resume := range [][]string{{"?last_event_id=0"}, {fmt.Sprintf("?last_event_id=%d", v.Seq-1)},

@@ -48,7 +48,7 @@ classifier: { preset: none, prompt_tokens: { large: 700 }, max_tokens: {}, stick
 		"Authorization", "Bearer acme"); got.status != http.StatusNotFound {
 		t.Fatalf("an unknown model: %d %s", got.status, got.body)
 	}
-	r.until("all requests are recorded", func() bool { return len(r.decisions.Last(0)) == 201 })
+	r.until("all requests are recorded", func() bool { return len(r.recorded().Last(0)) == 201 })
 	return r
 }
 
@@ -88,7 +88,7 @@ func TestReplayOfADraftMovesOnlyAffectedRequests(t *testing.T) {
 		r := replayRig(t, "chwbl")
 		const lower = 200
 		var above, left []string
-		for _, d := range r.decisions.Last(0) {
+		for _, d := range r.recorded().Last(0) {
 			tokens := d.Features.Counted
 			if tokens == 0 {
 				tokens = d.Features.Estimate
@@ -146,7 +146,7 @@ func TestExportedDecisionsReplayLikeTheLog(t *testing.T) {
 func TestReplayTakesTheNewestMatchingRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := replayRig(t, "least_load")
-		all := r.decisions.Last(0)
+		all := r.recorded().Last(0)
 		if got := r.replay(`{"last":7}`); got.Records != 7 || !got.From.Equal(all[194].Time) {
 			t.Errorf("the last seven: %d from %s", got.Records, got.From)
 		}

@@ -86,7 +86,7 @@ func TestEventStreamResumesDecisions(t *testing.T) {
 			r.addDecisions(&decisions.Decision{RequestID: id, Tenant: "acme"},
 				&decisions.Decision{RequestID: id, Tenant: "other"})
 		}
-		first := r.decisions.Span().First
+		first := r.recorded().Span().First
 		for _, tt := range []struct {
 			query, header, want string
 		}{{"&last_event_id=0", "", "a"}, {"&last_event_id=0", fmt.Sprint(first), "b"},

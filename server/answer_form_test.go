@@ -159,7 +159,7 @@ func TestAWholeAnswerIntoAnOpenStreamIsNotGeneratedAgain(t *testing.T) {
 		if n.Load() != 1 || !strings.Contains(a.body, `"code":"worker_protocol"`) {
 			t.Errorf("%d requests: %q", n.Load(), a.body)
 		}
-		if line := r.access.String(); !strings.Contains(line, `"output_tokens":2`) {
+		if line := r.accessLog(); !strings.Contains(line, `"output_tokens":2`) {
 			t.Errorf("the usage is not accounted for: %s", line)
 		}
 	})

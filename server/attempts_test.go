@@ -26,6 +26,7 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 // scrape returns the metrics in Prometheus' text format.
 func (r *rig) scrape() string {
 	w := httptest.NewRecorder()
+	r.proxy.FlushRecords()
 	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
 }
@@ -157,7 +158,7 @@ func TestSDKTimeoutLimitsAHeldStream(t *testing.T) {
 			<-q.Context().Done()
 		}))
 		a := r.post("/v1/chat/completions", streamedHello, "X-Stainless-Timeout", "0.2")
-		if d := r.Server.decisions.Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 ||
+		if d := r.recorded().Last(1)[0]; a.status != http.StatusGatewayTimeout || len(d.Attempts) != 1 ||
 			!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 			t.Errorf("%d %s; the attempts were %+v", a.status, a.body, d.Attempts)
 		}

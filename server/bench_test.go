@@ -150,6 +150,7 @@ func benchFront(b *testing.B, text string) string {
 	h := &http.Server{Handler: s.planes.dataHandler()}
 	go h.Serve(front) // ends with Close
 	go s.traces.Run(b.Context())
+	go s.proxy.RunRecords(b.Context())
 	b.Cleanup(func() { h.Close(); s.close() })
 	return front.Addr().String()
 }

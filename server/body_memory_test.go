@@ -107,14 +107,14 @@ func TestBodyMemoryIsFreedOnEveryPath(t *testing.T) {
 		}
 		for name, headers := range map[string]string{"cut": "Content-Length: 5000\r\n",
 			"cut in a chunk": "Transfer-Encoding: chunked\r\n"} {
-			logged := strings.Count(r.access.String(), "\n")
+			logged := strings.Count(r.accessLog(), "\n")
 			c, err := networkOf(t).Dial(t.Context(), "tcp", strings.TrimPrefix(r.url, "http://"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n%s\r\n100\r\nabc", headers)
 			c.Close()
-			waitUntil(t, "the record of the request", func() bool { return strings.Count(r.access.String(), "\n") > logged })
+			waitUntil(t, "the record of the request", func() bool { return strings.Count(r.accessLog(), "\n") > logged })
 			if used := r.bodyBytes(); used != 0 {
 				t.Errorf("%s: %d bytes are in use", name, used)
 			}

@@ -34,7 +34,7 @@ func TestStalledBodyGets408(t *testing.T) {
 			}
 			client.Close()
 			synctest.Wait()
-			if d := r.Server.decisions.Last(1)[0]; d.Result == "client_gone" {
+			if d := r.recorded().Last(1)[0]; d.Result == "client_gone" {
 				t.Errorf("%s: the record says %s", name, d.Result)
 			}
 		}

@@ -65,6 +65,7 @@ func (r *rig) sendChat(model string, headers ...string) httpAnswer {
 // rows flushes the ledger and returns the tenant's usage by outcome.
 func (r *rig) rows() []store.UsageRow {
 	r.t.Helper()
+	r.proxy.FlushRecords()
 	if err := r.control.Stores.Ledger.Flush(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func TestAStalledClientIsCut(t *testing.T) {
 				t.Errorf("HTTP/2 %v: an answer that was cut has a clean end", http2)
 			}
 			waitUntil(t, "the end of the request", func() bool { return r.Inflight() == 0 })
-			if d := r.Server.decisions.Last(1)[0]; d.Result != "client_gone" {
+			if d := r.recorded().Last(1)[0]; d.Result != "client_gone" {
 				t.Errorf("HTTP/2 %v: the outcome is %s", http2, d.Result)
 			}
 		}

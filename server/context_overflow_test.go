@@ -86,7 +86,7 @@ func TestAnEnginesContextOverflowHasTheStandardCode(t *testing.T) {
 						t.Errorf("%s lacks %s", got.body, want)
 					}
 				}
-				if line := r.access.String(); !strings.Contains(line, `"code":"context_length_exceeded"`) ||
+				if line := r.accessLog(); !strings.Contains(line, `"code":"context_length_exceeded"`) ||
 					strings.Contains(line, "maximum") {
 					t.Errorf("the access log has %s", line)
 				}

@@ -25,8 +25,8 @@ tiers: # chwbl considers full workers too
 		if a.status != http.StatusServiceUnavailable {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-		r.until("the request is recorded", func() bool { return len(r.decisions.Last(1)) == 1 })
-		d := r.decisions.Last(1)[0]
+		r.until("the request is recorded", func() bool { return len(r.recorded().Last(1)) == 1 })
+		d := r.recorded().Last(1)[0]
 		c := d.Refused
 		if c == nil || !c.WorkerFull || len(c.Candidates) != len(r.control.Snapshot().Pools[0].Workers) ||
 			!c.Candidates[0].Full || len(d.Attempts) != 0 || d.Shed != "wait" {

@@ -74,7 +74,7 @@ func TestRecordsExplainWhatWasServedUnderLoad(t *testing.T) {
 // the headers of its answer.
 func (r *driftRig) checkPastExplanation(t *testing.T, id string, header http.Header, saw map[string]int) {
 	t.Helper()
-	kept, known := r.decisions.Get(id)
+	kept, known := r.recorded().Get(id)
 	if !known || len(kept.Decision.Attempts) == 0 {
 		t.Errorf("%s has no record of an attempt: %+v", id, kept.Decision)
 		return

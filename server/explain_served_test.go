@@ -118,7 +118,7 @@ func TestTheRecordOfADisabledTenantNamesNoKey(t *testing.T) {
 			http.StatusForbidden {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
-		if line := r.access.String(); !strings.Contains(line, `"tenant":"off"`) || strings.Contains(line, `"key"`) {
+		if line := r.accessLog(); !strings.Contains(line, `"tenant":"off"`) || strings.Contains(line, `"key"`) {
 			t.Error(line)
 		}
 	})

@@ -34,7 +34,7 @@ func (r *driftRig) state() map[string]string {
 	}
 	at := time.Unix(1_700_000_000, 0)
 	chats, responses := r.proxy.Remembered()
-	all := map[string]string{"access log": r.access.String(), "decisions": text(r.decisions.Span().Next),
+	all := map[string]string{"access log": r.accessLog(), "decisions": text(r.recorded().Span().Next),
 		"in flight": text(r.Inflight()), "remembered": text([]int{chats, responses})}
 
 	for _, p := range r.control.Snapshot().Pools {
@@ -85,7 +85,7 @@ func TestExplainChangesNoState(t *testing.T) {
 			}
 		}
 		r.chance.Store(7)
-		kept, _ := r.decisions.Page(0, 5, func(*decisions.Decision) bool { return true })
+		kept, _ := r.recorded().Page(0, 5, func(*decisions.Decision) bool { return true })
 		waitForRequests(t, r)
 		before := r.state()
 		draft := map[string]any{"draft": r.edited("policy: { name: round_robin }\ntiers: [ { name: one, workers: [ { name: " +
@@ -193,7 +193,7 @@ func TestPastRequestWithoutAWorkerIsExplained(t *testing.T) {
 			d := known
 			c.change(&d)
 			d.RequestID = "past-" + strings.ReplaceAll(name, " ", "-")
-			r.decisions.Add(&d)
+			r.recorded().Add(&d)
 			e := r.explain(http.StatusOK, order{"decision": d.RequestID})
 			last := e.Steps[len(e.Steps)-1]
 			if e.Outcome != c.outcome || e.Status != c.status || last.Stage != c.stage ||

@@ -109,8 +109,8 @@ func (r *listedRig) check(name string, got httpAnswer, tier, worker, reason stri
 // record returns the record of the n-th request to end.
 func (r *listedRig) record(n int) *decisions.Decision {
 	r.t.Helper()
-	r.until("the request is recorded", func() bool { return len(r.decisions.Last(0)) >= n })
-	all := r.decisions.Last(0)
+	r.until("the request is recorded", func() bool { return len(r.recorded().Last(0)) >= n })
+	all := r.recorded().Last(0)
 	return all[len(all)-1]
 }
 

@@ -17,7 +17,7 @@ func TestFeedbackIsALabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLearningRig(t, "")
 		id := r.as("acme", "/v1/chat/completions", chatBody("auto", "prove it", "")).header.Get("X-Request-Id")
-		r.until("the request is recorded", func() bool { return len(r.decisions.Last(0)) == 1 })
+		r.until("the request is recorded", func() bool { return len(r.recorded().Last(0)) == 1 })
 		for _, c := range []struct {
 			tenant, body string
 			want         learning.Label

@@ -61,7 +61,7 @@ func TestFirstByteLimitsOnlyStreams(t *testing.T) {
 				t.Errorf("%s: %d %s", path, a.status, a.body)
 			}
 		}
-		for _, d := range r.Server.decisions.Last(100) {
+		for _, d := range r.recorded().Last(100) {
 			if len(d.Attempts) != 1 || d.Attempts[0].Error != "" {
 				t.Errorf("%s: the attempts are %+v", d.Route, d.Attempts)
 			}
@@ -70,7 +70,7 @@ func TestFirstByteLimitsOnlyStreams(t *testing.T) {
 		if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 			t.Errorf("a stream: %d %s", a.status, a.body)
 		}
-		if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 2 ||
+		if d := r.recorded().Last(1)[0]; len(d.Attempts) != 2 ||
 			d.Attempts[0].Error != "no first event within timeouts.first_byte" ||
 			d.Attempts[1].Error != "no first event within timeouts.first_byte" {
 			t.Errorf("a stream: the attempts are %+v", d.Attempts)
@@ -90,7 +90,7 @@ func TestTotalTimeoutDoesNotBlameTheWorker(t *testing.T) {
 			if _, code, _ := errorOf(t, a); a.status != http.StatusGatewayTimeout || code != "worker_timeout" {
 				t.Errorf("%s: %d %s", path, a.status, a.body)
 			}
-			if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
+			if d := r.recorded().Last(1)[0]; len(d.Attempts) != 1 ||
 				!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 				t.Errorf("%s: the attempts are %+v", path, d.Attempts)
 			}
@@ -175,7 +175,7 @@ tiers:
 				if a := r.post(path, c.body); a.status != http.StatusOK {
 					t.Fatalf("%s: %d %s", path, a.status, a.body)
 				}
-				if d := r.Server.decisions.Last(1)[0]; d.Attempts[0].Worker == "w0" && (d.Worker == "w0") != (c.answers == "w0") {
+				if d := r.recorded().Last(1)[0]; d.Attempts[0].Worker == "w0" && (d.Worker == "w0") != (c.answers == "w0") {
 					t.Errorf("%s: %s answered after %+v", path, d.Worker, d.Attempts)
 				}
 			}

@@ -86,7 +86,7 @@ func TestOneAnswerIsBookedOnceAndRecordedWithBothStages(t *testing.T) {
 			wantAnswer(t, request{"/v1/chat/completions", handoverChat + `}`}, s.post("/v1/chat/completions", handoverChat+`}`))
 		}
 		synctest.Wait()
-		d := s.decisions.Last(1)[0]
+		d := s.recorded().Last(1)[0]
 		if len(d.Attempts) != 1 || d.Attempts[0].Worker != "d0" || d.Worker != "d0" || d.Attempts[0].Handover == nil {
 			t.Fatalf("the record is %+v", d)
 		}

@@ -213,7 +213,7 @@ func TestSecondPrefillWorkerIsRecordedLikeTheFirst(t *testing.T) {
 				a := s.post(q.path, q.body)
 				wantAnswer(t, q, a)
 				synctest.Wait()
-				prefills := s.decisions.Last(1)[0].Attempts[0].Handover.Prefills
+				prefills := s.recorded().Last(1)[0].Attempts[0].Handover.Prefills
 				if len(prefills) < 2 {
 					continue
 				}

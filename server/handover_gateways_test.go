@@ -33,7 +33,7 @@ func (s *stagesRig) another(seed uint64, replaced ...string) *rig {
 func lastOf(t *testing.T, r *rig) (*decisions.Decision, *decisions.Prefill) {
 	t.Helper()
 	synctest.Wait()
-	d := r.decisions.Last(1)[0]
+	d := r.recorded().Last(1)[0]
 	if len(d.Attempts) == 0 || d.Attempts[0].Handover == nil || len(d.Attempts[0].Handover.Prefills) == 0 {
 		t.Fatalf("no worker computed a prompt for another one: %+v", d)
 	}

@@ -79,7 +79,7 @@ func TestTheReleaseOfAPromptIsNoPartOfItsRequest(t *testing.T) {
 			if n := s.Inflight(); n != 0 {
 				t.Errorf("%d requests are in flight", n)
 			}
-			d := s.decisions.Last(1)[0]
+			d := s.recorded().Last(1)[0]
 			if len(d.Attempts) != 1 || d.Worker != "x0" || d.Attempts[0].ErrorType != decisions.ErrorConnect {
 				t.Errorf("the record is %+v", d)
 			}
@@ -146,7 +146,7 @@ func TestEachTierHasTimeToReleaseItsPrompt(t *testing.T) {
 				post(next[0])
 				synctest.Wait()
 				time.Sleep(5 * time.Second) // x0 and x1 get requests again
-				if s.decisions.Last(1)[0].Attempts[0].Worker == next[1] {
+				if s.recorded().Last(1)[0].Attempts[0].Worker == next[1] {
 					break
 				}
 			}

@@ -19,7 +19,7 @@ import (
 // spansOf returns the spans of the last request.
 func (s *stagesRig) spansOf() []telemetry.Span {
 	synctest.Wait()
-	spans, _ := decisions.Trace{Decision: s.decisions.Last(1)[0]}.Spans(nil)
+	spans, _ := decisions.Trace{Decision: s.recorded().Last(1)[0]}.Spans(nil)
 	return spans
 }
 
@@ -70,7 +70,7 @@ func TestTraceOfAHandedOverRequestHasBothStages(t *testing.T) {
 				for j := range spans {
 					names = append(names, spans[j].Name)
 				}
-				d := s.decisions.Last(1)[0]
+				d := s.recorded().Last(1)[0]
 				stages := d.Attempts[0].Handover.Prefills
 				want := []string{"POST /chat/completions", "route", "prefill", "chat fake-7b"}
 				if len(stages) == 2 {

@@ -76,7 +76,7 @@ func newHookRig(t *testing.T, yaml string, lines ...string) (*rig, *chaos.Record
 }
 
 // last returns the record of the last request.
-func (r *rig) last() *decisions.Decision { return r.Server.decisions.Last(1)[0] }
+func (r *rig) last() *decisions.Decision { return r.recorded().Last(1)[0] }
 
 // sentModel returns the field of the last body that the engine has received.
 func sentField(t *testing.T, engine *chaos.Recorder, field string) string {

@@ -147,10 +147,10 @@ func TestH1AChainOfThreeRunsInOrder(t *testing.T) {
 			t.Errorf("%d %v", got.status, got.header)
 		}
 		if d := r.last(); d.Code != "rejected_by_hook" || d.Result != decisions.Refused ||
-			strings.Contains(r.access.String(), "patient") {
+			strings.Contains(r.accessLog(), "patient") {
 			t.Errorf("the record is %+v", d)
 		}
-		if line := r.access.String(); !strings.Contains(line, `"hooks":"a:transformed, b:rejected","hooks_ms":`) {
+		if line := r.accessLog(); !strings.Contains(line, `"hooks":"a:transformed, b:rejected","hooks_ms":`) {
 			t.Errorf("the access log has no hooks: %s", line)
 		}
 	})
@@ -237,7 +237,7 @@ func TestH2AFailingHookBlocksOrPasses(t *testing.T) {
 			if d := r.last(); d.Hooks[0].Error == "" || d.Hooks[0].Result != c.result || d.Result != decisions.Failed {
 				t.Errorf("%s: the record is %+v", name, d)
 			}
-			if text := r.access.String() + r.logs.String(); strings.Contains(text, "secret-text") {
+			if text := r.accessLog() + r.logs.String(); strings.Contains(text, "secret-text") {
 				t.Errorf("%s: a log has the prompt: %s", name, text)
 			}
 		})

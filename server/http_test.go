@@ -222,7 +222,7 @@ func TestPriorityIsCappedByTheTenants(t *testing.T) {
 			}
 			a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id",
 				"class")
-			lines := strings.Split(strings.TrimSpace(r.access.String()), "\n")
+			lines := strings.Split(strings.TrimSpace(r.accessLog()), "\n")
 			if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
 				t.Errorf("%+v: %d %s", c, a.status, last)
 			}
@@ -329,7 +329,7 @@ func TestLlamaCppUsageComesFromItsTimings(t *testing.T) {
 			!strings.HasSuffix(a.body, "data: [DONE]\n\n") {
 			t.Errorf("sent %s, got %s", sent.get(), a.body)
 		}
-		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {
+		if line := r.accessLog(); !strings.Contains(line, `"prompt_tokens":5,"cached_tokens":2,"output_tokens":1`) {
 			t.Errorf("the access log has %s", line)
 		}
 	})

@@ -97,7 +97,7 @@ func TestATooLargeAnswerBlamesNoWorker(t *testing.T) {
 					t.Errorf("%s: the breaker of %s is %v", c.name, v.ID, st)
 				}
 			}
-			for _, d := range r.Server.decisions.Last(10) {
+			for _, d := range r.recorded().Last(10) {
 				if len(d.Attempts) != 1 || !d.Estimated || d.Usage.Prompt == 0 {
 					t.Errorf("%s: %d attempts, usage %+v", c.name, len(d.Attempts), d.Usage)
 				}

@@ -252,7 +252,7 @@ func TestExploredRequestsAreMarked(t *testing.T) {
 				t.Errorf("a request by %s has the propensity %v", l.Rule, l.Explored)
 			}
 		}
-		if !slices.ContainsFunc(r.decisions.Last(0), func(d *decisions.Decision) bool { return d.Rule == "exploration" }) {
+		if !slices.ContainsFunc(r.recorded().Last(0), func(d *decisions.Decision) bool { return d.Rule == "exploration" }) {
 			t.Error("no record has the rule exploration")
 		}
 		e := r.explained("/v1/chat/completions", chatBody("auto", "Say hello", ""), "Authorization", "Bearer acme")

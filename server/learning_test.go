@@ -81,9 +81,9 @@ func (r *adminRig) fill() {
 func (r *adminRig) recordOf(id string) (d *decisions.Decision) {
 	r.t.Helper()
 	r.until("the request is recorded", func() bool {
-		i := slices.IndexFunc(r.decisions.Last(0), func(d *decisions.Decision) bool { return d.RequestID == id })
+		i := slices.IndexFunc(r.recorded().Last(0), func(d *decisions.Decision) bool { return d.RequestID == id })
 		if i >= 0 {
-			d = r.decisions.Last(0)[i]
+			d = r.recorded().Last(0)[i]
 		}
 		return d != nil
 	})

@@ -44,7 +44,7 @@ func TestModelListsHaveTheFormOfTheClientsDialect(t *testing.T) {
 			list.Data[0].Type != "model" || list.Data[0].Lifecycle != "active" || list.Data[0].DisplayName == "" {
 			t.Errorf("the list is %s", got.body)
 		}
-		for _, line := range strings.Split(strings.TrimSpace(r.access.String()), "\n") {
+		for _, line := range strings.Split(strings.TrimSpace(r.accessLog()), "\n") {
 			if strings.Contains(line, `"dialect":"messages"`) {
 				t.Errorf("the list must not be recorded with a dialect: %s", line)
 			}

@@ -13,6 +13,9 @@ import (
 func (r *rig) counter(name string) int {
 	r.t.Helper()
 	w := httptest.NewRecorder()
+	if r.proxy != nil {
+		r.proxy.FlushRecords()
+	}
 	r.metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(w.Body.String()) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {

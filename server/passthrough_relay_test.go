@@ -39,7 +39,7 @@ func (r *rig) checkNoWorkerBlamed() {
 			r.t.Errorf("the breaker of %s is %v", v.ID, st)
 		}
 	}
-	for _, d := range r.Server.decisions.Last(1000) {
+	for _, d := range r.recorded().Last(1000) {
 		for _, a := range d.Attempts {
 			if a.ErrorType != "" && a.Status < 400 {
 				r.t.Errorf("an answer with status %d of %s counts as %s: %s", a.Status, a.Worker, a.ErrorType, a.Error)
@@ -77,7 +77,7 @@ func TestPassthroughAnswersAreNotParsed(t *testing.T) {
 			}
 		}
 		r.checkNoWorkerBlamed()
-		for _, d := range r.Server.decisions.Last(100) {
+		for _, d := range r.recorded().Last(100) {
 			if d.Dialect != "other" || d.Result != "ok" {
 				t.Errorf("a pass-through request is recorded as %s, %s", d.Dialect, d.Result)
 			}

@@ -96,14 +96,14 @@ func (p *planes) dataHandler() http.Handler {
 // adminHandler is the admin plane with its middleware.
 func (p *planes) adminHandler() http.Handler {
 	tls := func(f *config.File) bool { return f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() }
-	return p.limitStalls(p.limitWrites(secured(private(p.strictTransport(p.admin.Handler(), tls)))))
+	return p.limitStalls(p.limitWrites(secured(private(p.strictTransport(p.flushRecords(p.admin.Handler()), tls)))))
 }
 
 // metricsHandler serves the metrics on a separate address.
 func (p *planes) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.checkHost(p.control.Snapshot().File.Metrics.Listen, p.metrics.Handler()))
-	return p.limitStalls(p.limitWrites(secured(private(mux))))
+	return p.limitStalls(p.limitWrites(secured(private(p.flushRecords(mux)))))
 }
 
 // probes are the health endpoints for balancers and orchestrators, by path.
@@ -194,6 +194,14 @@ func (p *planes) strictTransport(next http.Handler, on func(*config.File) bool) 
 func (p *planes) limitWrites(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.setWriteDeadline(w)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// flushRecords makes an answer about requests contain all that have ended before.
+func (p *planes) flushRecords(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.proxy.FlushRecords()
 		next.ServeHTTP(w, r)
 	})
 }

@@ -146,7 +146,7 @@ func TestACancelledRequestLeavesTheQueue(t *testing.T) {
 		if got := len(h.Requests()); got != 1 {
 			t.Errorf("the engine got %d requests, want 1", got)
 		}
-		if got := strings.Count(r.access.String(), `"outcome":"client_gone"`); got != 20 {
+		if got := strings.Count(r.accessLog(), `"outcome":"client_gone"`); got != 20 {
 			t.Errorf("%d of 20 ended as client_gone", got)
 		}
 	})
@@ -167,7 +167,7 @@ func TestARetryWaitsForAnotherWorker(t *testing.T) {
 			t.Errorf("%d from %s: %s", a.status, a.header.Get("X-Routed-To"), a.body)
 		}
 		<-first
-		if log := r.access.String(); !strings.Contains(log, `"attempts":2`) {
+		if log := r.accessLog(); !strings.Contains(log, `"attempts":2`) {
 			t.Errorf("the broken worker was not tried: %s", log)
 		}
 	})

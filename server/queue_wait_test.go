@@ -14,11 +14,6 @@ import (
 	"tierway/routing"
 )
 
-// accessLog returns the access log.
-func (r *rig) accessLog() string {
-	return r.access.String()
-}
-
 // occupyWorkers occupies every slot of the first pool until free is called.
 func (r *rig) occupyWorkers() (free func()) {
 	r.t.Helper()

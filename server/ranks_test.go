@@ -143,7 +143,7 @@ func TestRanksAreWorkersOfOneServer(t *testing.T) {
 						t.Errorf("the host %q was dialled", host)
 					}
 				}
-				if strings.Contains(r.logs.String(), url+"@") || strings.Contains(r.access.String(), url) {
+				if strings.Contains(r.logs.String(), url+"@") || strings.Contains(r.accessLog(), url) {
 					t.Errorf("the logs have the URL with a rank")
 				}
 				scrape := r.scrape()

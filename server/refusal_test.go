@@ -159,7 +159,7 @@ func TestARefusalAfterContentKeepsItsCode(t *testing.T) {
 			if a := r.post(path, c.body); a.status != 200 || !strings.Contains(a.body, c.want) {
 				t.Errorf("%s: %d %s", path, a.status, a.body)
 			}
-			if line := r.access.String(); strings.Contains(line, "content_filter") || !strings.Contains(line, "worker_refused") {
+			if line := r.accessLog(); strings.Contains(line, "content_filter") || !strings.Contains(line, "worker_refused") {
 				t.Errorf("%s: the access log has the engine's code: %s", path, line)
 			}
 			if st := r.stateOf("w0"); st != breaker.Closed {

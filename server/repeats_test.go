@@ -213,7 +213,7 @@ func TestRepeatedRequestsGiveLabels(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 		var records []string
-		for _, d := range r.decisions.Last(3) {
+		for _, d := range r.recorded().Last(3) {
 			records = append(records, d.Tenant+" "+d.Class+" "+d.Tier)
 			if d.RequestID == "r1" {
 				t.Error("a repeated request has the id of the client's")
@@ -223,7 +223,7 @@ func TestRepeatedRequestsGiveLabels(t *testing.T) {
 			records); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if r.ended("labelled") != "1" || strings.Contains(r.logs.String()+r.access.String(), "How are you") {
+		if r.ended("labelled") != "1" || strings.Contains(r.logs.String()+r.accessLog(), "How are you") {
 			t.Errorf("%s labelled; the logs have the prompt: %s", r.ended("labelled"), r.logs)
 		}
 	})

@@ -169,7 +169,7 @@ func TestEmbeddingsAreRequestsOfTheGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _, _ := newSemanticRig(t, "{ semantic: { embeddings: embed-1 } }")
 		r.cached("/v1/chat/completions", chatWith("s", "What is the tallest mountain of Europe?"))
-		d := r.Server.decisions.Last(2)
+		d := r.recorded().Last(2)
 		own, asked := d[1], d[0]
 		if own.Tenant != "_gateway" {
 			own, asked = asked, own

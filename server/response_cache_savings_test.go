@@ -31,6 +31,7 @@ func TestSavingsAreInTheUsage(t *testing.T) {
 					t.Fatalf("%d: %s", i, result)
 				}
 			}
+			r.proxy.FlushRecords()
 			if err := r.control.Stores.Ledger.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func TestTracesHaveTheLookUp(t *testing.T) {
 			}
 		}
 		traces := map[string][]string{}
-		for _, d := range r.Server.decisions.Last(10) {
+		for _, d := range r.recorded().Last(10) {
 			traces[d.TraceID] = append(traces[d.TraceID], d.Tenant)
 		}
 		embedded := 0

@@ -163,7 +163,7 @@ var cacheBodies = map[string]string{
 func (r *rig) lastDecision() *decisions.Decision {
 	r.t.Helper()
 	synctest.Wait()
-	last := r.Server.decisions.Last(1)
+	last := r.recorded().Last(1)
 	if len(last) == 0 {
 		r.t.Fatal("there is no record")
 	}
@@ -546,7 +546,7 @@ func TestHitsCountAsRequestsWithoutTokens(t *testing.T) {
 			if want := one + 3*one.Share(c.share); day.Tokens != 13 || day.Money != want || e.count() != 1 {
 				t.Errorf("spent %+v, want 13 tokens and %v; %d requests at the engine", day, want, e.count())
 			}
-			last := r.Server.decisions.Last(2)
+			last := r.recorded().Last(2)
 			for _, d := range last {
 				if d.Status == 200 && (d.Usage != decisions.Usage{Prompt: 9, Cached: 9, Output: 4} || d.Cache.Result != exactHit ||
 					d.Estimated || len(d.Attempts) > 0 || d.Result != decisions.OK || d.Tier != "small" || d.Policy != "") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/decisions"
 	"tierway/engines"
 	"tierway/server/control"
 	"tierway/telemetry"
@@ -93,8 +94,13 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 	}
 	front := newServer(t, r.planes.dataHandler())
 	r.url = front.URL
+	recordsCtx, stopRecords := context.WithCancel(context.Background())
+	var recording sync.WaitGroup
+	recording.Go(func() { r.proxy.RunRecords(recordsCtx) })
 	t.Cleanup(func() {
 		front.Close()
+		stopRecords()
+		recording.Wait()
 		r.close()
 		if left := r.Inflight(); left != 0 {
 			t.Errorf("%d requests are still in flight", left)
@@ -164,6 +170,18 @@ func (r *rig) readSource() (*config.File, error) {
 		return nil, control.ErrNoSource
 	}
 	return r.source()
+}
+
+// recorded returns the log of records, with those of all requests that have ended.
+func (r *rig) recorded() *decisions.Log {
+	r.proxy.FlushRecords()
+	return r.decisions
+}
+
+// accessLog returns the access log, with the lines of all requests that have ended.
+func (r *rig) accessLog() string {
+	r.proxy.FlushRecords()
+	return r.access.String()
 }
 
 // Inflight returns the number of requests in flight.

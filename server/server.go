@@ -278,6 +278,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	owned.Go(func() { s.traces.Run(storesCtx) })
 	owned.Go(func() { s.planes.admin.Run(controlCtx) })
+	recordsCtx, stopRecords := context.WithCancel(context.Background())
+	var recording sync.WaitGroup
+	recording.Go(func() { s.proxy.RunRecords(recordsCtx) })
 	repeatsCtx, stopRepeats := context.WithCancel(context.Background())
 	var repeating sync.WaitGroup
 	repeating.Go(func() { s.repeats.Run(repeatsCtx) })
@@ -291,6 +294,8 @@ func (s *Server) Run(ctx context.Context) error {
 	stopRepeats()
 	s.drain()
 	repeating.Wait() // before the stores, which write its rows and labels
+	stopRecords()
+	recording.Wait() // before the stores and the files, which write the records
 	stopControl()
 	stopStores() // their Run writes buffered rows before it returns
 	owned.Wait()

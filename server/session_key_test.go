@@ -23,7 +23,7 @@ tiers:
 			t.Helper()
 			headers = append(headers, "Authorization", "Bearer "+tenant)
 			got := r.post("/v1/chat/completions", `{"model":"small","messages":[{"role":"user","content":"hi"}]`+more+`}`, headers...)
-			kept, known := r.decisions.Get(got.header.Get("X-Request-Id"))
+			kept, known := r.recorded().Get(got.header.Get("X-Request-Id"))
 			if !known || kept.Decision.Attempts[0].Choice.KeyOf != routing.KeySession {
 				t.Fatalf("%d %s: %+v", got.status, got.body, kept.Decision)
 			}

@@ -56,9 +56,9 @@ func TestEveryTierGetsItsShare(t *testing.T) {
 				t.Errorf("%s got %d of %d prompts, want about %d", tier, got, n, want)
 			}
 		}
-		r.until("all requests are recorded", func() bool { return len(r.decisions.Last(0)) == before+n })
+		r.until("all requests are recorded", func() bool { return len(r.recorded().Last(0)) == before+n })
 		records := map[string]*decisions.Decision{}
-		for _, d := range r.decisions.Last(0) {
+		for _, d := range r.recorded().Last(0) {
 			records[d.RequestID] = d
 		}
 		for i := range before + n {
@@ -86,7 +86,7 @@ func TestAPastShareIsExplained(t *testing.T) {
 		if reason := got.header.Get("X-Tier-Reason"); reason != "score; above 4" {
 			t.Errorf("the reason is %q", reason)
 		}
-		r.until("the request is recorded", func() bool { return len(r.decisions.Last(0)) == 1 })
+		r.until("the request is recorded", func() bool { return len(r.recorded().Last(0)) == 1 })
 		e := r.explain(http.StatusOK, order{"decision": "why-1"})
 		if !slices.Contains(e.Notes, "score 5; thresholds: large above 8.5, medium above 4") || e.Rule != "score" {
 			t.Errorf("the explanation is %+v", e)
@@ -103,7 +103,7 @@ func TestTheShareOfADraftIsReplayed(t *testing.T) {
 		for range n {
 			r.post("/v1/chat/completions", chatBody("auto", strings.Repeat("tea ", 1+source.IntN(300)), ""))
 		}
-		r.until("all requests are recorded", func() bool { return len(r.decisions.Last(0)) == n })
+		r.until("all requests are recorded", func() bool { return len(r.recorded().Last(0)) == n })
 		a := r.replay(fmt.Sprintf(`{"draft":%q}`, r.edited("classifier: { share: { large: 0.05 } }")))
 		var medium, large, up int
 		for _, m := range a.ChangedTier {

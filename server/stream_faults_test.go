@@ -172,7 +172,7 @@ func TestEventsAfterTheEndAreCountedAndNotSent(t *testing.T) {
 		if a.body != chunkAndEnd {
 			t.Errorf("%q", a.body)
 		}
-		if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":7`) ||
+		if line := r.accessLog(); !strings.Contains(line, `"prompt_tokens":7`) ||
 			!strings.Contains(line, `"outcome":"ok"`) {
 			t.Errorf("the line: %s", line)
 		}
@@ -204,7 +204,7 @@ func TestOnlyAGeneratedStreamHasAFirstToken(t *testing.T) {
 			if a := r.post("/v1/chat/completions", body); a.status != 200 {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
-			d := r.Server.decisions.Last(1)[0]
+			d := r.recorded().Last(1)[0]
 			if d.Stream != want || (d.TTFTMs > 0) != want || (d.Attempts[0].FirstAtMs > 0) != want {
 				t.Errorf("stream %v: to the first token %v ms, the first content at %v ms", d.Stream, d.TTFTMs,
 					d.Attempts[0].FirstAtMs)

@@ -18,10 +18,10 @@ func TestRecordOfAnUnknownKeyNamesKeyAndAddress(t *testing.T) {
 			{"Authorization", "Bearer filed", ""},
 			{"Authorization", "", ""},
 		} {
-			before := len(r.decisions.Last(0))
+			before := len(r.recorded().Last(0))
 			r.post("/v1/chat/completions", chatBody("small", "hi", ""), tt.header, tt.key, "X-Forwarded-For", "203.0.113.9")
-			waitUntil(t, "the record", func() bool { return len(r.decisions.Last(0)) > before })
-			all := r.decisions.Last(0)
+			waitUntil(t, "the record", func() bool { return len(r.recorded().Last(0)) > before })
+			all := r.recorded().Last(0)
 			d, ip := all[len(all)-1], "203.0.113.9"
 			if d.Tenant != "" {
 				ip = ""
@@ -34,13 +34,13 @@ func TestRecordOfAnUnknownKeyNamesKeyAndAddress(t *testing.T) {
 		if len(found.Items) != 1 || found.Items[0].KeyHint != "tw-abcd…3456" {
 			t.Errorf("a search for the end of the key finds %+v", found.Items)
 		}
-		waitUntil(t, "the access log", func() bool { return strings.Count(r.access.String(), "\n") == 5 })
+		waitUntil(t, "the access log", func() bool { return strings.Count(r.accessLog(), "\n") == 5 })
 		for _, text := range []string{`"key_hint":"tw-abcd…3456","client_ip":"203.0.113.9"`} {
-			if !strings.Contains(r.access.String(), text) {
+			if !strings.Contains(r.accessLog(), text) {
 				t.Errorf("the access log has no %s:\n%s", text, r.access)
 			}
 		}
-		if strings.Contains(r.access.String()+r.logs.String(), wrong) {
+		if strings.Contains(r.accessLog()+r.logs.String(), wrong) {
 			t.Error("a log has the key")
 		}
 	})

@@ -158,7 +158,7 @@ func TestWaitingRequestsMoveWhenTheLastWorkerDrains(t *testing.T) {
 				!strings.Contains(got.body, "No worker of `small` is up") {
 				t.Errorf("the engine's model: %d %s", got.status, got.body)
 			}
-			for _, d := range r.decisions.Last(0) {
+			for _, d := range r.recorded().Last(0) {
 				if d.Rule == "unavailable" && (d.Tier != "medium" || d.Shed != "" || len(d.Attempts) != 1 || d.QueueMs == 0) {
 					t.Errorf("it is recorded as %+v", d)
 				}

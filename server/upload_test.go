@@ -104,7 +104,7 @@ func TestUploadsAreStreamedToPoolsThatAcceptThem(t *testing.T) {
 			if err == nil && (a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "max_upload_bytes")) {
 				t.Errorf("HTTP/2 %v: a chunked body beyond the pool's bound: %d %s", http2, a.status, a.body)
 			}
-			for _, d := range r.Server.decisions.Last(10) {
+			for _, d := range r.recorded().Last(10) {
 				if len(d.Attempts) > 1 || len(d.Attempts) == 1 && d.Attempts[0].Error != "" &&
 					!strings.Contains(d.Attempts[0].Error, "max_upload_bytes") {
 					t.Errorf("attempts: %+v", d.Attempts)
@@ -320,7 +320,7 @@ func TestAnUploadEndsWithItsClient(t *testing.T) {
 					t.Errorf("HTTP/2 %v, length %d: the worker read an incomplete body as complete", http2, length)
 				}
 				waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-				d := r.Server.decisions.Last(1)[0]
+				d := r.recorded().Last(1)[0]
 				if d.Result != "client_gone" || len(d.Attempts) != 1 || d.Attempts[0].ErrorType != "client_gone" {
 					t.Errorf("HTTP/2 %v, length %d: %s after %+v", http2, length, d.Result, d.Attempts)
 				}
@@ -353,7 +353,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 					t.Errorf("HTTP/2 %v: the worker read an incomplete body as complete", http2)
 				}
 				waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-				if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
+				if d := r.recorded().Last(1)[0]; len(d.Attempts) != 1 ||
 					!strings.Contains(d.Attempts[0].Error, "the client's body failed") {
 					t.Errorf("HTTP/2 %v: %+v", http2, d.Attempts)
 				}
@@ -373,7 +373,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 				t.Errorf("%d %s, %v", a.status, a.body, err)
 			}
 			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-			if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
+			if d := r.recorded().Last(1)[0]; len(d.Attempts) != 1 ||
 				d.Attempts[0].Error != "no bytes within timeouts.idle" {
 				t.Errorf("%+v", d.Attempts)
 			}
@@ -398,7 +398,7 @@ func TestAStalledUploadIsCut(t *testing.T) {
 				t.Error("the worker read an incomplete body as complete")
 			}
 			waitUntil(t, "the end", func() bool { return r.Inflight() == 0 })
-			if d := r.Server.decisions.Last(1)[0]; len(d.Attempts) != 1 ||
+			if d := r.recorded().Last(1)[0]; len(d.Attempts) != 1 ||
 				!strings.Contains(d.Attempts[0].Error, "the request reached its total time") {
 				t.Errorf("%+v", d.Attempts)
 			}

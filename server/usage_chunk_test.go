@@ -52,7 +52,7 @@ func TestAddedUsageIsRemovedFromTheStream(t *testing.T) {
 			if got.body != without {
 				t.Errorf("%s:\n got %s\nwant %s", options, got.body, without)
 			}
-			if line := r.access.String(); !strings.Contains(line, `"prompt_tokens":3`) ||
+			if line := r.accessLog(); !strings.Contains(line, `"prompt_tokens":3`) ||
 				!strings.Contains(line, `"output_tokens":2`) {
 				t.Errorf("%s: the usage is not accounted for: %s", options, line)
 			}

@@ -39,12 +39,12 @@ type File[T any] struct {
 }
 
 const (
-	// maxWaitingRecords bounds the spool to the records of one delay at 40,000 requests/s: some 30 MB
+	// maxWaitingRecords bounds the spool to the records of one delay at 80,000 requests/s: some 30 MB
 	// of decisions.
 	maxWaitingRecords = 8192
 	// recordDelay is the maximum delay from Add to the file. A crash loses the records of that
 	// time.
-	recordDelay = 200 * time.Millisecond
+	recordDelay = 100 * time.Millisecond
 	// recordsAtOnce is how many records one batch encodes. bytesAtOnce is how much one system call
 	// writes: some 50 decisions.
 	recordsAtOnce = 1024

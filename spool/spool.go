@@ -1,7 +1,7 @@
 // Package spool writes in the background, so that no producer waits for a disk, a database, a
 // terminal or the reader of a pipe. The number of waiting values is bounded; values that do not fit
 // are dropped and counted. A Spool passes values in batches, a Writer passes lines of text, and a File
-// writes JSON lines.
+// writes JSON lines. A Ring is in front of them: it takes values from every request without a lock, and loses none.
 package spool
 
 import (

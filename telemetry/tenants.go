@@ -126,8 +126,7 @@ func (m *Metrics) TenantRefused(tenant, limit string) {
 }
 
 // TenantRefusals returns the number of requests that limits rejected, by tenant with series of its own. All other
-// tenants are "other", once a limit has rejected one of their requests. It takes the lock of the counts for a few
-// microseconds, as each request does.
+// tenants are "other", once a limit has rejected one of their requests.
 func (m *Metrics) TenantRefusals() map[string]int64 {
 	m.tenants.mu.Lock()
 	defer m.tenants.mu.Unlock()

@@ -49,8 +49,8 @@ func (m *Metrics) RankTenants(now time.Time, exists func(tenant string) bool) {
 }
 
 // compare adds recent requests to the scores, removes idle tenants and gives the series to the
-// busiest tenants. A tenant takes over a series only with a clear lead. Requests that end
-// wait for the lock only while the result is applied.
+// busiest tenants. A tenant takes over a series only with a clear lead. What counts requests
+// waits for the lock only while the result is applied.
 func (t *tenantCounts) compare(decay float64, exists func(tenant string) bool) {
 	t.mu.Lock()
 	all := t.listed

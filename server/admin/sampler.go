@@ -34,8 +34,8 @@ func (a *Plane) Run(ctx context.Context) {
 	a.control.Recoverer.Every(sampleEvery, ctx.Done(), "sampling the gateway", a.sampler.sample)
 }
 
-// sample samples the gateway once. It takes locks of the request path, each for a few microseconds: those of pools, of
-// the statistics and breakers of workers, and of the counters of tenants.
+// sample samples the gateway once. It takes locks of the request path, each for a few microseconds: those of pools, and
+// of the statistics and breakers of workers.
 func (a *sampler) sample(now time.Time) {
 	var all []telemetry.Sample
 	a.next = map[*telemetry.Worker][]uint64{}

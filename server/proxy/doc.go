@@ -17,7 +17,7 @@
 // request or of an attempt, is a method of exchange or attempt. All other functions get the values that they need, and
 // never an exchange or an attempt.
 //
-// Three rules explain most of the code:
+// Four rules explain most of the code:
 //
 //   - An answer is held until its first byte is sent. While the client has no content, forward may try
 //     another worker, within retry.attempts and the retry budget. After content, a failure is an error
@@ -26,6 +26,8 @@
 //     excluded. A failure that the request may have caused stays pending until another worker has
 //     answered, so that one client cannot open the breakers of all workers.
 //   - end runs for every request, also after a panic, and releases what the request holds.
+//   - An ended request leaves one record in a ring. Metrics, logs, spans and the ledger are written from it, behind the
+//     request. See records.
 //
 // A request without a route passes through a pool that covers its path (passThrough). A request about a
 // stored response goes to the worker that has it (serveStored). Explain runs the stages for a request

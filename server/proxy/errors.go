@@ -75,7 +75,7 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	body := e.Body(x.in.Shape, x.in.RequestID)
 	x.answer.sendHead(e.HTTPStatus(), func(h http.Header) {
-		if x.refunded() {
+		if x.refunded(x.settlement()) {
 			dropRateHeaders(h) // they were computed before the refund
 		}
 		errorHeaders(h, e, len(body))

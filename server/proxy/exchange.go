@@ -169,16 +169,13 @@ func (x *exchange) end() {
 	}
 }
 
-// finish builds and publishes the record, exports the trace, writes the ledger's row and settles
-// the usage. A panic in one step does not prevent the others.
+// finish publishes the record of the request, and settles its usage, also if a step before it panics.
 func (x *exchange) finish() {
-	defer x.settleUsage()
-	d := new(decisions.Decision)
-	x.buildDecision(d)
-	defer x.writeLedger(d)
-	defer x.exportTrace(d)
+	used := x.settlement()
+	defer x.settleUsage(used)
+	d := x.buildDecision(used)
 	defer x.recordLearning(d)
-	x.publishDecision(d)
+	x.s.records.ring.Add(x.record(d, used))
 }
 
 // fail answers with an error in the client's dialect, and sets the ending of the request.

@@ -56,6 +56,7 @@ func (x *exchange) acceptFeedback() error {
 // answeredTier returns the tier that answered a request of a tenant, or "" if the records in memory do not have it. The
 // training then takes it from the features.
 func (px *Proxy) answeredTier(id, tenant string) string {
+	px.FlushRecords() // the client may have received that answer just now
 	found, _ := px.records.log.Page(0, 1, func(d *decisions.Decision) bool {
 		return d.RequestID == id && d.Tenant == tenant && d.Result == decisions.OK && d.Tier != ""
 	})

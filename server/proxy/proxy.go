@@ -23,7 +23,7 @@ type Proxy struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 	traces  *telemetry.Traces // nil without
-	records records
+	records *records
 	// learning writes features and labels; nil without learning.directory
 	learning *learning.Store
 	rand     func() uint64
@@ -69,7 +69,7 @@ func New(o Options) *Proxy {
 		metrics:  o.Metrics,
 		traces:   o.Traces,
 		rand:     o.Rand,
-		records:  records{log: o.Decisions, file: o.DecisionFile},
+		records:  newRecords(&o),
 		learning: o.Learning,
 		seed:     maphash.MakeSeed(),
 		budget:   newRetryBudget(),
@@ -77,9 +77,6 @@ func New(o Options) *Proxy {
 		buffers:  newBufferPools(),
 	}
 	px.intake = intake.New(intake.Options{Control: o.Control, Metrics: o.Metrics, Name: o.Name, Rand: o.Rand})
-	if o.Access != nil {
-		px.records.access = decisions.NewAccessLog(o.Access)
-	}
 	o.Metrics.SetRequestLabels(control.Dialects, control.Outcomes)
 	o.Metrics.SetCacheLabels(cacheReasons())
 	telemetry.Observe(o.Metrics, func() telemetry.OldestRequest {

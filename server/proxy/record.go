@@ -16,33 +16,40 @@ import (
 	"tierway/tenants"
 )
 
-// publishDecision updates the metrics of ended requests and publishes the record. d must not change
-// afterwards.
-func (x *exchange) publishDecision(d *decisions.Decision) {
-	x.s.metrics.TenantEnded(d.Tenant, outcomeIndex(d.Result), d.Usage.Prompt, d.Usage.Cached, d.Usage.Output)
-	if limit := string(x.admission.Allowance.Refused); limit != "" {
-		x.s.metrics.LimitRefused(limit)
-		x.s.metrics.TenantRefused(d.Tenant, limit)
+// record returns what the request leaves.
+func (x *exchange) record(d *decisions.Decision, used settlement) record {
+	return record{
+		Decision:   d,
+		pool:       x.resolution.Pool,
+		dialect:    x.in.Dialect,
+		class:      x.parsed.Class,
+		dispatched: len(d.Attempts) > 0 && !x.resolution.Stored, // stored responses bypass the queue
+		waited:     x.wait.total,
+		booking:    x.booking(used),
+		spans:      x.spans(d),
 	}
-	if p := x.resolution.Pool; p != nil {
-		p.Series.Duration.Observe(d.DurationMs / 1000)
-		p.Series.Ended(int(x.in.Dialect), outcomeIndex(d.Result))
-		if len(x.dispatch.attempts) > 0 && !x.resolution.Stored { // stored responses bypass the queue
-			p.Waits.Dispatched(int(x.parsed.Class), x.wait.total)
-		}
-	} else {
-		x.s.metrics.EndedWithoutTier(int(x.in.Dialect), outcomeIndex(d.Result))
-	}
-	x.s.records.add(d)
 }
 
-// buildDecision fills the request's record with what its stages have returned.
-func (x *exchange) buildDecision(d *decisions.Decision) {
-	res, used := &x.resolution, x.settlement()
+// booking returns what the ledger's row of the request has beside the Decision.
+func (x *exchange) booking(used settlement) booking {
+	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.inLedger {
+		return booking{}
+	}
+	at := x.admission.At
+	if at.IsZero() {
+		at = x.in.Start
+	}
+	return booking{booked: true, at: at, key: x.caller.Key, model: x.resolution.KnownModel(), money: used.money(),
+		saved: used.saved(), fromCache: used.kept}
+}
+
+// buildDecision returns the request's Decision, from the results of its stages.
+func (x *exchange) buildDecision(used settlement) *decisions.Decision {
+	res := &x.resolution
 	if !x.trace.On { // not authenticated: the trace headers of the client are ignored
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
-	*d = decisions.Decision{
+	d := &decisions.Decision{
 		TraceID:        x.trace.ID(),
 		SchemaVersion:  decisions.SchemaVersion,
 		Time:           x.in.Start,
@@ -114,6 +121,7 @@ func (x *exchange) buildDecision(d *decisions.Decision) {
 		d.Worker, d.Reason = a.m.NameFor(x.in.Dialect), string(a.lease.Reason())
 		d.Attempts = append(d.Attempts, a.buildAttempt())
 	}
+	return d
 }
 
 // features returns the features by which the request was classified and routed, without its text.
@@ -179,29 +187,20 @@ func (a *attempt) countPace() {
 	}
 }
 
-// exportTrace exports the spans of a sampled request.
-func (x *exchange) exportTrace(d *decisions.Decision) {
+// spans returns the spans of the request, or nil if it is not exported.
+func (x *exchange) spans(d *decisions.Decision) *endedSpans {
 	if !x.trace.Sampled {
-		return
+		return nil
 	}
-	s := decisions.Trace{Decision: d, HookCalls: x.hookSpans()}
+	s := &endedSpans{trace: x.trace, Trace: decisions.Trace{Decision: d, HookCalls: x.hookSpans(),
+		Prefills: x.dispatch.prefillSpans()}}
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}
 	if x.cached != nil {
 		s.LookUp = x.cached.span
 	}
-	s.Prefills = x.dispatch.prefillSpans()
-	x.trace.End(s)
-}
-
-func outcomeIndex(o decisions.Result) int {
-	for i, name := range control.Outcomes {
-		if string(o) == name {
-			return i
-		}
-	}
-	return 0
+	return s
 }
 
 // placement describes how the last worker of a request was selected.

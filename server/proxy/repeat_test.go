@@ -176,7 +176,7 @@ func TestRepeatedRequestIsOneOfTheKeysTenant(t *testing.T) {
 		if a.Result != pairing.Answered || a.Tier != tier || text == "" {
 			t.Errorf("%s: %+v", tier, a)
 		}
-		d := r.records.log.Last(1)[0]
+		d := r.lastRecord()
 		if d.Tenant != "operator" || d.Tier != tier || d.Rule != "header" || d.Usage.Output == 0 {
 			t.Errorf("the record is %+v", d)
 		}

@@ -14,7 +14,7 @@ func TestSpansOfAPassedPathHaveNoRoute(t *testing.T) {
 		fakeAnswers())
 	r.post(r.url+"/raw/x", "{}")
 	var names []string
-	spans, _ := decisions.Trace{Decision: r.records.log.Last(1)[0]}.Spans(nil)
+	spans, _ := decisions.Trace{Decision: r.lastRecord()}.Spans(nil)
 	for _, s := range spans {
 		if names = append(names, s.Name); routeOf(s) != "" {
 			t.Errorf("%s has the route %q", s.Name, routeOf(s))

@@ -46,8 +46,9 @@ func (r *proxyRig) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// logged returns the access log.
+// logged returns the access log, with the lines of all requests that have ended.
 func (r *proxyRig) logged() string {
+	r.FlushRecords()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text
@@ -141,10 +142,14 @@ func (r *proxyRig) chat() (resp *http.Response, text string) {
 }
 
 // lastRecord returns the record of the request that ended last.
-func (r *proxyRig) lastRecord() *decisions.Decision { return r.records.log.Last(1)[0] }
+func (r *proxyRig) lastRecord() *decisions.Decision {
+	r.FlushRecords()
+	return r.records.log.Last(1)[0]
+}
 
 // counter returns the value of a metric.
 func (r *proxyRig) counter(name string) string {
+	r.FlushRecords()
 	rec := httptest.NewRecorder()
 	r.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(rec.Body.String()) {
@@ -236,7 +241,7 @@ func TestPanicWhileRelayingReleasesTheLoadAndIsRecorded(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 	r.checkUnloaded()
-	d := r.records.log.Last(1)[0]
+	d := r.lastRecord()
 	if len(d.Attempts) != 1 || d.Attempts[0].Worker != d.Worker || d.Attempts[0].ErrorType != decisions.ErrorCut ||
 		d.Attempts[0].Error == "" {
 		t.Errorf("the record's worker is %q, its attempts are %+v", d.Worker, d.Attempts)

@@ -3,13 +3,10 @@ package proxy
 import (
 	"net/http"
 	"strconv"
-	"time"
 
-	"tierway/decisions"
 	"tierway/openai"
 	"tierway/server/control"
 	"tierway/server/intake"
-	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -71,15 +68,14 @@ func (x *exchange) settlement() (s settlement) {
 
 // refunded reports whether the request costs its tenant nothing, because no worker can have received any
 // part of it. A request without a pool needs no worker, and counts.
-func (x *exchange) refunded() bool {
-	return x.admission.Grant != nil && x.resolution.Pool != nil && !x.settlement().sent
+func (x *exchange) refunded(used settlement) bool {
+	return x.admission.Grant != nil && x.resolution.Pool != nil && !used.sent
 }
 
 // settleUsage replaces the reservation by the real usage.
-func (x *exchange) settleUsage() {
+func (x *exchange) settleUsage(s settlement) {
 	if g := x.admission.Grant; g != nil {
-		s := x.settlement()
-		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: x.refunded()}
+		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: x.refunded(s)}
 		if s.kept {
 			used.Tokens = 0 // no engine has read or generated them
 		}
@@ -111,45 +107,6 @@ func (s settlement) saved() tenants.Money {
 	return s.fullPrice() - s.money()
 }
 
-// writeLedger writes the request's row of the ledger.
-func (x *exchange) writeLedger(d *decisions.Decision) {
-	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.inLedger {
-		return
-	}
-	if x.caller.Key != "" {
-		x.s.control.Database.LastUsed.RecordUse(x.caller.Key, x.in.Start)
-	}
-	at := x.admission.At
-	if at.IsZero() {
-		at = x.in.Start
-	}
-	used := x.settlement()
-	x.s.control.Stores.Ledger.Add(store.Row{
-		ID:         newUUID7(at, x.s.rand(), x.s.rand()),
-		RequestID:  d.RequestID,
-		At:         at,
-		Tenant:     x.caller.Tenant,
-		Key:        x.caller.Key,
-		Class:      d.Class,
-		Route:      d.Route,
-		Tier:       d.Tier,
-		Model:      x.resolution.KnownModel(),
-		Worker:     d.Worker,
-		Outcome:    string(d.Result),
-		Status:     d.Status,
-		Code:       d.Code,
-		Attempts:   len(d.Attempts),
-		Prompt:     d.Usage.Prompt,
-		Cached:     d.Usage.Cached,
-		Output:     d.Usage.Output,
-		Money:      used.money(),
-		FromCache:  used.kept,
-		Saved:      used.saved(),
-		Estimated:  d.Estimated,
-		DurationMs: int64(d.DurationMs),
-	})
-}
-
 // bookEstimate books an estimated usage if the engine reported none: the estimate of the prompt,
 // and output, which the gateway counted. The ledger marks it as estimated. Raw answers have no tokens.
 func (a *attempt) bookEstimate(output int64) {
@@ -159,10 +116,4 @@ func (a *attempt) bookEstimate(output int64) {
 		return
 	}
 	a.used.usage, a.used.known, a.used.estimated = openai.Usage{Prompt: x.facts.PromptTokens, Output: output}, true, true
-}
-
-// newUUID7 returns a UUID of version 7 (RFC 9562). These are ordered by time, so that rows that are
-// written together are stored together.
-func newUUID7(at time.Time, high, low uint64) string {
-	return control.FormatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
 }
