@@ -37,7 +37,7 @@ export TIERWAY_PYTHON := $(PYTHON)/bin/python
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint/golangci-lint
 export GOVULNCHECK := $(TOOLS)/govulncheck/govulncheck
 
-.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-scroll bench-classify bench-instructions docs ui screenshots deps npm linters govulncheck e2e-vllm clean
+.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,9 @@ bench-core: ## Measure parsing, classification, hashing and booking, with their 
 
 bench-instructions: ## Count the instructions of a request, beside those at another commit (BASE=COMMIT)
 	@bench/instructions.sh $(BASE)
+
+bench-path: ## Count the functions and the locks of a request (PATH_ARGS=-all lists the functions)
+	@go run ./bench/path $(PATH_ARGS)
 
 bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 20,000 that leave
 	@go test -run '^$$' -bench 'Enter|Grant|AllLeave|Round256' -benchmem -benchtime $(BENCHTIME) ./queue ./routing

@@ -143,7 +143,7 @@ func (w *Worker) overTokensLocked(tokens int64) bool {
 // Pool is the workers of one tier with the load that is booked on them, and the policy that
 // selects among them. It is safe for concurrent use.
 type Pool struct {
-	mu         mutex
+	mu         sync.Mutex
 	learnedNow atomic.Uint64           // a packed Learned
 	upFrom     atomic.Pointer[upTimes] // nil: no member will be in rotation
 
@@ -229,25 +229,6 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	}
 	p.capEjectionsLocked()
 	p.publishLearnedLocked()
-}
-
-// mutex is a mutex that counts its locks.
-type mutex struct {
-	sync.Mutex
-	locked int64 // guarded by the mutex
-}
-
-// Lock locks the mutex and counts it.
-func (m *mutex) Lock() {
-	m.Mutex.Lock()
-	m.locked++
-}
-
-// LockCount returns how often the pool's lock was taken.
-func (p *Pool) LockCount() int64 {
-	p.mu.Mutex.Lock()
-	defer p.mu.Unlock()
-	return p.mu.locked
 }
 
 // releaseColumnLocked gives back the column of a removed worker once it has no more bookings
