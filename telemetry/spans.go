@@ -113,19 +113,20 @@ type SpanMaker interface {
 	Len() int // the number of spans
 	// Spans appends the attributes of the spans to list. It returns the spans and the extended
 	// list; they share memory. The caller reuses the list after the spans have ended.
-	// Spans is called at most once, on another goroutine.
+	// Spans is called at most once.
 	Spans(list []attribute.KeyValue) ([]Span, []attribute.KeyValue)
 }
 
-// End ends and exports the spans of a request: its own span, which is the first, and its
-// children. It never blocks. For a request that is not exported it does nothing.
+// End ends the spans of a request, its own span, which is the first, and its children, and queues them for the
+// export. It does not wait for the collector, but costs 22 µs (BenchmarkSampledRequest). For a request that is not
+// exported it does nothing.
 func (c TraceContext) End(spans SpanMaker) {
 	if c.Sampled {
-		c.traces.add(endedRequest{c, spans, int64(spans.Len())})
+		c.traces.add(c, spans)
 	}
 }
 
-// endSpans ends the spans. It runs on the goroutine that makes them.
+// endSpans ends the spans.
 func (c TraceContext) endSpans(spans []Span) {
 	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {

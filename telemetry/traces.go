@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +19,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
-
-	"tierway/spool"
 )
 
 // TracesConfig names the collector and selects the requests that are exported. The
@@ -50,8 +49,8 @@ type Traces struct {
 	tracer          atomic.Pointer[trace.Tracer]
 	exporter        sdktrace.SpanExporter
 	processor       sdktrace.SpanProcessor
-	ended           *spool.Spool[endedRequest]
-	attributeBuffer []attribute.KeyValue // reused; only makeSpans uses it
+	making          sync.Mutex           // guards attributeBuffer
+	attributeBuffer []attribute.KeyValue // reused by makeSpans
 	queueLimit      int64                // spans
 	lossLoggedAt    time.Time            // time of the last log line about lost spans
 	lossesLogged    int64                // lost spans until then
@@ -66,11 +65,6 @@ const (
 	// defaultDelay is shorter than the specification's 5 s, because a user opens a trace
 	// right after the request.
 	defaultDelay = time.Second
-	// makeDelay is the delay after which the spans of an ended request are made. While the
-	// client waits for the end of its answer, they would cost 22 µs (BenchmarkSampledRequest).
-	makeDelay = 200 * time.Millisecond
-	// requestsAtOnce is the number of ended requests that ends the delay early.
-	requestsAtOnce = 1024
 	// flushTimeout limits how long a stop waits for the collector.
 	flushTimeout = 3 * time.Second
 	// maxNumber limits the numbers of the environment: to some GB of spans, and to a delay of
@@ -130,8 +124,6 @@ func newTraces(c TracesConfig, to *url.URL, exporter sdktrace.SpanExporter) *Tra
 	batch := min(positiveNumber("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)
 	delay := positiveNumber("OTEL_BSP_SCHEDULE_DELAY", int(defaultDelay.Milliseconds()))
 	t.queueLimit = int64(queue)
-	t.ended = spool.New(spool.Config[endedRequest]{Write: t.makeSpans, Max: queue,
-		Batch: requestsAtOnce, Delay: makeDelay})
 	t.processor = sdktrace.NewBatchSpanProcessor(countedExporter{exporter, t}, sdktrace.WithMaxQueueSize(queue),
 		sdktrace.WithMaxExportBatchSize(batch), sdktrace.WithBatchTimeout(time.Duration(delay)*time.Millisecond))
 	// WithResource reads the environment's attributes again and reports their errors.
@@ -177,7 +169,7 @@ func (t *Traces) Run(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	t.ended.Run(ctx)
+	<-ctx.Done()
 	t.closed.Store(true)
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()

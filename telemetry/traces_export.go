@@ -11,41 +11,24 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// endedRequest holds the inputs for the spans of one request.
-type endedRequest struct {
-	trace TraceContext
-	spans SpanMaker
-	n     int64 // number of spans
-}
-
 // add queues the spans of a request, or drops them if the queue is full or closed. The SDK's
-// own queue also drops spans, but does not report how many.
-func (t *Traces) add(r endedRequest) {
-	if t.queued.Add(r.n) > t.queueLimit || t.closed.Load() {
-		t.queued.Add(-r.n)
-		t.dropped.Add(r.n)
+// own queue also drops spans, but does not report how many. It has room for all queued spans.
+func (t *Traces) add(c TraceContext, spans SpanMaker) {
+	n := int64(spans.Len())
+	if t.queued.Add(n) <= t.queueLimit && !t.closed.Load() &&
+		t.recover("making spans", func() error { t.makeSpans(c, spans); return nil }) == nil {
 		return
 	}
-	t.ended.Add(r)
+	t.queued.Add(-n)
+	t.dropped.Add(n)
 }
 
-// makeSpans makes the spans of requests and passes them to the SDK's queue, which has room
-// for all queued spans.
-func (t *Traces) makeSpans(_ context.Context, requests []endedRequest) (lost int, _ error) {
-	for _, r := range requests {
-		if t.recover("making spans", func() error { t.makeRequestSpans(r); return nil }) != nil {
-			t.queued.Add(-r.n)
-			t.dropped.Add(r.n)
-			lost++
-		}
-	}
-	return lost, nil
-}
-
-// makeRequestSpans makes the spans of one request. The SDK copies their attributes.
-func (t *Traces) makeRequestSpans(r endedRequest) {
-	spans, list := r.spans.Spans(t.attributeBuffer[:0])
-	r.trace.endSpans(spans)
+// makeSpans makes the spans of one request. The SDK copies their attributes.
+func (t *Traces) makeSpans(c TraceContext, maker SpanMaker) {
+	t.making.Lock()
+	defer t.making.Unlock()
+	spans, list := maker.Spans(t.attributeBuffer[:0])
+	c.endSpans(spans)
 	clear(list) // the buffer must not keep a request's text in memory
 	t.attributeBuffer = list
 }
