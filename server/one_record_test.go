@@ -104,7 +104,8 @@ func (r *runningRig) ask(ctx context.Context, id, prompt, key string) {
 		r.t.Error(err)
 		return
 	}
-	req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + key}, "X-Request-Id": {id}}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + key},
+		"X-Request-Id": {id}}
 	if resp, err := r.net.transport.RoundTrip(req); err == nil {
 		_, _ = io.Copy(io.Discard, resp.Body) // it may be cut
 		resp.Body.Close()
@@ -133,44 +134,44 @@ func (r *runningRig) ledgerRows() (n int64) {
 	return n
 }
 
-// TestEachRequestLeavesOneRecord in each consumer, however it ends: one Decision, one line of the access log, and one row
-// of the ledger if it has a tenant. The limit of one concurrent request is free for the next request. A stop loses
+// TestEachRequestLeavesOneRecord in each consumer, however it ends: one Decision, one line of the access log, and one
+// row of the ledger if it has a tenant. The limit of one concurrent request is free for the next request. A stop loses
 // nothing.
 func TestEachRequestLeavesOneRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRunningRig(t, endings)
-		leaving, leave := context.WithTimeout(t.Context(), 5*time.Second)
-		defer leave()
-		rows := int64(0)
+		rows, leaving := int64(0), context.CancelFunc(nil)
 		all := []struct {
 			id, prompt, key string
-			ctx             context.Context
 			during          func() // while the request is in flight; nil: nothing
 			want            decisions.Result
 		}{
-			{"answered", "hi", "key", t.Context(), nil, decisions.OK},
-			{"rejected", "reject", "key", t.Context(), nil, decisions.Refused},
-			{"failed", "fail", "key", t.Context(), nil, decisions.Failed},
-			{"truncated", "cut", "key", t.Context(), nil, decisions.Truncated},
-			{"unknown", "hi", "unknown", t.Context(), nil, decisions.Refused},
-			{"left", "hang", "key", leaving, nil, decisions.ClientGone},
-			{"late", "hang", "key", t.Context(), nil, decisions.Failed},
-			{"reloaded", "hang", "key", t.Context(), func() {
+			{"answered", "hi", "key", nil, decisions.OK},
+			{"rejected", "reject", "key", nil, decisions.Refused},
+			{"failed", "fail", "key", nil, decisions.Failed},
+			{"truncated", "cut", "key", nil, decisions.Truncated},
+			{"unknown", "hi", "unknown", nil, decisions.Refused},
+			{"left", "hang", "key", func() { leaving() }, decisions.ClientGone},
+			{"late", "hang", "key", nil, decisions.Failed},
+			{"reloaded", "hang", "key", func() {
 				r.text = strings.Replace(r.text, "name: small", "name: renamed", 1)
 				r.reload()
 				r.text = strings.Replace(r.text, "name: renamed", "name: small", 1)
 				r.reload()
 			}, decisions.Failed},
-			{"drained", "hang", "key", t.Context(), r.stop, decisions.Failed},
+			{"drained", "hang", "key", r.stop, decisions.Failed},
 		}
 		for _, c := range all {
+			ctx, leave := context.WithCancel(t.Context())
+			leaving = leave
 			var asking sync.WaitGroup
-			asking.Go(func() { r.ask(c.ctx, c.id, c.prompt, c.key) })
+			asking.Go(func() { r.ask(ctx, c.id, c.prompt, c.key) })
 			if c.during != nil {
 				r.until(c.id+" is in flight", func() bool { return r.Inflight() == 1 })
 				c.during()
 			}
 			asking.Wait()
+			leave()
 			r.until(c.id+" has ended", func() bool { return r.Inflight() == 0 })
 			if c.key == "key" {
 				rows++

@@ -10,10 +10,10 @@ import (
 
 // RingConfig describes a Ring.
 type RingConfig[T any] struct {
-	// Consume receives the values in batches, in the order of Add. It must not keep the slice, wait, or call the Ring. Calls
-	// do not overlap.
+	// Consume receives the values in batches, in the order of Add. It must not keep the slice, wait, or call the Ring.
+	// Calls do not overlap.
 	Consume func(batch []T)
-	Size    int           // values that may wait
+	Size    int           // values that may wait, at least 2
 	Batch   int           // maximum of values in one batch
 	Delay   time.Duration // time for which Run lets a value wait for others, unless half of the ring is full
 }

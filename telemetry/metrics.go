@@ -67,8 +67,8 @@ func New(version string) *Metrics {
 		"descriptor or socket memory was free, by operation: accept (from clients), connect (to workers).",
 		"operation"), []string{"accept", "connect"})
 	d.setSubject("Routing")
-	m.requests.decisions = d.counters("tierway_tier_decisions_total", "Requests by resolved tier or pool and by the rule that "+
-		"selected it. tier=removed: a reload removed the tier before the request was counted.", "tier", "rule")
+	m.requests.decisions = d.counters("tierway_tier_decisions_total", "Requests by resolved tier or pool and by the "+
+		"rule that selected it. tier=removed: a reload removed the tier before the request was counted.", "tier", "rule")
 	d.setSubject("Latency")
 	m.Overhead = d.histogram("tierway_overhead_seconds", "The gateway's own time per request: from the complete "+
 		"request read until the search for a worker begins.", overheadSeconds)

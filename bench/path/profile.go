@@ -87,7 +87,7 @@ type place struct {
 // counts are the executed functions and locks.
 type counts struct{ functions, locks []place }
 
-// executed finds the functions and the locks that a profile counts. A function literal counts as a part of its function.
+// executed finds the functions and the locks that a profile counts. A function literal is a part of its function.
 func executed(p profile) (c counts, err error) {
 	set := token.NewFileSet()
 	for _, file := range slices.Sorted(maps.Keys(p)) {

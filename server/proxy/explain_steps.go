@@ -70,7 +70,8 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 // tierStep returns the details of the tier stage.
 func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	x := n.x
-	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(&x.in, &x.resolution), Moves: x.resolution.Moves, Note: e.Note}
+	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(&x.in, &x.resolution),
+		Moves: x.resolution.Moves, Note: e.Note}
 	if e.Classified != nil {
 		st.Signals = e.Classified.Signals
 	}

@@ -102,8 +102,8 @@ var relayed = map[string]bool{
 }
 
 // clientHeader copies the headers of a pool's worker that the client receives. It is an allow-list, because no
-// deny-list would contain all headers that proxies and browsers obey. With hasOwn, the tenant has limits of its own, and
-// the rate-limit headers of the worker are omitted.
+// deny-list would contain all headers that proxies and browsers obey. With hasOwn, the tenant has limits of its own,
+// and the rate-limit headers of the worker are omitted.
 func clientHeader(to, from http.Header, pool *control.Pool, hasOwn bool) {
 	for k, v := range from {
 		switch {
