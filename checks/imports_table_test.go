@@ -97,7 +97,8 @@ func TestGuardAcceptsAllowedCode(t *testing.T) {
 			"routing/routingtest/a.go": file("routingtest", "import (\n\t_ \"pgregory.net/rapid\"\n\t_ \"tierway/routing\"\n)"),
 			"e2e/rig/a.go":             file("rig", "import (\n\t_ \"tierway/engines/chaos\"\n\t_ \"tierway/e2e/gateway\"\n)"),
 			"bench/proxy/a.go": file("main",
-				"import (\n\t_ \"tierway/server\"\n\t_ \"github.com/openai/openai-go/v3\"\n)"),
+				"import (\n\t_ \"tierway/bench/processes\"\n\t_ \"tierway/e2e/backends\"\n\t_ \"tierway/server\"\n\t_ "+
+					"\"github.com/openai/openai-go/v3\"\n)"),
 			"workers/a.go": file("workers",
 				"import (\n\t_ \"go.opentelemetry.io/otel/trace\"\n\t_ \"golang.org/x/net/http2\"\n\t_ \"math/rand/v2\"\n)"),
 		},

@@ -270,6 +270,7 @@ func importsGoDown(t *tree) (complaints []string) {
 		case !known:
 			complaints = append(complaints, fmt.Sprintf("%s: imports %s, which is in no layer", at, to))
 		case under(from, "e2e") && under(to, "e2e"): // the tests share a gateway, databases and a rig
+		case under(from, "bench") && (to == "bench/processes" || to == "e2e/backends"): // measurements share processes
 		case below == above:
 			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both in layer %s", at, from, to, below))
 		case below > above:

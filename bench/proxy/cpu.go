@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 	"time"
+
+	"tierway/bench/processes"
 )
 
 // ledgerDelay is the time until the ledger, which writes once per second, has written the rows
@@ -73,7 +73,7 @@ func cpuLoadOf(j job, targets []target, rounds [][]result) cpuLoad {
 // after it.
 func (b *bench) runWithCPU(j job, pid int, pause time.Duration) (result, error) {
 	proc := os.DirFS("/proc")
-	before, err := cpuTime(proc, pid)
+	before, err := processes.CPUTime(proc, pid)
 	if err != nil {
 		return result{}, err
 	}
@@ -82,53 +82,9 @@ func (b *bench) runWithCPU(j job, pid int, pause time.Duration) (result, error) 
 		return r, err
 	}
 	time.Sleep(pause)
-	after, err := cpuTime(proc, pid)
+	after, err := processes.CPUTime(proc, pid)
 	r.CPU = float64(after-before) / float64(time.Microsecond) / float64(r.Done)
 	return r, err
-}
-
-// cpuTime returns the processor time of a process and its children so far. proc is /proc. The
-// time of ended threads is missing; neither nginx nor Go ends threads.
-func cpuTime(proc fs.FS, pid int) (sum time.Duration, err error) {
-	threads, err := fs.Glob(proc, fmt.Sprintf("%d/task/*", pid))
-	if err != nil || len(threads) == 0 {
-		return 0, fmt.Errorf("process %d has no threads: it has ended", pid)
-	}
-	for _, thread := range threads {
-		ran, err := readNumbers(proc, thread+"/schedstat") // nanoseconds; stat only has hundredths of a second
-		if err != nil {
-			return 0, fmt.Errorf("reading the processor time of process %d: %w", pid, err)
-		}
-		sum += time.Duration(ran[0])
-		children, err := readNumbers(proc, thread+"/children")
-		if err != nil {
-			return 0, fmt.Errorf("reading the children of process %d: %w", pid, err)
-		}
-		for _, child := range children {
-			ran, err := cpuTime(proc, child)
-			if err != nil {
-				return 0, err
-			}
-			sum += ran
-		}
-	}
-	return sum, nil
-}
-
-// readNumbers reads the numbers in a file.
-func readNumbers(files fs.FS, name string) (list []int, err error) {
-	text, err := fs.ReadFile(files, name)
-	if err != nil {
-		return nil, err
-	}
-	for field := range strings.FieldsSeq(string(text)) {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, n)
-	}
-	return list, nil
 }
 
 // String returns the report as a table.

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 	"time"
+
+	"tierway/bench/processes"
 )
 
 const (
@@ -37,7 +36,7 @@ func (b *bench) memory(o options, out io.Writer) error {
 		return err
 	}
 	time.Sleep(settleTime)
-	before, err := rss(b.targets[tierway].pid)
+	before, err := processes.ReadMemory(b.targets[tierway].pid)
 	if err != nil {
 		return err
 	}
@@ -45,12 +44,12 @@ func (b *bench) memory(o options, out io.Writer) error {
 		return err
 	}
 	time.Sleep(settleTime)
-	during, err := rss(b.targets[tierway].pid)
+	during, err := processes.ReadMemory(b.targets[tierway].pid)
 	if err != nil {
 		return err
 	}
-	f := footprint{setup: b.setup, Streams: o.streams, BeforeKiB: before, DuringKiB: during,
-		PerStream: float64(during-before) / float64(o.streams), Ceiling: streamCeiling}
+	f := footprint{setup: b.setup, Streams: o.streams, BeforeKiB: before.Now, DuringKiB: during.Now,
+		PerStream: float64(during.Now-before.Now) / float64(o.streams), Ceiling: streamCeiling}
 	if o.asJSON {
 		return encode(out, f)
 	}
@@ -58,29 +57,4 @@ func (b *bench) memory(o options, out io.Writer) error {
 		"%s: %d idle streams, resident memory %d KiB before and %d KiB during: %.1f KiB a stream, at most %.0f %s\n",
 		f.Tierway, f.Streams, f.BeforeKiB, f.DuringKiB, f.PerStream, f.Ceiling, verdict(f.PerStream <= f.Ceiling))
 	return err
-}
-
-// rss returns the resident memory of a process in KiB.
-func rss(pid int) (int, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
-	}
-	return parseRSS(status)
-}
-
-// parseRSS returns the resident memory in KiB from the content of /proc/PID/status.
-func parseRSS(status []byte) (int, error) {
-	for line := range bytes.Lines(status) {
-		value, ok := bytes.CutPrefix(line, []byte("VmRSS:"))
-		if !ok {
-			continue
-		}
-		kib, err := strconv.Atoi(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))))
-		if err != nil {
-			return 0, fmt.Errorf("reading VmRSS %q: %w", value, err)
-		}
-		return kib, nil
-	}
-	return 0, fmt.Errorf("the process has no VmRSS")
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tierway/bench/processes"
 )
 
 // serveInTest runs serve on a loopback listener until the test ends.
@@ -211,16 +213,6 @@ func TestRatiosCompareFiguresOfTheSameRound(t *testing.T) {
 	}
 }
 
-func TestResidentMemoryIsRead(t *testing.T) {
-	const status = "Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t   12345 kB\nThreads:\t1\n"
-	if n, err := parseRSS([]byte(status)); n != 12345 || err != nil {
-		t.Errorf("got %d, %v", n, err)
-	}
-	if _, err := parseRSS([]byte("Name:\tx\n")); err == nil {
-		t.Error("a status without VmRSS is accepted")
-	}
-}
-
 func TestOptionsAreBounded(t *testing.T) {
 	for _, args := range []string{"-rounds 0", "-seconds 0", "-seconds 61", "-connections 0", "-rate 0", "-streams 0",
 		"-old bin/before", "more"} {
@@ -306,7 +298,7 @@ func TestCollectorCountsPostsAndBytes(t *testing.T) {
 		resp.Body.Close()
 	}
 	var got collected
-	go checkURL(t.Context(), "http://"+addr+"/counts") // the printed counts are checked
+	go processes.CheckURL(t.Context(), "http://"+addr+"/counts") // the printed counts are checked
 	if err := printed.Decode(&got); err != nil || got != (collected{Posts: 3, Bytes: 21}) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 
+	"tierway/bench/processes"
 	"tierway/tenants"
 )
 
@@ -44,8 +45,8 @@ func withWorker(ctx context.Context, o options,
 	}
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(ctx)
-	c := &children{dir: dir}
-	defer c.wait()
+	c := &children{Group: processes.Group{Dir: dir}}
+	defer c.Wait()
 	defer cancel()
 
 	key, err := tenants.NewKey(rand.Reader, tenants.TenantPrefix)
@@ -81,7 +82,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			if err != nil {
 				return err
 			}
-			more = func(name string) string { return watchedConf(sink, c.dir, name) }
+			more = func(name string) string { return watchedConf(sink, c.Dir, name) }
 		}
 		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
 		if err != nil {

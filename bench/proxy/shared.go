@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
+
+	"tierway/bench/processes"
 )
 
 // sharedShape is the shape of -shared: half of each prompt is new, so that the routing history grows with every
@@ -40,7 +39,7 @@ type sharedCosts struct {
 // sharedGroup is a number of gateways with one Redis, or a single gateway without one.
 type sharedGroup struct {
 	gateways  []proxy
-	redis     *redisServer
+	redis     *processes.Redis
 	loads     []*load
 	cpu       []float64 // per round
 	redisCPU  []float64
@@ -58,11 +57,11 @@ func measureShared(ctx context.Context, o options, out io.Writer) error {
 			groups[i] = g
 			c.redis = ""
 			if i > 0 {
-				server, err := c.startRedis(ctx, fmt.Sprint("redis", i), o.redis)
+				server, err := c.StartRedis(ctx, fmt.Sprint("redis", i), o.redis)
 				if err != nil {
 					return err
 				}
-				g.redis, c.redis = server, "redis://"+server.addr
+				g.redis, c.redis = server, "redis://"+server.Addr
 			}
 			for k := range gateways {
 				p, err := c.startTierway(ctx, fmt.Sprintf("gateway%d%d", i, k), o.bin, worker, b.key, silentConf())
@@ -138,9 +137,9 @@ func (g *sharedGroup) round(key string, o options, counts bool) error {
 	g.cpu = append(g.cpu, float64(after.cpu-before.cpu)/1e3/perGateway)
 	seconds := after.at.Sub(before.at).Seconds()
 	g.redisCPU = append(g.redisCPU, float64(after.redisCPU-before.redisCPU)/1e3/float64(requests))
-	g.calls = append(g.calls, (after.stats.calls-before.stats.calls)/seconds)
-	g.in = append(g.in, (after.stats.in-before.stats.in)/seconds)
-	g.outgo = append(g.outgo, (after.stats.out-before.stats.out)/seconds)
+	g.calls = append(g.calls, (after.stats.Calls-before.stats.Calls)/seconds)
+	g.in = append(g.in, (after.stats.In-before.stats.In)/seconds)
+	g.outgo = append(g.outgo, (after.stats.Out-before.stats.Out)/seconds)
 	return nil
 }
 
@@ -148,19 +147,19 @@ func (g *sharedGroup) round(key string, o options, counts bool) error {
 type sharedSnapshot struct {
 	at            time.Time
 	cpu, redisCPU time.Duration // of the first gateway and of Redis
-	stats         redisStats
+	stats         processes.RedisStats
 }
 
 func (g *sharedGroup) snapshot() (s sharedSnapshot, err error) {
 	proc := os.DirFS("/proc")
 	s.at = time.Now()
-	if s.cpu, err = cpuTime(proc, g.gateways[0].pid); err != nil || g.redis == nil {
+	if s.cpu, err = processes.CPUTime(proc, g.gateways[0].pid); err != nil || g.redis == nil {
 		return s, err
 	}
-	if s.redisCPU, err = cpuTime(proc, g.redis.pid); err != nil {
+	if s.redisCPU, err = processes.CPUTime(proc, g.redis.PID); err != nil {
 		return s, err
 	}
-	s.stats, err = g.redis.stats()
+	s.stats, err = g.redis.Stats()
 	return s, err
 }
 
@@ -178,21 +177,21 @@ func (g *sharedGroup) costs(alone []float64) sharedCosts {
 const idleTime = 5 * time.Second
 
 // measureIdle measures the commands of two gateways without a request, and the size of their keys.
-func (r *sharedReport) measureIdle(server *redisServer) error {
+func (r *sharedReport) measureIdle(server *processes.Redis) error {
 	for i, key := range []string{"tierway:{gateways}:v1:loads", "tierway:{gateways}:v1:journal"} {
-		text, err := server.do("MEMORY USAGE " + key)
+		text, err := server.Do("MEMORY USAGE " + key)
 		if err != nil {
 			return err
 		}
 		r.Keys[i], _ = strconv.ParseFloat(text, 64) // an absent key has no size
 	}
-	before, err := server.stats()
+	before, err := server.Stats()
 	if err != nil {
 		return err
 	}
 	time.Sleep(idleTime)
-	after, err := server.stats()
-	r.IdleOps = (after.calls - before.calls) / idleTime.Seconds()
+	after, err := server.Stats()
+	r.IdleOps = (after.Calls - before.Calls) / idleTime.Seconds()
 	return err
 }
 
@@ -230,101 +229,4 @@ func (r sharedReport) String() string {
 	fmt.Fprintf(&b, "\ntwo gateways without a request: %.1f calls per second\n", r.IdleOps)
 	fmt.Fprintf(&b, "size of the loads: %.0f bytes; of the log: %.0f bytes\n", r.Keys[0], r.Keys[1])
 	return b.String()
-}
-
-// redisServer is a running redis-server.
-type redisServer struct {
-	addr string
-	pid  int
-}
-
-// startRedis starts a redis-server without files.
-func (c *children) startRedis(ctx context.Context, name, program string) (*redisServer, error) {
-	program, err := exec.LookPath(program)
-	if err != nil {
-		return nil, fmt.Errorf("looking for redis-server: %w (run make deps, or name one with -redis)", err)
-	}
-	s := &redisServer{}
-	if s.addr, err = freeAddr(); err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(s.addr)
-	if err != nil {
-		return nil, fmt.Errorf("reading the address of Redis: %w", err)
-	}
-	cmd, err := c.start(ctx, name, program, "--port", port, "--bind", "127.0.0.1", "--dir", c.dir, "--save", "",
-		"--appendonly", "no")
-	if err != nil {
-		return nil, err
-	}
-	s.pid = cmd.Process.Pid
-	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
-		if _, err = s.do("PING"); err == nil {
-			return s, nil
-		}
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("redis-server is not up after %s: %w", startTimeout, err)
-		}
-	}
-}
-
-// redisStats are counters of Redis since its start.
-type redisStats struct{ calls, in, out float64 }
-
-// stats reads the counters. calls are commands of clients, without those that scripts make.
-func (s *redisServer) stats() (st redisStats, err error) {
-	text, err := s.do("INFO everything")
-	if err != nil {
-		return st, err
-	}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch {
-		case name == "cmdstat_evalsha", name == "cmdstat_eval":
-			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			n, _ := strconv.ParseFloat(calls, 64) // Redis writes numbers
-			st.calls += n
-		case name == "total_net_input_bytes":
-			st.in, _ = strconv.ParseFloat(value, 64)
-		case name == "total_net_output_bytes":
-			st.out, _ = strconv.ParseFloat(value, 64)
-		}
-	}
-	return st, nil
-}
-
-// do sends one command in the syntax of redis-cli and returns the reply's text.
-func (s *redisServer) do(command string) (string, error) {
-	conn, err := net.DialTimeout("tcp", s.addr, time.Second)
-	if err != nil {
-		return "", fmt.Errorf("sending a command to Redis: %w", err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return "", fmt.Errorf("sending a command to Redis: %w", err)
-	}
-	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
-		return "", fmt.Errorf("sending a command to Redis: %w", err)
-	}
-	in := bufio.NewReader(conn)
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return "", fmt.Errorf("reading a reply of Redis: %w", err)
-	}
-	kind, rest := line[0], strings.TrimSpace(line[1:])
-	switch kind {
-	case '-':
-		return "", fmt.Errorf("sending %s to Redis: %s", command, rest)
-	case '$':
-		n, err := strconv.Atoi(rest)
-		if err != nil || n < 0 {
-			return "", nil // a null reply
-		}
-		text := make([]byte, n)
-		if _, err := io.ReadFull(in, text); err != nil {
-			return "", fmt.Errorf("reading a reply of Redis: %w", err)
-		}
-		return string(text), nil
-	}
-	return rest, nil
 }

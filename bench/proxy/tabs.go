@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tierway/bench/processes"
 	"tierway/tenants"
 )
 
@@ -90,7 +91,7 @@ func tabsRound(ctx context.Context, b *bench, p proxy, o options, tabs int) (r t
 	defer wait()
 	defer end()
 	proc, from := os.DirFS("/proc"), read.Load()
-	before, err := cpuTime(proc, p.pid)
+	before, err := processes.CPUTime(proc, p.pid)
 	if err != nil {
 		return r, err
 	}
@@ -104,7 +105,7 @@ func tabsRound(ctx context.Context, b *bench, p proxy, o options, tabs int) (r t
 		return r, fmt.Errorf("%d answers were complete, %d requests failed: %s", done.Done, done.Failed, done.Failure)
 	}
 	time.Sleep(o.pause)
-	after, err := cpuTime(proc, p.pid)
+	after, err := processes.CPUTime(proc, p.pid)
 	r.cpu = float64(after-before) / 1e3 / float64(done.Done)
 	r.p99 = done.P99
 	r.bytes = float64(read.Load()-from) / time.Since(begun).Seconds() / float64(max(1, tabs))

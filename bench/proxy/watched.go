@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"tierway/bench/processes"
 )
 
 const (
@@ -73,7 +75,7 @@ func measureWatched(ctx context.Context, o options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.dir, "watched"))
+		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched"))
 		if err != nil {
 			return err
 		}
@@ -90,7 +92,7 @@ func measureWatched(ctx context.Context, o options, out io.Writer) error {
 		if err := readCounts(ctx, sink, counts, &rep.Collected); err != nil {
 			return err
 		}
-		if rep.Records, err = sizeOf(filepath.Join(c.dir, "watched.jsonl*")); err != nil {
+		if rep.Records, err = sizeOf(filepath.Join(c.Dir, "watched.jsonl*")); err != nil {
 			return err
 		}
 		if rep.Lost, err = readLost(ctx, seen.admin); err != nil {
@@ -225,7 +227,7 @@ func serveCollector(in io.Reader, out io.Writer) error {
 
 // readCounts makes the collector print its counts and reads them.
 func readCounts(ctx context.Context, addr string, counts *json.Decoder, into *collected) error {
-	if err := checkURL(ctx, "http://"+addr+"/counts"); err != nil {
+	if err := processes.CheckURL(ctx, "http://"+addr+"/counts"); err != nil {
 		return fmt.Errorf("requesting the collector's counts: %w", err)
 	}
 	if err := counts.Decode(into); err != nil {
