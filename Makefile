@@ -37,7 +37,7 @@ export TIERWAY_PYTHON := $(PYTHON)/bin/python
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint/golangci-lint
 export GOVULNCHECK := $(TOOLS)/govulncheck/govulncheck
 
-.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
+.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-directory bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -109,6 +109,11 @@ bench-hooks: build ## Measure what a hook costs that allows every request, besid
 
 bench-cache: build ## Measure requests with a response cache, beside none: misses, exact and semantic hits (BENCH="-rate 200", "-json")
 	@go run ./bench/proxy -cache $(BENCH)
+
+bench-directory: build ## Measure what tenants and keys cost by their number: start, change, revocation, reload (BENCH="-short", "-markdown")
+	@scripts/packages.sh redis-server
+	@scripts/packages.sh postgres
+	@go run ./bench/directory $(BENCH)
 
 bench-scroll: build npm ## Scroll through 5,000 live decisions in a browser: long tasks and heap (4 minutes)
 	@scripts/packages.sh chromium

@@ -11,8 +11,9 @@ import (
 // unraced maps packages with goroutines that only make soak tests under the race detector to the reason.
 func unraced() map[string]string {
 	const builds, runs = "building it with its libraries takes 90 s of CPU or more", "its tests take minutes"
+	const measures = "it measures time, which the race detector changes"
 	return map[string]string{
-		"bench/proxy": "it measures time, which the race detector changes", "cmd/tierway": builds, "engines": runs,
+		"bench/directory": measures, "bench/proxy": measures, "cmd/tierway": builds, "engines": runs,
 		"routing/routingtest": runs, "server": runs, "server/admin": builds, "server/control": builds,
 		"server/learning": builds, "sim/comparison": runs, "store": builds, "telemetry": builds,
 		"server/intake": "its only goroutine collects garbage and shares nothing",

@@ -7,7 +7,8 @@ func TestResidentMemoryIsRead(t *testing.T) {
 	if m, err := parseMemory([]byte(status)); m != (Memory{Now: 12345, Peak: 23456}) || err != nil {
 		t.Errorf("got %+v, %v", m, err)
 	}
-	for _, status := range []string{"Name:\tx\n", "Name:\tx\nVmRSS:\t1 kB\n", "Name:\tx\nVmHWM:\t1 kB\nVmRSS:\tmany kB\n"} {
+	for _, status := range []string{"Name:\tx\n", "Name:\tx\nVmRSS:\t1 kB\n",
+		"Name:\tx\nVmHWM:\t1 kB\nVmRSS:\tmany kB\n"} {
 		if _, err := parseMemory([]byte(status)); err == nil {
 			t.Errorf("%q is accepted", status)
 		}
