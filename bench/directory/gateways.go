@@ -85,6 +85,27 @@ func newFleet(dir string, random io.Reader) (*fleet, error) {
 		client: http.Client{Timeout: callTimeout}}, nil
 }
 
+// checkMemory returns an error if the machine has too little memory for all further gateways and for the work of a
+// change in one, by the memory of the last one: a machine without memory would end other processes too.
+func (f *fleet) checkMemory() error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	last, err := processes.ReadMemory(f.list[len(f.list)-1].pid)
+	if err != nil {
+		return err
+	}
+	available, err := processes.AvailableMemory()
+	if err != nil {
+		return err
+	}
+	if need := last.Peak * (gateways - len(f.list) + 1); available < need {
+		return fmt.Errorf("the machine has %s of memory for more gateways, which need %s: use fewer -sizes", mib(available),
+			mib(need))
+	}
+	return nil
+}
+
 // add starts a gateway and waits until it is ready.
 func (f *fleet) add(ctx context.Context, binary, sql, redis string, workers int) error {
 	g := &gateway{}

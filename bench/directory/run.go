@@ -47,19 +47,24 @@ func (o options) cells() (all []cell) {
 	return all
 }
 
-// run measures all cells.
+// run measures all cells. A cell that fails does not end the run.
 func (m *measurement) run(ctx context.Context) error {
 	output, err := exec.CommandContext(ctx, m.binary, "version").Output()
 	if err != nil {
 		return fmt.Errorf("reading the version of %s: %w", m.binary, err)
 	}
 	m.version, _, _ = strings.Cut(strings.TrimSpace(string(output)), "\n")
+	var failed error
 	for _, c := range m.cells() {
 		if err := m.measureCell(ctx, c); err != nil {
-			return fmt.Errorf("%s, keys: %s: %w", c.database, c.seeds, err)
+			m.say(c, "%v", err)
+			failed = errors.Join(failed, fmt.Errorf("%s, keys: %s: %w", c.database, c.seeds, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return failed
 }
 
 // measureCell fills a database and measures gateways without Redis, with it, and with many workers.
@@ -103,6 +108,9 @@ func (m *measurement) measureFleet(ctx context.Context, c cell, d *database, dir
 		redis, window = "redis://"+server.Addr, windowWithRedis
 	}
 	for range gateways {
+		if err := f.checkMemory(); err != nil {
+			return errors.Join(err, m.addStarts(c, f))
+		}
 		if err := f.add(ctx, m.binary, d.url, redis, 1); err != nil {
 			return err
 		}
@@ -117,6 +125,9 @@ func (m *measurement) measureFleet(ctx context.Context, c cell, d *database, dir
 		if err := m.addStarts(c, f); err != nil {
 			return err
 		}
+	}
+	if err := f.checkMemory(); err != nil {
+		return err
 	}
 	m.say(c, "started (Redis: %t)", withRedis)
 	meter, err := newMeter(ctx, f, window)

@@ -14,29 +14,43 @@ type Memory struct {
 }
 
 // ReadMemory returns the memory of a running process.
-func ReadMemory(pid int) (Memory, error) {
+func ReadMemory(pid int) (m Memory, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return Memory{}, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	if err == nil {
+		m.Now, err = parseKiB(status, "VmRSS")
 	}
-	return parseMemory(status)
-}
-
-// parseMemory reads the memory from the content of /proc/PID/status.
-func parseMemory(status []byte) (m Memory, err error) {
-	for _, field := range []struct {
-		name string
-		to   *int
-	}{{"VmRSS", &m.Now}, {"VmHWM", &m.Peak}} {
-		_, rest, ok := bytes.Cut(status, []byte("\n"+field.name+":"))
-		if !ok {
-			return m, fmt.Errorf("the process has no %s", field.name)
-		}
-		line, _, _ := bytes.Cut(rest, []byte("\n"))
-		text := bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(line), []byte("kB")))
-		if *field.to, err = strconv.Atoi(string(text)); err != nil {
-			return m, fmt.Errorf("reading %s %q: %w", field.name, line, err)
-		}
+	if err == nil {
+		m.Peak, err = parseKiB(status, "VmHWM")
+	}
+	if err != nil {
+		return m, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
 	return m, nil
+}
+
+// AvailableMemory returns the memory in KiB that the machine has for more processes.
+func AvailableMemory() (kib int, err error) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err == nil {
+		kib, err = parseKiB(info, "MemAvailable")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of the machine: %w", err)
+	}
+	return kib, nil
+}
+
+// parseKiB returns a field of /proc/PID/status or /proc/meminfo, which is not the first one.
+func parseKiB(text []byte, field string) (int, error) {
+	_, rest, ok := bytes.Cut(text, []byte("\n"+field+":"))
+	if !ok {
+		return 0, fmt.Errorf("there is no %s", field)
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	number := bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(line), []byte("kB")))
+	kib, err := strconv.Atoi(string(number))
+	if err != nil {
+		return 0, fmt.Errorf("%s is %q: %w", field, line, err)
+	}
+	return kib, nil
 }
