@@ -53,7 +53,7 @@ func TestFailureRatioOpensWithoutConsecutiveFailures(t *testing.T) {
 			at := 0
 			for i := range 300 {
 				r.try(0, tt.cycle[i%len(tt.cycle)])
-				if at == 0 && r.bs[0].State() == Open {
+				if at == 0 && r.bs[0].View().State == Open {
 					at = i + 1
 				}
 			}
@@ -128,7 +128,6 @@ func TestOnChangeMayCallTheBreaker(t *testing.T) {
 				notified = append(notified, c.To.String())
 				b := r.bs[0]
 				b.View()
-				b.State()
 				b.Healthy(time.Now())
 				r.Poll()
 				r.try(0, nil) // closes what became half-open, while that is notified
@@ -311,7 +310,7 @@ func TestCutStreamsCountAsFailures(t *testing.T) {
 	t.Run("by their share", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 2, Config{ConsecutiveFailures: 1000, FailureRatio: 0.5, MinRequests: 20})
-			for r.bs[0].State() == Closed && r.bs[0].View().Requests < 200 {
+			for r.bs[0].View().State == Closed && r.bs[0].View().Requests < 200 {
 				r.cut(0)
 				r.try(0, nil)
 			}
@@ -342,7 +341,7 @@ func TestCutCountsOnlyInTheStateOfItsStart(t *testing.T) {
 		r.is(HalfOpen)
 		r.bs[0].ReportCut(began, errFive)
 		r.is(HalfOpen)
-		if v := r.bs[0].View(); v.Probes != 0 {
+		if n := probesOf(r.bs[0]); n != 0 {
 			t.Error("a probe is in progress")
 		}
 		r.try(0, nil)
@@ -407,8 +406,8 @@ func TestSuccessesCloseAfterAnyOutcomes(t *testing.T) {
 		r.Poll()
 		last := map[string]State{}
 		for _, c := range r.transitions() {
-			if last[c.worker] != c.From {
-				t.Fatalf("%s was %s and is notified to have been %s", c.worker, last[c.worker], c.From)
+			if last[c.worker] == c.To {
+				t.Fatalf("%s was %s and is notified to be so again", c.worker, c.To)
 			}
 			last[c.worker] = c.To
 		}
@@ -416,14 +415,14 @@ func TestSuccessesCloseAfterAnyOutcomes(t *testing.T) {
 			t.Fatal("hardly any breaker opened")
 		}
 		for i, b := range r.bs {
-			if v := b.View(); v.Probes != 0 {
-				t.Errorf("%d probes are in progress", v.Probes)
+			if n := probesOf(b); n != 0 {
+				t.Errorf("%d probes are in progress", n)
 			}
 			time.Sleep(time.Second)
 			r.Poll()
 			r.fails(i, 2, nil)
-			if b.State() != Closed {
-				t.Errorf("%s is %s", name(i), b.State())
+			if b.View().State != Closed {
+				t.Errorf("%s is %s", name(i), b.View().State)
 			}
 		}
 	})

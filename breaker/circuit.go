@@ -71,7 +71,7 @@ func (b *Breaker) endOpenLocked() {
 // progress no longer count.
 func (b *Breaker) followLocked(to State) {
 	now := time.Now()
-	c := Change{From: b.state, To: to, Cause: b.tripReason, Unreachable: b.unreachable}
+	c := Change{To: to, Cause: b.tripReason, Unreachable: b.unreachable}
 	for _, p := range b.probes {
 		p.timer.Stop()
 	}

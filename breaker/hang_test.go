@@ -43,8 +43,8 @@ func TestHungWorkerIsProbedAfterOpenFor(t *testing.T) {
 			r.Poll()
 			time.Sleep(time.Second)
 		}
-		if r.bs[1].State() != HalfOpen {
-			t.Errorf("the breaker is %s after open_for", r.bs[1].State())
+		if r.bs[1].View().State != HalfOpen {
+			t.Errorf("the breaker is %s after open_for", r.bs[1].View().State)
 		}
 	})
 }
@@ -60,7 +60,7 @@ func TestHealthChecksEndAHang(t *testing.T) {
 				t.Fatalf("notified of %+v", r.last())
 			}
 			opened := time.Now()
-			for r.bs[1].State() == Open {
+			for r.bs[1].View().State == Open {
 				time.Sleep(time.Second)
 				r.bs[1].SetHung(time.Now())
 				r.healthy(1, time.Now())
@@ -74,8 +74,8 @@ func TestHealthChecksEndAHang(t *testing.T) {
 		r.bs[1].SetHung(time.Now())
 		time.Sleep(6 * time.Second)
 		r.healthy(1, time.Now())
-		if r.bs[1].State() != HalfOpen {
-			t.Errorf("the breaker is %s: a good probe did not reset the wait", r.bs[1].State())
+		if r.bs[1].View().State != HalfOpen {
+			t.Errorf("the breaker is %s: a good probe did not reset the wait", r.bs[1].View().State)
 		}
 	})
 }
@@ -102,8 +102,8 @@ func TestEndOfAHangKeepsOtherOpenStates(t *testing.T) {
 	r := newRig(t, 2, Config{})
 	r.fails(1, 5, errFive)
 	r.bs[1].SetHung(time.Time{})
-	if r.bs[1].State() != Open {
-		t.Errorf("the breaker is %s", r.bs[1].State())
+	if r.bs[1].View().State != Open {
+		t.Errorf("the breaker is %s", r.bs[1].View().State)
 	}
 }
 

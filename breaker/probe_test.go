@@ -37,8 +37,8 @@ func TestProbeWithoutAReportFails(t *testing.T) {
 		r.is(HalfOpen)
 		done(nil) // of the probe before
 		r.is(HalfOpen)
-		if v := r.bs[0].View(); v.Probes != 0 {
-			t.Errorf("%d probes are in progress", v.Probes)
+		if n := probesOf(r.bs[0]); n != 0 {
+			t.Errorf("%d probes are in progress", n)
 		}
 		r.try(0, nil)
 		r.is(Closed)

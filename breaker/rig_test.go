@@ -96,11 +96,18 @@ func (r *rig) fails(i, n int, end error) {
 	}
 }
 
+// probesOf returns the number of probes in progress.
+func probesOf(b *Breaker) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.probes)
+}
+
 // is checks the states of all workers, in their order.
 func (r *rig) is(want ...State) {
 	r.t.Helper()
 	for i, s := range want {
-		if got := r.bs[i].State(); got != s {
+		if got := r.bs[i].View().State; got != s {
 			r.t.Fatalf("%s is %s, not %s", name(i), got, s)
 		}
 	}

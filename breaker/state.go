@@ -45,7 +45,7 @@ const (
 
 // Change is one transition of a breaker.
 type Change struct {
-	From, To    State
+	To          State
 	Cause       string    // one of the Cause constants
 	Until       time.Time // end of the open state; zero for other states
 	Unreachable bool      // it opened because the server accepted no connection
@@ -93,7 +93,6 @@ type View struct {
 
 	Failures, Requests  int // outcomes within the window; 0 unless closed
 	ConsecutiveFailures int // since the last success
-	Probes              int // in progress; 0 unless half-open
 }
 
 // View returns the breaker's state and counts. It causes no transition: an open breaker stays
@@ -102,18 +101,11 @@ func (b *Breaker) View() View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := View{State: b.state, Since: b.since, Until: b.until, Cause: b.cause, Found: b.found, Hung: b.hung,
-		ConsecutiveFailures: b.consecutiveFailures, Probes: len(b.probes)}
+		ConsecutiveFailures: b.consecutiveFailures}
 	if b.state == Closed {
 		b.circuit.State() // advances the window
 		n := b.circuit.Counts()
 		v.Failures, v.Requests = int(n.TotalFailures), int(n.TotalFailures+n.TotalSuccesses)
 	}
 	return v
-}
-
-// State returns the state. Like View it causes no transition.
-func (b *Breaker) State() State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.state
 }

@@ -117,9 +117,9 @@ func TestNoSuspicionsKeepAHealthyWorkerAway(t *testing.T) {
 					away++
 				}
 			}
-			if openings > minutes || away > 0 || b.State() != Closed {
+			if openings > minutes || away > 0 || b.View().State != Closed {
 				t.Errorf("it opened %d times in %d minutes and refused %d requests after good checks; it is %s",
-					openings, minutes, away, b.State())
+					openings, minutes, away, b.View().State)
 			}
 		})
 	})

@@ -22,7 +22,7 @@ func backlogs(q *Queue, class int) map[string]backlog {
 			b.requests += 1 / f.weight
 			b.bytes += float64(tk.Bytes) / f.weight
 		}
-		all[f.tenant] = b
+		all[f.first.Tenant] = b
 	}
 	return all
 }

@@ -10,7 +10,6 @@ import (
 // to the tenant, per unit of its weight, since the class was last empty. The lowest tag is
 // dispatched next.
 type flow struct {
-	tenant string
 	weight float64
 	tag    float64
 	ticketList
@@ -82,7 +81,7 @@ func (c *class) flowOf(t *Ticket) *flow {
 	f := c.flows[t.Tenant]
 	if f == nil {
 		c.sweep()
-		f = &flow{tenant: t.Tenant, tag: c.virtual, ticketList: ticketList{of: inFlow}, at: -1}
+		f = &flow{tag: c.virtual, ticketList: ticketList{of: inFlow}, at: -1}
 		c.flows[t.Tenant] = f
 	}
 	f.weight = t.weight()

@@ -17,7 +17,6 @@ const (
 // class, flows are ordered by their tags as if each earlier ticket were dispatched.
 type order struct {
 	q      *Queue
-	now    time.Time
 	fronts [Classes]front
 	aged   [Classes]bool // the oldest ticket of the class has reached its age
 	credit [Classes - 1]float64
@@ -25,7 +24,7 @@ type order struct {
 
 // begin starts an iteration.
 func (o *order) begin(q *Queue, now time.Time) {
-	o.q, o.now = q, now
+	o.q = q
 	config := q.config.Load()
 	for i := range q.classes {
 		c := &q.classes[i]

@@ -189,12 +189,12 @@ func (r *rig) check() {
 			n, before := 0, uint64(0)
 			for tk := f.first; tk != nil; tk = tk.links[inFlow].after {
 				if tk.seq <= before || tk.state != stateWaiting || tk.flow != f {
-					r.t.Fatalf("class %d: flow %s is out of order", i, f.tenant)
+					r.t.Fatalf("class %d: flow %s is out of order", i, f.first.Tenant)
 				}
 				n, before, tokens, bytes = n+1, tk.seq, tokens+tk.Tokens, bytes+tk.Bytes
 			}
 			if n != f.depth {
-				r.t.Fatalf("class %d: flow %s has %d tickets, and its depth is %d", i, f.tenant, n, f.depth)
+				r.t.Fatalf("class %d: flow %s has %d tickets, and its depth is %d", i, f.first.Tenant, n, f.depth)
 			}
 			depth += n
 		}

@@ -16,14 +16,13 @@ type pick struct {
 	d         *decisions.Decision
 	a         *decisions.Attempt
 	tier      string // the draft's tier
-	at        time.Duration
 	residency residency
 	worker    string // the real worker
 	prefiller string // the worker that computed its prompt; "" if that is worker
 }
 
 func newPick(d *decisions.Decision, a *decisions.Attempt, tier string, at time.Duration) *pick {
-	return &pick{d: d, a: a, tier: tier, at: at, residency: newResidency(d, a, at), worker: a.Worker,
+	return &pick{d: d, a: a, tier: tier, residency: newResidency(d, a, at), worker: a.Worker,
 		prefiller: prefillerOf(a)}
 }
 

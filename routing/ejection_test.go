@@ -112,9 +112,9 @@ func (g *gatedPool) state(i int) string {
 	switch {
 	case v.EjectionDenied:
 		return "kept"
-	case g.bs[i].State() == breaker.Open:
+	case g.bs[i].View().State == breaker.Open:
 		return "out"
-	case g.bs[i].State() == breaker.HalfOpen:
+	case g.bs[i].View().State == breaker.HalfOpen:
 		return "tried"
 	}
 	return "in"
@@ -206,10 +206,10 @@ func TestWorkerWithDeniedEjectionGetsATenth(t *testing.T) {
 		g.fail(0, 5, errFive)
 		g.fail(1, 5, errFive)
 		g.is("out", "kept", "in")
-		if v := g.Snapshot(time.Now())[1]; v.Share != slowStartShare || g.bs[1].State() != breaker.Open {
-			t.Errorf("a kept worker with a breaker that is %s has a share of %g", g.bs[1].State(), v.Share)
+		if v := g.Snapshot(time.Now())[1]; v.Share != slowStartShare || g.bs[1].View().State != breaker.Open {
+			t.Errorf("a kept worker with a breaker that is %s has a share of %g", g.bs[1].View().State, v.Share)
 		}
-		if !g.request(1, nil) || g.bs[1].State() != breaker.Open {
+		if !g.request(1, nil) || g.bs[1].View().State != breaker.Open {
 			t.Error("a kept worker got no request, or its outcome counted")
 		}
 		g.pass(60 * time.Second)
@@ -228,7 +228,7 @@ func TestProbesDoNotLimitAWorkerWithDeniedEjection(t *testing.T) {
 		g := newGatedPool(t, 1, Slowness{})
 		g.fail(0, 5, errFive)
 		g.pass(60 * time.Second)
-		if g.bs[0].State() != breaker.HalfOpen {
+		if g.bs[0].View().State != breaker.HalfOpen {
 			t.Fatal("its breaker is not half-open")
 		}
 		for range 3 {

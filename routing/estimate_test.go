@@ -94,9 +94,10 @@ func TestAWorkersSpeedIsLearned(t *testing.T) {
 		engine(t, p, start, 4000, 2000, 50*time.Millisecond)
 	}
 	v := p.Snapshot(start)[0]
-	if math.Abs(v.Rate-2000) > 100 || v.RateCount != 2000 || (v.TokenTime-50*time.Millisecond).Abs() > time.Millisecond ||
-		v.TokenTimeCount != 2000 {
-		t.Errorf("learned %+v", v)
+	w := p.workers[0]
+	if math.Abs(v.Rate-2000) > 100 || w.learned[prefillRate].count != 2000 ||
+		math.Abs(w.value[tokenTime]-0.050) > 0.001 || w.learned[tokenTime].count != 2000 {
+		t.Errorf("learned %+v, %+v, %+v", v, w.value, w.learned)
 	}
 	e := p.Estimates()
 	if math.Abs(e.OutputTokens.Value-100) > 5 || p.Learned().OutputTokens(0) != int64(math.Round(e.OutputTokens.Value)) ||
@@ -104,7 +105,7 @@ func TestAWorkersSpeedIsLearned(t *testing.T) {
 		t.Errorf("learned %+v", e)
 	}
 	p.Configure(leastLoad{}, []Member{{ID: "a", Weight: 3}})
-	if after := p.Snapshot(start)[0]; after.Rate != v.Rate || after.RateCount != v.RateCount {
+	if after := p.Snapshot(start)[0]; after.Rate != v.Rate || p.workers[0].learned[prefillRate].count != 2000 {
 		t.Errorf("a reload forgot: %+v", after)
 	}
 }
@@ -120,8 +121,9 @@ func TestCachedTokensDoNotTeachTheRate(t *testing.T) {
 		l.Answered(first, nil)
 		l.Release(Result{At: first, PromptTokens: 20000, CachedTokens: 16000})
 	}
-	if v := p.Snapshot(start)[0]; math.Abs(v.Rate-8000) > 100 || v.RateCount != 200 {
-		t.Errorf("learned %v from %d samples", v.Rate, v.RateCount)
+	v, samples := p.Snapshot(start)[0], p.workers[0].learned[prefillRate].count
+	if math.Abs(v.Rate-8000) > 100 || samples != 200 {
+		t.Errorf("learned %v from %d samples", v.Rate, samples)
 	}
 }
 
@@ -150,8 +152,8 @@ func TestUnusableAnswersTeachNothing(t *testing.T) {
 		}
 		l.Answered(c.answered, nil)
 		l.Release(c.o)
-		if v := p.Snapshot(start)[0]; v.RateCount != 0 || v.TokenTimeCount != 0 {
-			t.Errorf("%s taught %+v", name, v)
+		if l := p.workers[0].learned; l[prefillRate].count != 0 || l[tokenTime].count != 0 {
+			t.Errorf("%s taught %+v", name, l)
 		}
 	}
 }
@@ -189,9 +191,9 @@ func TestNewWorkerStartsWithTheMedianOfItsPeers(t *testing.T) {
 		engine(t, p, start, 4000, []float64{1000, 2000, 30000}[i%3], 80*time.Millisecond)
 	}
 	p.Configure(&roundRobin{last: -1}, append(members, Member{ID: "new", Weight: 1}))
-	v := p.Snapshot(start)[3]
-	if math.Abs(v.Rate-2000) > 100 || v.RateCount != 0 || (v.TokenTime-80*time.Millisecond).Abs() > 4*time.Millisecond {
-		t.Errorf("the new one is taken for %v tokens/s and %s a token", v.Rate, v.TokenTime)
+	v, w := p.Snapshot(start)[3], p.workers[3]
+	if math.Abs(v.Rate-2000) > 100 || w.learned[prefillRate].count != 0 || math.Abs(w.value[tokenTime]-0.080) > 0.004 {
+		t.Errorf("the new one is taken for %v tokens/s and %v s a token", v.Rate, w.value[tokenTime])
 	}
 }
 

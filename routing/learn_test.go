@@ -81,9 +81,10 @@ func TestCachedChatsDoNotRaiseTheRate(t *testing.T) {
 		if warm/cold > 2 || cold/warm > 2 {
 			t.Errorf("reports %v: the warm one takes %.2f of what it should, the cold one %.2f", reports, warm, cold)
 		}
-		for _, v := range p.Snapshot(start) {
+		for i, v := range p.Snapshot(start) {
 			if v.Rate < 8000/1.5 || v.Rate > 8000*1.5 {
-				t.Errorf("reports %v: %s is taken for %.0f tokens/s of 8,000, from %d samples", reports, v.ID, v.Rate, v.RateCount)
+				t.Errorf("reports %v: %s is taken for %.0f tokens/s of 8,000, from %d samples",
+					reports, v.ID, v.Rate, p.workers[i].learned[prefillRate].count)
 			}
 		}
 	}

@@ -30,9 +30,6 @@ func factsOf(p Policy) facts {
 // UsesCaches reports whether a policy uses what events say in Request.Cached to choose.
 func UsesCaches(p Policy) bool { return factsOf(p)&usesCaches != 0 }
 
-// UsesLookups reports whether a policy uses what look-ups say in Request.Cached to choose.
-func UsesLookups(p Policy) bool { return factsOf(p)&usesLookups != 0 }
-
 // The sources of a predicted prefix.
 const (
 	fromHistory = iota // the gateway's model of the worker's cache

@@ -63,16 +63,15 @@ type CachedPrefix struct {
 // Block is one hashed segment of a prompt.
 type Block = prefix.Block
 
-// View is one worker as a policy sees it, with the load that all gateways have booked on it.
+// View is one worker as a policy sees it, with the load that all gateways have booked on it. It is
+// up and not saturated.
 type View struct {
 	ID     string
 	Index  int // position among all members of the pool
 	Weight int // at least 1: a worker of weight 0 is not eligible
 	// weight in force of a worker that fails requests, less than Weight; 0: Weight is in force
 	Effective      float64
-	Group          int // equal in all views of one call
-	Up             bool
-	Saturated      bool  // the engine's metrics show that it cannot take more work
+	Group          int   // equal in all views of one call
 	Inflight       int   // requests, including those of this round that wait for the worker, as in the token fields
 	MaxInflight    int   // bound or learned limit on requests; 0 is no bound
 	Full           bool  // the worker can take the request only after a release; true only for a Planner

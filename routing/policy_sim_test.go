@@ -83,7 +83,7 @@ func (e *ends) Pop() any {
 func newPolicySim(p Policy, n int) *policySim {
 	w := &policySim{policy: p, now: start, dice: 7, took: make([]int, n), tokens: make([]int64, n)}
 	for i := range n {
-		w.ws = append(w.ws, View{ID: fmt.Sprint("w", i), Index: i, Weight: 1, Up: true, Rate: 8000})
+		w.ws = append(w.ws, View{ID: fmt.Sprint("w", i), Index: i, Weight: 1, Rate: 8000})
 	}
 	return w
 }

@@ -121,7 +121,6 @@ func (w *Worker) Ref() any { return w.ref }
 func (w *Worker) viewLocked(v *View, full bool, weight float64) {
 	*v = View{
 		ID: w.id, Index: w.index, Weight: w.weight, Effective: weight, Group: w.group,
-		Up: w.status.Up, Saturated: w.status.Saturated,
 		Inflight: w.inflight + w.backlog.requests, MaxInflight: w.concurrencyLimitLocked(), Full: full,
 		PendingTokens: w.pending + w.backlog.prefill, OutputTokens: w.output + w.backlog.output,
 		Waiting: w.status.Waiting, KVUsage: w.status.KVUsage,
@@ -312,20 +311,16 @@ type WorkerView struct {
 	Backoff           time.Duration // rest of its backoff; 0 without one
 	Open              time.Duration // rest of its open state or of the unreachable server's pause; 0 without one
 	EjectionDenied    bool          // its breaker is not closed, and the ejection cap keeps it in rotation
-	Overdue           bool          // a request is overdue and the worker is silent: other usable workers take precedence
 	HungAt            time.Time     // when DetectHangs found that it hangs; zero if it does not
 	Unanswered        bool          // set by DetectHangs: a request is overdue without a proven hang, and may go to a peer
 	LastByteAt        time.Time     // when it last sent a part of an answer; zero if it never did
 	// share of its usual load during slow start or with EjectionDenied, 0.1 to 1; otherwise 1
-	Share          float64
-	SuccessRatio   float64       // share of its recent requests that succeeded, 0 to 1
-	WeightLoss     float64       // share of Weight that is not in force, by HealthWeight
-	SlowRatio      float64       // median of its last comparisons with its peers' streams; 0 if there are too few
-	Samples        int           // streams of the last five minutes, at most 64
-	Rate           float64       // prefill rate, tokens/s
-	RateCount      int64         // samples behind Rate; 0: Rate is the median of its peers
-	TokenTime      time.Duration // time per output token
-	TokenTimeCount int64
+	Share        float64
+	SuccessRatio float64 // share of its recent requests that succeeded, 0 to 1
+	WeightLoss   float64 // share of Weight that is not in force, by HealthWeight
+	SlowRatio    float64 // median of its last comparisons with its peers' streams; 0 if there are too few
+	Samples      int     // streams of the last five minutes, at most 64
+	Rate         float64 // prefill rate, tokens/s; the median of its peers before its first sample
 	// recent share of the predicted cached tokens that the worker had, 0 to 1, by the source of the
 	// prediction: the worker's cache events, and the model of its cache. Cached tokens that events should
 	// have shown count as predicted too.
@@ -374,7 +369,6 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			Backoff:           max(0, w.backoffUntil.Sub(now)),
 			Open:              max(0, w.openUntilLocked().Sub(now)),
 			EjectionDenied:    w.ejectionDenied,
-			Overdue:           w.isOverdueLocked(now),
 			HungAt:            w.silences.hang.found,
 			Unanswered:        w.silences.hang.unanswered,
 			LastByteAt:        w.silences.lastByteAt(),
@@ -384,9 +378,6 @@ func (p *Pool) Snapshot(now time.Time) []WorkerView {
 			SlowRatio:         w.pace.slowRatio(),
 			Samples:           len(w.pace.samples),
 			Rate:              w.value[prefillRate],
-			RateCount:         w.learned[prefillRate].count,
-			TokenTime:         seconds(w.value[tokenTime]),
-			TokenTimeCount:    w.learned[tokenTime].count,
 			EventsCredit:      w.credit[fromEvents].trust(),
 			HistoryCredit:     w.credit[fromHistory].trust(),
 			LookupCredit:      w.credit[fromLookup].trust(),

@@ -8,7 +8,6 @@ import (
 // Preview is where a request would go now.
 type Preview struct {
 	Worker     string // empty after an error other than ErrFull and ErrBestWorkerFull
-	Ref        any    // the member's Ref
 	Reason     Reason
 	WorkerFull bool       // the worker is full: the request would wait for it
 	Choice     Choice     // what the policy would see, and its result
@@ -68,7 +67,7 @@ func (p *Pool) Preview(r *Request, draft *Draft, tried ...*Worker) (o Preview, e
 	detached := Pool{policy: captured.policy, assessments: make([]assessment, len(captured.views))}
 	i, reason := detached.pickLocked(&q, captured.views)
 	v := &captured.views[i]
-	o.Worker, o.Ref, o.Reason, o.WorkerFull = v.ID, captured.workers[v.Index].ref, reason, v.Full
+	o.Worker, o.Reason, o.WorkerFull = v.ID, reason, v.Full
 	if o.WorkerFull {
 		return o, waitError(captured.views)
 	}

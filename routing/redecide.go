@@ -118,7 +118,6 @@ func (c *Candidate) view() View {
 		Index:          c.Index,
 		Weight:         c.Weight,
 		Effective:      c.Effective,
-		Up:             true,
 		Inflight:       c.Inflight,
 		OthersInflight: c.OthersInflight,
 		MaxInflight:    c.MaxInflight,

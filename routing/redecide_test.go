@@ -111,7 +111,7 @@ func loaded(d *rng, someFull bool) (ws []View) {
 		if d.below(4) == 0 && (i < 7 || len(ws) > 0) {
 			continue
 		}
-		v := View{ID: fmt.Sprint("w", i), Index: i, Weight: 1 + i%4, Up: true, Rate: 500 + float64(d.below(8000)),
+		v := View{ID: fmt.Sprint("w", i), Index: i, Weight: 1 + i%4, Rate: 500 + float64(d.below(8000)),
 			MaxInflight: 9, Waiting: d.below(9), KVUsage: d.unit()}
 		if !light || d.below(2) == 0 {
 			v.Inflight, v.PendingTokens, v.OutputTokens = d.below(6), int64(d.below(40))*1000, int64(d.below(8))*1000

@@ -8,7 +8,7 @@ import (
 // loadedViews returns workers of weight 1 with those requests in flight.
 func loadedViews(inflight ...int) (ws []View) {
 	for i, n := range inflight {
-		ws = append(ws, View{ID: string(rune('a' + i)), Index: i, Weight: 1, Up: true, Inflight: n, Rate: 8000, Success: 1,
+		ws = append(ws, View{ID: string(rune('a' + i)), Index: i, Weight: 1, Inflight: n, Rate: 8000, Success: 1,
 			PendingTokens: int64(n) * 1000})
 	}
 	return ws

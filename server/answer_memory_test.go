@@ -64,7 +64,7 @@ func TestAnswersShareTheMemoryOfBodies(t *testing.T) {
 				r.post("/v1/chat/completions", hello)
 			}
 			for _, v := range r.control.Snapshot().Pools[0].Routing.Snapshot(time.Now()) {
-				if st := v.Ref.(*control.Member).Gate.State(); st != breaker.Closed {
+				if st := v.Ref.(*control.Member).Gate.View().State; st != breaker.Closed {
 					t.Errorf("announced %v: the breaker of %s is %v", announced, v.ID, st)
 				}
 			}

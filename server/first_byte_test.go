@@ -165,7 +165,7 @@ tiers:
 			p := r.control.Snapshot().Pools[0]
 			first := p.Routing.Snapshot(time.Now())[0]
 			gate := first.Ref.(*control.Member).Gate
-			for gate.State() != breaker.Open {
+			for gate.View().State != breaker.Open {
 				r.post("/v1/chat/completions", hello)
 			}
 			sick.cured.Store(true)

@@ -93,7 +93,7 @@ func TestATooLargeAnswerBlamesNoWorker(t *testing.T) {
 				}
 			}
 			for _, v := range r.control.Snapshot().Pools[0].Routing.Snapshot(time.Now()) {
-				if st := v.Ref.(*control.Member).Gate.State(); st != breaker.Closed {
+				if st := v.Ref.(*control.Member).Gate.View().State; st != breaker.Closed {
 					t.Errorf("%s: the breaker of %s is %v", c.name, v.ID, st)
 				}
 			}

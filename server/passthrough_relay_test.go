@@ -35,7 +35,7 @@ func (r *rig) checkNoWorkerBlamed() {
 	r.t.Helper()
 	p := r.control.Snapshot().Pools[0]
 	for _, v := range p.Routing.Snapshot(time.Now()) {
-		if st := v.Ref.(*control.Member).Gate.State(); st != breaker.Closed {
+		if st := v.Ref.(*control.Member).Gate.View().State; st != breaker.Closed {
 			r.t.Errorf("the breaker of %s is %v", v.ID, st)
 		}
 	}

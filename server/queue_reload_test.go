@@ -158,11 +158,11 @@ tiers:
 			}
 			m.Gate.Report(ticket, &http1.SendError{Phase: http1.PhaseConnect, Err: errors.New("connection refused")})
 		}
-		if v := p.Routing.Snapshot(time.Now())[0]; m.Gate.State() != breaker.Open || v.Open <= 0 {
-			t.Errorf("the breaker is %s, and the pool ejects the worker for %v", m.Gate.State(), v.Open)
+		if v := p.Routing.Snapshot(time.Now())[0]; m.Gate.View().State != breaker.Open || v.Open <= 0 {
+			t.Errorf("the breaker is %s, and the pool ejects the worker for %v", m.Gate.View().State, v.Open)
 		}
 		r.runControl()
-		r.until("the breaker is half-open", func() bool { return m.Gate.State() == breaker.HalfOpen })
+		r.until("the breaker is half-open", func() bool { return m.Gate.View().State == breaker.HalfOpen })
 		if v := p.Routing.Snapshot(time.Now())[0]; v.Open != 0 {
 			t.Errorf("the pool ejects the worker of a half-open breaker for %v", v.Open)
 		}

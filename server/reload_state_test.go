@@ -10,6 +10,7 @@ import (
 
 	"tierway/config"
 	"tierway/engines"
+	"tierway/routing"
 	"tierway/server/control"
 )
 
@@ -60,15 +61,16 @@ tiers:
 				r.until("a has a request", func() bool { return r.control.Pools.Gauges()[0].Inflight == 1 })
 				state := func() (out []string) {
 					for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
-						out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, rates learned: %v", v.ID, v.Inflight,
-							v.Ref.(*control.Member).Gate.State(), v.RateCount > 0))
+						out = append(out, fmt.Sprintf("%s: %d in flight, breaker %s, %.0f tokens/s", v.ID, v.Inflight,
+							v.Ref.(*control.Member).Gate.View().State, v.Rate))
 					}
 					return out
 				}
 				before := fmt.Sprint(state())
-				want := "[a: 1 in flight, breaker closed, rates learned: true " +
-					"b: 0 in flight, breaker open, rates learned: false]"
-				if before != want {
+				views := r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now())
+				want := fmt.Sprintf("[a: 1 in flight, breaker closed, %.0f tokens/s "+
+					"b: 0 in flight, breaker open, %.0f tokens/s]", views[0].Rate, views[1].Rate)
+				if before != want || views[0].Rate == routing.PriorRate {
 					t.Fatalf("before: %s", before)
 				}
 				model := "fake-7b"
@@ -82,7 +84,9 @@ tiers:
 				r.reload()
 				want = before
 				if !c.kept {
-					want = "[a: 0 in flight, breaker closed, rates learned: false b: 0 in flight, breaker closed, rates learned: false]"
+					want = fmt.Sprintf("[a: 0 in flight, breaker closed, %.0[1]f tokens/s "+
+						"b: 0 in flight, breaker closed, %.0[1]f tokens/s]",
+						float64(routing.PriorRate))
 				}
 				if got := fmt.Sprint(state()); got != want {
 					t.Errorf("after the reload: %s\nwant %s", got, want)

@@ -135,7 +135,7 @@ func TestAReloadKeepsState(t *testing.T) {
 		breakers := func() string {
 			out := ""
 			for _, v := range p.Routing.Snapshot(time.Now()) {
-				out += v.ID + ":" + v.Ref.(*control.Member).Gate.State().String() + " "
+				out += v.ID + ":" + v.Ref.(*control.Member).Gate.View().State.String() + " "
 			}
 			return out
 		}

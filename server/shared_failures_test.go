@@ -51,7 +51,7 @@ func (r *rig) stateOf(name string) breaker.State {
 	for _, p := range r.control.Snapshot().Pools {
 		for _, v := range p.Routing.Snapshot(time.Now()) {
 			if v.ID == name {
-				return v.Ref.(*control.Member).Gate.State()
+				return v.Ref.(*control.Member).Gate.View().State
 			}
 		}
 	}

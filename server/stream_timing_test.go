@@ -47,7 +47,7 @@ tiers:
 			}
 			p, slow := r.control.Snapshot().Pools[0], false
 			for _, v := range p.Routing.Snapshot(time.Now()) {
-				slow = slow || v.Ref.(*control.Member).Gate.State() != breaker.Closed
+				slow = slow || v.Ref.(*control.Member).Gate.View().State != breaker.Closed
 			}
 			if slow != c.timed {
 				t.Errorf("%s: a worker counts as slow: %v", c.name, slow)

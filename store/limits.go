@@ -176,9 +176,6 @@ func (g *Grant) Settle(u tenants.Used) {
 // Degraded reports whether this gateway decides alone although Redis is configured.
 func (l *Limits) Degraded() bool { return l.redis != nil && !l.redis.Up() }
 
-// Dropped returns the number of settlements that were not sent because too many waited.
-func (l *Limits) Dropped() int64 { return l.queue.Stats().Dropped }
-
 // Run sends settlements to Redis, and every 5 s the state of this gateway, until ctx ends. It then
 // sends the remaining settlements.
 func (l *Limits) Run(ctx context.Context) {

@@ -394,8 +394,8 @@ func TestUnsentSettlementsAreBounded(t *testing.T) {
 			g.open[0].Settle(tenants.Used{Tokens: 1})
 			g.open = g.open[1:]
 		}
-		if g.Dropped() != more || g.queue.Stats().Waiting != size {
-			t.Errorf("%d are dropped, %d wait", g.Dropped(), g.queue.Stats().Waiting)
+		if s := g.queue.Stats(); s.Dropped != more || s.Waiting != size {
+			t.Errorf("%d are dropped, %d wait", s.Dropped, s.Waiting)
 		}
 		g.renewAll(t.Context()) // one update covers all of them
 		if got := mini.HGet(fmt.Sprintf("tierway:{x}:d%d", tenants.Day(noon())), "tokens"); got != fmt.Sprint(size+more) {

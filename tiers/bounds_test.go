@@ -47,7 +47,7 @@ func TestExpressionsOfAConfigurationAreBounded(t *testing.T) {
 		"long lists": {many(30, list), "classifier.keywords[20].match[0]: too large: all expressions together " +
 			"have size 301098, and the limit is 300000: shorten repetitions such as {1,500}, or remove expressions", ""},
 	} {
-		k, err := NewClassifier(c.rules, three())
+		k, err := NewClassifier(c.rules, three(), nil)
 		if got := fmt.Sprint(err); err != nil && got != c.wrong || err == nil && c.wrong != "" {
 			t.Errorf("%s: %s, want %s", name, got, c.wrong)
 		}

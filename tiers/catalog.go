@@ -138,7 +138,7 @@ func (k *Catalog) addRules(rules Rules, model *Model) []error {
 		rules.Default = k.targets[k.defaultRoute.target].Name
 	}
 	var err error
-	if k.classifier, err = newClassifier(rules, names, model); err != nil {
+	if k.classifier, err = NewClassifier(rules, names, model); err != nil {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			return joined.Unwrap()
 		}

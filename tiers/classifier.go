@@ -47,13 +47,8 @@ type Classifier struct {
 
 // NewClassifier checks rules and compiles them for tiers of these names, least capable first.
 // The error joins all mistakes; each part starts with its key in config.yaml. Single values are
-// checked before, by package config from the tags of Rules and Keyword.
-func NewClassifier(rules Rules, tierNames []string) (*Classifier, error) {
-	return newClassifier(rules, tierNames, nil)
-}
-
-// newClassifier is NewClassifier with a model, or nil.
-func newClassifier(rules Rules, tierNames []string, model *Model) (*Classifier, error) {
+// checked before, by package config from the tags of Rules and Keyword. A nil model scores nothing.
+func NewClassifier(rules Rules, tierNames []string, model *Model) (*Classifier, error) {
 	c := &checker{tiers: slices.Clone(tierNames), names: map[string]string{}}
 	normal := DefaultRules(c.tiers)
 	k := &Classifier{tiers: c.tiers, defaultTier: min(0, len(c.tiers)-1), model: model}

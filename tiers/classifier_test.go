@@ -15,7 +15,7 @@ func classifier(t testing.TB, r Rules, names ...string) *Classifier {
 	if len(names) == 0 {
 		names = three()
 	}
-	c, err := NewClassifier(r, names)
+	c, err := NewClassifier(r, names, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestDefaultsDependOnTheTiersPosition(t *testing.T) {
 		Classify(&ClassifierInput{User: says("xyz")}); class.Tier != 1 {
 		t.Errorf("a group without a score decides nothing: %+v", class)
 	}
-	none, err := NewClassifier(Rules{}, nil)
+	none, err := NewClassifier(Rules{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestEachMistakeInRulesIsReportedUnderItsConfigKey(t *testing.T) {
 			`classifier.keywords[2].name: duplicate name "code", used by the preset "groups"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewClassifier(c.rules, three())
+			_, err := NewClassifier(c.rules, three(), nil)
 			if err == nil {
 				t.Fatal("no mistake was found")
 			}
@@ -342,7 +342,7 @@ func TestRulesWithoutEffectAreWarnedOf(t *testing.T) {
 // such an expression never matches.
 func TestBackspaceInAnExpressionIsAnError(t *testing.T) {
 	rules := Rules{Preset: "none", Keywords: []Keyword{{Tier: "large", Name: "w", Match: []string{"\bnewsletter\b"}}}}
-	_, err := NewClassifier(rules, []string{"small", "large"})
+	_, err := NewClassifier(rules, []string{"small", "large"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "classifier.keywords[0].match[0]: ") ||
 		!strings.Contains(err.Error(), "single quotes") {
 		t.Errorf("the error is %v", err)

@@ -188,7 +188,7 @@ func FuzzClassify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pattern, said string) {
 		r := Rules{Preset: "none",
 			Keywords: []Keyword{{Tier: "b", Name: "n", Match: []string{pattern}, In: []string{"user", "system"}}}}
-		k, err := NewClassifier(r, []string{"a", "b"})
+		k, err := NewClassifier(r, []string{"a", "b"}, nil)
 		if err != nil || len(said) > 4096 || len(pattern) > 256 || strings.ContainsAny(said, "\u212a\u017f") {
 			return
 		}

@@ -317,7 +317,7 @@ func TestClassifierMatchesLikeItsExpressions(t *testing.T) {
 	}
 	for name, groups := range presets {
 		speaking := plainly(groups)
-		k, err := NewClassifier(Rules{Preset: name}, []string{"small", "large"})
+		k, err := NewClassifier(Rules{Preset: name}, []string{"small", "large"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func TestClassifierMatchesLikeItsExpressions(t *testing.T) {
 }
 
 func TestOneGroupRequestsTheSecondTierAndCodeTheLast(t *testing.T) {
-	k, err := NewClassifier(Rules{Preset: "groups"}, []string{"small", "medium", "large"})
+	k, err := NewClassifier(Rules{Preset: "groups"}, []string{"small", "medium", "large"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestCompiledPresetsFitEachConfiguration(t *testing.T) {
 	for _, preset := range []string{"groups", "lesson", "none"} {
 		for _, names := range [][]string{{"small", "medium", "large"}, {"small", "large"}, {"large"}} {
 			for _, rules := range []Rules{{Preset: preset}, {Preset: preset, Keywords: own}} {
-				k, err := NewClassifier(rules, names)
+				k, err := NewClassifier(rules, names, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

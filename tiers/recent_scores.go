@@ -56,13 +56,6 @@ func NewRecentScores(limit int) *RecentScores {
 	return &RecentScores{limit: limit, windows: map[windowKey]*list.Element{}}
 }
 
-// Len returns the number of windows, at most the limit.
-func (r *RecentScores) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.uses.Len()
-}
-
 // Add adds the score of a request to its window. Call it once for each request, after its admission.
 func (r *RecentScores) Add(p PendingScore) {
 	if !p.known {

@@ -154,16 +154,16 @@ func TestWindowsAreBounded(t *testing.T) {
 	}
 	for tenant := range uint64(10) { // 1 and 2 are used again, so that the others are dropped
 		addTo(recent, 10+tenant)
-		if recent.Len() > 3 || addTo(recent, 1) == 0 || addTo(recent, 2) == 0 {
-			t.Fatalf("after %d further tenants there are %d windows", tenant+1, recent.Len())
+		if recent.uses.Len() > 3 || addTo(recent, 1) == 0 || addTo(recent, 2) == 0 {
+			t.Fatalf("after %d further tenants there are %d windows", tenant+1, recent.uses.Len())
 		}
 	}
 	if addTo(recent, 10) != 0 {
 		t.Error("a dropped window has thresholds")
 	}
 	recent.Add(PendingScore{})
-	if recent.Len() != 3 || len(recent.windows) != 3 {
-		t.Errorf("there are %d windows, want 3", recent.Len())
+	if recent.uses.Len() != 3 || len(recent.windows) != 3 {
+		t.Errorf("there are %d windows, want 3", recent.uses.Len())
 	}
 }
 
@@ -177,8 +177,8 @@ func TestTheLeastRecentlyUsedWindowIsDropped(t *testing.T) {
 	}
 	addTo(recent, 0)
 	addTo(recent, MaxScoreWindows)
-	if recent.Len() != MaxScoreWindows || addTo(recent, 0) == 0 || addTo(recent, 2) == 0 {
-		t.Errorf("%d windows are left, or one that was used", recent.Len())
+	if recent.uses.Len() != MaxScoreWindows || addTo(recent, 0) == 0 || addTo(recent, 2) == 0 {
+		t.Errorf("%d windows are left, or one that was used", recent.uses.Len())
 	}
 	if addTo(recent, 1) != 0 {
 		t.Error("the window of the least recently used tenant has thresholds")

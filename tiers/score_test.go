@@ -269,7 +269,7 @@ func TestMistakesInScoresAreReported(t *testing.T) {
 		"groups that only add to the score": {Rules{Share: shares(0.3, 0.2), KeywordScore: map[string]float64{},
 			Keywords: []Keyword{codeWords()}}, ""},
 	} {
-		k, err := NewClassifier(c.rules, three())
+		k, err := NewClassifier(c.rules, three(), nil)
 		got := ""
 		if err != nil {
 			got = err.Error()

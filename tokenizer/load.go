@@ -167,18 +167,14 @@ func (t *Tokenizer) readModel(m *model) error {
 		return errors.New("model has a continuing_subword_prefix or an end_of_word_suffix; only byte-level BPE is supported")
 	}
 	level := newByteLevel()
-	t.pieces, t.texts = make(map[string]uint32, len(m.Vocab)), make(map[uint32]string, len(m.Vocab))
+	t.pieces = make(map[string]uint32, len(m.Vocab))
 	for written, id := range m.Vocab {
 		if id < 0 || id > maxID {
 			return fmt.Errorf("model.vocab: id %d is not between 0 and %d", id, maxID)
 		}
-		text, ok := level.decode(written)
-		if !ok {
-			text = written // a special token, which is no result of a merge
-		} else {
+		if text, ok := level.decode(written); ok { // else a special token, which is no result of a merge
 			t.pieces[text] = uint32(id)
 		}
-		t.texts[uint32(id)] = text
 	}
 	for b, c := range alphabet() {
 		id, ok := m.Vocab[string(c)]

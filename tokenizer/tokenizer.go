@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -14,7 +13,6 @@ type Tokenizer struct {
 	bytes  [256]uint32 // the token of each byte
 	merges map[uint64]merge
 	pieces map[string]uint32 // tokens by their bytes
-	texts  map[uint32]string // bytes by token
 
 	splitters []splitter // applied one after the other
 	whole     bool       // a piece that is a token is not merged (ignore_merges)
@@ -108,24 +106,11 @@ func (t *Tokenizer) split(dst []uint32, m *merger, text []byte, splitters []spli
 	return dst
 }
 
-// Decode returns the text of tokens. Unknown ids have no text.
-func (t *Tokenizer) Decode(ids []uint32) []byte {
-	var b bytes.Buffer
-	for _, id := range ids {
-		b.WriteString(t.texts[id])
-	}
-	return b.Bytes()
-}
-
-// Size returns the number of tokens.
-func (t *Tokenizer) Size() int { return len(t.texts) }
-
 // addToken makes Encode find a text as one token.
 func (t *Tokenizer) addToken(text string, id uint32) {
 	list := append(t.added[text[0]], addedToken{text, id})
 	slices.SortStableFunc(list, func(a, b addedToken) int { return len(b.text) - len(a.text) })
 	t.added[text[0]] = list
-	t.texts[id] = text
 }
 
 // alphabet returns the characters that stand for bytes in the files of byte-level tokenizers: a printable

@@ -94,7 +94,7 @@ func TestDecodedTokensAreTheText(t *testing.T) {
 				}
 				want = norm.NFC.String(text)
 			}
-			if got := string(tok.Decode(tok.Encode(nil, []byte(text)))); got != want {
+			if got := string(decode(tok, tok.Encode(nil, []byte(text)))); got != want {
 				t.Fatalf("%s: %+q, not %+q", family, got, want)
 			}
 		})
@@ -202,9 +202,27 @@ func FuzzEncode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for i, tok := range toks {
-			if got := tok.Decode(tok.Encode(nil, text)); !bytes.Equal(got, text) {
+			if got := decode(tok, tok.Encode(nil, text)); !bytes.Equal(got, text) {
 				t.Errorf("%s: %+q, not %+q", families()[i], got, text)
 			}
 		}
 	})
+}
+
+// decode returns the text of tokens, which is without the special tokens that are not in added_tokens.
+func decode(t *Tokenizer, ids []uint32) []byte {
+	texts := map[uint32]string{}
+	for text, id := range t.pieces {
+		texts[id] = text
+	}
+	for _, list := range t.added {
+		for _, a := range list {
+			texts[a.id] = a.text
+		}
+	}
+	var b bytes.Buffer
+	for _, id := range ids {
+		b.WriteString(texts[id])
+	}
+	return b.Bytes()
 }

@@ -25,7 +25,7 @@ type judge struct{ classifier *tiers.Classifier }
 // newJudge compiles a preset with a weight of the length in its score.
 func newJudge(preset string, lengthWeight float64) (judge, error) {
 	rules := tiers.Rules{Preset: preset, LengthWeight: &lengthWeight, Share: map[string]float64{"large": 0.5}}
-	k, err := tiers.NewClassifier(rules, []string{"small", "large"})
+	k, err := tiers.NewClassifier(rules, []string{"small", "large"}, nil)
 	if err != nil {
 		return judge{}, fmt.Errorf("compiling the preset %q: %w", preset, err)
 	}

@@ -14,7 +14,7 @@ import (
 // thresholds of config.yaml and of the demo. counts/op is the number of exact token counts. The
 // prompts are English prose of the given size in bytes, without keywords.
 func BenchmarkAuto(b *testing.B) {
-	c, err := tiers.NewClassifier(tiers.Rules{}, []string{"small", "medium", "large"})
+	c, err := tiers.NewClassifier(tiers.Rules{}, []string{"small", "medium", "large"}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

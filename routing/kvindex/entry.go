@@ -66,10 +66,3 @@ func (s *entries) shrink(i int) {
 		shard.m, shard.peak = smaller, len(smaller)
 	}
 }
-
-func (s *entries) len() (n int) {
-	for i := range s {
-		n += len(s[i].m)
-	}
-	return n
-}

@@ -66,17 +66,5 @@ func (x *Index) Add(namespace string) (*Worker, error) {
 	return nil, ErrFull
 }
 
-// Size is the number of blocks of all workers, and of different keys.
-func (x *Index) Size() (blocks, keys int) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	for _, w := range x.workers {
-		if w != nil {
-			blocks += w.tree.count
-		}
-	}
-	return blocks, x.entries.len()
-}
-
 // perWorker is the number of blocks that each worker may have.
 func (x *Index) perWorker() int { return max(1, x.budget/BlockBytes/max(1, x.count)) }

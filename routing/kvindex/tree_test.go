@@ -85,7 +85,7 @@ func TestAnyEventsKeepTheIndexConsistent(t *testing.T) {
 			}
 		}
 		w.Reset()
-		if blocks, keys := x.Size(); blocks+keys+w.OnGPU() != 0 {
+		if blocks, keys := sizeOf(x); blocks+keys+w.OnGPU() != 0 {
 			rt.Fatalf("%d blocks and %d keys are left", blocks, keys)
 		}
 	})

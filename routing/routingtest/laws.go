@@ -79,7 +79,7 @@ func (w *witness) Name() string { return w.one.Name() }
 func (w *witness) Pick(r *routing.Request, ws []routing.View) (int, routing.Reason) {
 	plan := r.Wait && w.Plans(r)
 	for _, v := range ws {
-		if !v.Up || v.Saturated || v.Full && !plan || v.Weight < 1 || v.Group != ws[0].Group || !(v.Rate > 0) {
+		if v.Full && !plan || v.Weight < 1 || v.Group != ws[0].Group || !(v.Rate > 0) {
 			w.t.Fatalf("the policy was shown an ineligible worker: %+v", v)
 		}
 	}
@@ -121,7 +121,7 @@ func choices(rt *rapid.T, newPolicy func() routing.Policy) {
 				continue
 			}
 			ws = append(ws, routing.View{
-				ID: fmt.Sprint("w", index), Index: index, Up: true,
+				ID: fmt.Sprint("w", index), Index: index,
 				Weight:        weights[index],
 				Full:          r.Wait && w.Plans(&r) && rapid.Bool().Draw(rt, "full"),
 				Inflight:      rapid.IntRange(0, 1000).Draw(rt, "inflight"),

@@ -56,7 +56,7 @@ func TestAnotherFleetOnTheSameRedisIsIgnoredAndReported(t *testing.T) {
 		if peers, history := sums(a, now); peers != 0 || history != 0 {
 			t.Errorf("%d requests and %d cached tokens of the other fleet count", peers, history)
 		}
-		if got := poolOf(a).Members["w1"].Gate.State(); got != breaker.Closed {
+		if got := poolOf(a).Members["w1"].Gate.View().State; got != breaker.Closed {
 			t.Errorf("the breaker is %v because of the other fleet's worker of that name", got)
 		}
 		v := a.Pools.Sharing()
@@ -93,11 +93,11 @@ func TestOpeningOfAnotherServerIsNoSuspicion(t *testing.T) {
 		g := newSharers(t, newRedis(t), 1, "")[0]
 		s, now := g.Pools.sharing, time.Now()
 		m := poolOf(g).Members["w1"]
-		if share(t, g, s, "other", 7, now); m.Gate.State() != breaker.Closed {
-			t.Errorf("another server: the breaker is %v", m.Gate.State())
+		if share(t, g, s, "other", 7, now); m.Gate.View().State != breaker.Closed {
+			t.Errorf("another server: the breaker is %v", m.Gate.View().State)
 		}
-		if share(t, g, s, "same", poolOf(g).ServerOf("w1"), now); m.Gate.State() != breaker.Open {
-			t.Errorf("the same server: the breaker is %v", m.Gate.State())
+		if share(t, g, s, "same", poolOf(g).ServerOf("w1"), now); m.Gate.View().State != breaker.Open {
+			t.Errorf("the same server: the breaker is %v", m.Gate.View().State)
 		}
 	})
 }

@@ -249,7 +249,7 @@ func TestEachOpeningIsOneSuspicion(t *testing.T) {
 			s.updateView()
 		}
 		share(0)
-		if got := m.Gate.State(); got != breaker.Closed {
+		if got := m.Gate.View().State; got != breaker.Closed {
 			t.Fatalf("the breaker is %v before any opening", got)
 		}
 		share(1000)

@@ -86,7 +86,7 @@ func TestSuspectedWorkerWithoutHealthChecksIsProbed(t *testing.T) {
 		ctl.Pools.Suspect("small", "w0")
 		until(t, "probes of w0", func() bool {
 			p.poll(time.Now(), StoppedWorkers{})
-			return p.Members["w0"].Gate.State() == breaker.HalfOpen
+			return p.Members["w0"].Gate.View().State == breaker.HalfOpen
 		})
 		if got := states(p); got != "half_open open up up" {
 			t.Errorf("the workers are %s", got)
@@ -110,7 +110,7 @@ func TestGoodCheckEndsASuspicionWithoutAPoll(t *testing.T) {
 	m := ctl.Snapshot().ByName["small"].Members["w0"]
 	until(t, "the first check", func() bool { return m.Worker.Status().Passed == 1 })
 	ctl.Pools.Suspect("small", "w0")
-	until(t, "a half-open breaker", func() bool { return m.Gate.State() == breaker.HalfOpen })
+	until(t, "a half-open breaker", func() bool { return m.Gate.View().State == breaker.HalfOpen })
 	if passed := m.Worker.Status().Passed; passed != 2 {
 		t.Errorf("%d checks, want one more", passed)
 	}
@@ -140,7 +140,7 @@ func TestOwnOpeningsHaveNoFindingsOfOthers(t *testing.T) {
 
 		w2 := p.Members["w2"]
 		w2.Gate.Healthy(time.Now().Add(time.Second))
-		until(t, "a probe of w2", func() bool { w2.Gate.Poll(); return w2.Gate.State() == breaker.HalfOpen })
+		until(t, "a probe of w2", func() bool { w2.Gate.Poll(); return w2.Gate.View().State == breaker.HalfOpen })
 		if own := p.OwnOpenings(time.Now()); len(own) != 1 {
 			t.Errorf("the own openings are %v before a probe of w2 has failed", own)
 		}

@@ -135,8 +135,8 @@ func TestRemovedWorkerFreesItsMemory(t *testing.T) {
 		w.Remove()
 		w.Remove()
 		w.Configure(p.config(true), "127.0.0.1", nil) // a status that was on its way
-		if blocks, keys := pool.index.Size(); blocks+keys != 0 || len(cached(pool)) > 0 || w.View().Streams != 0 {
-			t.Errorf("%d blocks and %d keys are left", blocks, keys)
+		if used, _ := c.Memory(); used != 0 || len(cached(pool)) > 0 || w.View().Streams != 0 {
+			t.Errorf("%d bytes are left", used)
 		}
 	})
 }

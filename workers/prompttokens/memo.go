@@ -171,11 +171,11 @@ func (m *memo) clear() {
 	m.bytes = 0
 }
 
-// size returns the bytes and the prompts.
-func (m *memo) size() (bytes int64, prompts int) {
+// size returns the bytes of all prompts.
+func (m *memo) size() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.bytes + nodeBytes*int64(len(m.nodes)), m.recent.Len()
+	return m.bytes + nodeBytes*int64(len(m.nodes))
 }
 
 // releaseLocked removes one node of an entry. An entry without nodes is removed.

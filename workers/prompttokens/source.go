@@ -256,8 +256,7 @@ type Counts struct {
 	Mismatched int64 // prompts that contradict an earlier one
 	Miscounted int64 // prompts of which the engine counted another number of tokens
 
-	Bytes   int64 // memory of known prompts
-	Prompts int64 // known prompts
+	Bytes int64 // memory of known prompts
 }
 
 type counts struct {
@@ -267,10 +266,9 @@ type counts struct {
 
 // Counts returns the numbers for metrics.
 func (s *Source) Counts() Counts {
-	bytes, prompts := s.memo.size()
 	c := &s.counts
 	return Counts{Known: c.known.Load(), Answered: c.answered.Load(), Beginning: c.beginning.Load(),
 		Unknown: c.unknown.Load(), TimedOut: c.timedOut.Load(), Busy: c.busy.Load(), Asked: c.asked.Load(),
 		Parts: c.parts.Load(), Failed: c.failed.Load(), Mismatched: c.mismatched.Load(), Miscounted: c.miscounted.Load(),
-		Bytes: bytes, Prompts: int64(prompts)}
+		Bytes: s.memo.size()}
 }
