@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"tierway/tenants"
 )
@@ -65,7 +64,7 @@ func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, er
 	}}, nil
 }
 
-// maxAnswer limits a response in bytes: a page of 200 keys takes about 100 KB.
+// maxAnswer limits a response in bytes.
 const maxAnswer = 16 << 20
 
 // call sends a request with a JSON body, unless body is nil, and decodes the response into out.
@@ -160,116 +159,4 @@ func (r *refusal) Error() string {
 func refusedWith(err error, status int) bool {
 	var r *refusal
 	return errors.As(err, &r) && r.Status == status
-}
-
-type gatewayKeys struct{ api *adminAPI }
-
-type keyOrder struct {
-	Name      string         `json:"name,omitempty"`
-	Tiers     []string       `json:"tiers,omitempty"`
-	Models    []string       `json:"models,omitempty"`
-	Priority  tenants.Class  `json:"priority"`
-	Default   tenants.Class  `json:"default_priority"`
-	Limits    tenants.Limits `json:"limits"`
-	ExpiresAt time.Time      `json:"expires_at,omitzero"`
-}
-
-type keyAnswer struct {
-	Key      tenants.Key  `json:"key"`
-	Secret   string       `json:"secret"`
-	Replaced *tenants.Key `json:"replaced"`
-	Warnings []string     `json:"warnings"`
-}
-
-func (a keyAnswer) made(newTenant bool) madeKey {
-	return madeKey{Key: a.Key, Secret: a.Secret, NewTenant: newTenant, Old: a.Replaced, Warnings: a.Warnings}
-}
-
-// create creates a key, and the tenant if it does not exist.
-func (g gatewayKeys) create(ctx context.Context, k tenants.Key) (madeKey, error) {
-	path := "/admin/tenants/" + url.PathEscape(k.Tenant) + "/keys"
-	order := keyOrder{
-		Name:      k.Name,
-		Tiers:     k.Tiers,
-		Models:    k.Models,
-		Priority:  k.Priority,
-		Default:   k.Default,
-		Limits:    k.Limits,
-		ExpiresAt: k.ExpiresAt,
-	}
-	var answer keyAnswer
-	_, err := g.api.call(ctx, http.MethodPost, path, order, &answer)
-	if !refusedWith(err, http.StatusNotFound) {
-		return answer.made(false), err
-	}
-	_, err = g.api.call(ctx, http.MethodPost, "/admin/tenants", map[string]string{"name": k.Tenant}, new(json.RawMessage))
-	if err != nil && !refusedWith(err, http.StatusConflict) { // created concurrently
-		return madeKey{}, err
-	}
-	isNew := err == nil
-	_, err = g.api.call(ctx, http.MethodPost, path, order, &answer)
-	return answer.made(isNew), err
-}
-
-func (g gatewayKeys) list(ctx context.Context, tenant string) ([]tenants.Key, error) {
-	names := []string{tenant}
-	if tenant == "" {
-		all, err := pages[tenants.Tenant](ctx, g.api, "/admin/tenants")
-		if err != nil {
-			return nil, err
-		}
-		names = names[:0]
-		for _, t := range all {
-			names = append(names, t.Name)
-		}
-	}
-	var keys []tenants.Key
-	for _, name := range names {
-		some, err := pages[tenants.Key](ctx, g.api, "/admin/tenants/"+url.PathEscape(name)+"/keys")
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, some...)
-	}
-	return keys, nil
-}
-
-// pages reads all pages of a list.
-func pages[T any](ctx context.Context, a *adminAPI, path string) ([]T, error) {
-	var all []T
-	for cursor := ""; ; {
-		var page struct {
-			Items []T     `json:"items"`
-			Next  *string `json:"next_cursor"`
-		}
-		query := url.Values{"limit": {"200"}} // the maximum page size
-		if cursor != "" {
-			query.Set("cursor", cursor)
-		}
-		if _, err := a.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Items...)
-		if page.Next == nil || *page.Next == cursor {
-			return all, nil
-		}
-		cursor = *page.Next
-	}
-}
-
-func (g gatewayKeys) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
-	var answer keyAnswer
-	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/rotate",
-		map[string]int64{"grace_s": seconds(overlap)}, &answer)
-	return answer.made(false), err
-}
-
-// seconds rounds up, so that an overlap below one second is one second.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-func (g gatewayKeys) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
-	var answer keyAnswer
-	_, err := g.api.call(ctx, http.MethodPost, "/admin/keys/"+url.PathEscape(id)+"/revoke",
-		map[string]string{"reason": reason}, &answer)
-	return answer.Key, err
 }

@@ -24,12 +24,10 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return withDatabase(c, f.place.config, func(d *database) error {
+	return changeKeys(c, f.config, func(ctx context.Context, d *database) error {
 		if slices.ContainsFunc(d.file.Admin.Keys, func(k config.AdminKey) bool { return k.Name == a.Name }) {
 			return fmt.Errorf("--name %q: %s already has an admin with this name; choose another name", a.Name, d.path)
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), patience)
-		defer cancel()
 		if _, err := d.ready(ctx, true); err != nil {
 			return err
 		}
@@ -48,8 +46,8 @@ func (f *createFlags) createAdmin(c *cobra.Command) error {
 		return f.output.print(c.OutOrStdout(), secret, data,
 			[][2]string{{"id", made.ID}, {"admin", made.Name}, {"role", made.Role},
 				{"expires", instant(made.ExpiresAt, "never")}}, " To use it, set "+adminKeyVariable+
-				" to it and run:\n\ntierway keys list --api "+
-				reachable(d.file.Admin.Listen, d.file.Admin.TLS))
+				" to it and run:\n\ncurl -s "+reachable(d.file.Admin.Listen, d.file.Admin.TLS)+
+				`/admin/tenants -H "Authorization: Bearer $`+adminKeyVariable+`"`)
 	})
 }
 

@@ -19,7 +19,7 @@ func TestAdminKeyIsShownOnceAndNotStored(t *testing.T) {
 		!tenants.WellFormed(keys[0]) {
 		t.Fatalf("it says\n%s\n%s", s.out, s.messages)
 	}
-	if !strings.Contains(s.out, "tierway keys list --api http://127.0.0.1:8081") {
+	if !strings.Contains(s.out, "curl -s http://127.0.0.1:8081/admin/tenants ") {
 		t.Errorf("what to do with it is not in\n%s", s.out)
 	}
 	c := h.contents(t)

@@ -73,48 +73,6 @@ func (g running) status(t *testing.T, key string) int {
 	return res.StatusCode
 }
 
-// AU-07, AU-08: changes through a gateway apply there at once: a new key works, a rotated key works
-// beside its successor, and a revoked key does not work.
-func TestKeyCommandsTakeEffectThroughAGateway(t *testing.T) {
-	g := runGateway(t)
-	made := must(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--name", "ci", "--rpm", "600", "--tiers",
-		"small", "--expires", "720h")
-	if !strings.Contains(made.messages, "created the tenant acme") || len(keysIn(made.out)) != 1 {
-		t.Fatalf("it says\n%s%s", made.out, made.messages)
-	}
-	first := keysIn(made.out)[0]
-	k := g.contents(t).Keys[0]
-	if k.Limits.RPM != 600 || k.Name != "ci" || strings.Join(k.Tiers, " ") != "small" || k.ExpiresAt.IsZero() ||
-		k.CreatedBy != "ops" {
-		t.Errorf("the key is %+v", k)
-	}
-	if s := tierway(t, "keys", "create", "--api", g.admin, "--tenant", "acme", "--tiers", "smal",
-		"--quiet"); s.status == 0 || !strings.Contains(s.messages, `body.tiers[0] "smal": `) ||
-		!strings.Contains(s.messages, "did you mean small?") {
-		t.Errorf("a tier that is not there: %s", s.messages)
-	}
-	rotated := must(t, "keys", "rotate", "--api", g.admin, k.ID, "--overlap", "1h")
-	if !strings.Contains(rotated.out, "replaces  "+k.ID+", which stays valid until ") {
-		t.Errorf("it says\n%s", rotated.out)
-	}
-	second := keysIn(rotated.out)[0]
-	if a, b := g.status(t, first), g.status(t, second); a != 200 || b != 200 {
-		t.Errorf("during the overlap: %d and %d", a, b)
-	}
-	must(t, "keys", "revoke", "--api", g.admin, k.ID, "--yes", "--reason", "left in a log")
-	if a, b := g.status(t, first), g.status(t, second); a != 401 || b != 200 {
-		t.Errorf("after the revocation: %d and %d", a, b)
-	}
-	through, direct := must(t, "keys", "list", "--api", g.admin).out, must(t, "keys", "list", "-c", g.config).out
-	if through != direct || strings.Count(through, "\n") != 3 || !strings.Contains(through, "revoked") {
-		t.Errorf("the gateway lists\n%sthe database\n%s", through, direct)
-	}
-	if s := tierway(t, "keys", "rotate", "--api", g.admin, k.ID); s.status != 2 ||
-		!strings.Contains(s.messages, "409 Conflict: The key is revoked") {
-		t.Errorf("to rotate it: status %d, %s", s.status, s.messages)
-	}
-}
-
 // AU-07: a gateway applies changes of its database also without Redis.
 func TestGatewayAppliesChangesOfItsDatabase(t *testing.T) {
 	g := runGateway(t)

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"tierway/config"
 )
 
 // Validity of a replaced key. A day suffices to roll out a secret. The maximum of a week, which the
@@ -26,7 +24,7 @@ const (
 const maxReason = 200
 
 func rotateKeyCommand() *cobra.Command {
-	var place keyPlace
+	var path string
 	var overlap time.Duration
 	var output keyOutput
 	c := &cobra.Command{
@@ -41,8 +39,8 @@ func rotateKeyCommand() *cobra.Command {
 				return fmt.Errorf("--overlap %v: write how long the old key stays valid, from 0s (not at all) to %v", overlap,
 					maxOverlap)
 			}
-			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
-				made, err := s.rotate(ctx, args[0], overlap)
+			return changeKeys(c, path, func(ctx context.Context, d *database) error {
+				made, err := d.rotate(ctx, args[0], overlap)
 				if err != nil {
 					return err
 				}
@@ -50,14 +48,14 @@ func rotateKeyCommand() *cobra.Command {
 			})
 		},
 	}
-	place.flags(c)
+	configFlag(c, &path)
 	c.Flags().DurationVar(&overlap, "overlap", usualOverlap, "time for which the old key stays valid")
 	output.flags(c)
 	return c
 }
 
 func revokeKeyCommand() *cobra.Command {
-	var place keyPlace
+	var path string
 	var reason string
 	var yes, asJSON bool
 	c := &cobra.Command{
@@ -74,8 +72,8 @@ func revokeKeyCommand() *cobra.Command {
 				nil {
 				return err
 			}
-			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
-				k, err := s.revoke(ctx, args[0], reason)
+			return changeKeys(c, path, func(ctx context.Context, d *database) error {
+				k, err := d.revoke(ctx, args[0], reason)
 				if err != nil {
 					return err
 				}
@@ -88,7 +86,7 @@ func revokeKeyCommand() *cobra.Command {
 			})
 		},
 	}
-	place.flags(c)
+	configFlag(c, &path)
 	c.Flags().StringVar(&reason, "reason", "", "reason for the audit log")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 )
 
 type createFlags struct {
-	place             keyPlace
+	config            string
 	tenant, name      string
 	limits            tenants.Limits
 	tiers, models     []string
@@ -44,7 +43,7 @@ func createKeyCommand() *cobra.Command {
 			return f.create(c)
 		},
 	}
-	f.place.flags(c)
+	configFlag(c, &f.config)
 	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant of the key: 1 to 63 of a-z, 0-9 and -")
 	c.Flags().StringVar(&f.name, "name", "", "label of the key; with --admin: name of its holder")
 	c.Flags().Var(count{&f.limits.RPM, maxRequests}, "rpm", "requests per minute")
@@ -66,9 +65,6 @@ func createKeyCommand() *cobra.Command {
 
 // onlyForTenants rejects flags that do not apply to an admin key.
 func onlyForTenants(c *cobra.Command) error {
-	if c.Flags().Changed("api") {
-		return errors.New("--admin works only on the database: remove --api")
-	}
 	for _, name := range []string{"tenant", "rpm", "rps", "burst", "tpm", "concurrent", "tiers", "models", "priority"} {
 		if flag := c.Flags().Lookup(name); flag.Changed {
 			return fmt.Errorf("--%s %s: applies only to tenants' keys; remove it, or remove --admin", name, flag.Value)
@@ -82,24 +78,19 @@ func (f *createFlags) create(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.place.with(c, func(ctx context.Context, s keyStore, file *config.File) error {
-		if file != nil {
-			if err := checkRights(file, k.Rights); err != nil {
-				return err
-			}
+	return changeKeys(c, f.config, func(ctx context.Context, d *database) error {
+		if err := checkRights(d.file, k.Rights); err != nil {
+			return err
 		}
-		made, err := s.create(ctx, k)
+		made, err := d.create(ctx, k)
 		if err != nil {
 			return err
 		}
 		if made.NewTenant {
 			printMessage(c, "created the tenant %s without limits; the flags apply to this key only", made.Tenant)
 		}
-		for _, w := range made.Warnings {
-			printMessage(c, "warning: %s", plain(w))
-		}
 		return f.output.printMade(c.OutOrStdout(), made, " To send a first request, set TIERWAY_KEY to it and run:\n\n"+
-			firstRequest(file, made.Key))
+			firstRequest(d.file, made.Key))
 	})
 }
 
@@ -107,10 +98,6 @@ func (f *createFlags) create(c *cobra.Command) error {
 // configuration allows one, else a list of the key's models.
 func firstRequest(file *config.File, k tenants.Key) string {
 	const credential = ` -H "Authorization: Bearer $TIERWAY_KEY"`
-	if file == nil {
-		return `curl -s "$TIERWAY_URL/v1/models"` + credential +
-			"\n\nTIERWAY_URL is the URL of the gateway, such as http://127.0.0.1:8080."
-	}
 	base := reachable(file.Listen, file.TLS)
 	if len(file.Tiers) == 0 || k.Models != nil || k.Tiers != nil {
 		return "curl -s " + base + "/v1/models" + credential

@@ -41,8 +41,8 @@ func withDatabase(c *cobra.Command, path string, work func(d *database) error) e
 		return fmt.Errorf(
 			"%s names no database: set store.sql, such as sqlite://tierway.db, or add digests of keys to auth.keys", path)
 	case sqliteScheme + inMemory:
-		return fmt.Errorf("the database of %s is in the gateway's memory: use --api, or set store.sql to a file, such as "+
-			"sqlite://tierway.db", path)
+		return fmt.Errorf("the database of %s is in the gateway's memory: use the admin API, or set store.sql to a file, "+
+			"such as sqlite://tierway.db", path)
 	}
 	d := &database{
 		file:   file,
@@ -160,6 +160,8 @@ func (d *database) notifyGateways(ctx context.Context) {
 	}
 }
 
+// create creates a key of k's tenant with k's name, rights, limits and expiry, and the tenant if
+// it does not exist.
 func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	if _, err := d.ready(ctx, true); err != nil {
 		return madeKey{}, err
@@ -189,7 +191,7 @@ func (d *database) create(ctx context.Context, k tenants.Key) (madeKey, error) {
 	return made, nil
 }
 
-// list returns the keys of the database and of the configuration.
+// list returns the keys of the database and of the configuration: of a tenant, or all for an empty name.
 func (d *database) list(ctx context.Context, tenant string) ([]tenants.Key, error) {
 	empty, err := d.ready(ctx, false)
 	if err != nil {
@@ -209,6 +211,7 @@ func (d *database) list(ctx context.Context, tenant string) ([]tenants.Key, erro
 	return slices.DeleteFunc(keys, func(k tenants.Key) bool { return tenant != "" && k.Tenant != tenant }), nil
 }
 
+// rotate creates a key that replaces the one with this ID, which stays valid for overlap.
 func (d *database) rotate(ctx context.Context, id string, overlap time.Duration) (madeKey, error) {
 	if err := d.checkID(ctx, id); err != nil {
 		return madeKey{}, err
@@ -226,6 +229,7 @@ func (d *database) rotate(ctx context.Context, id string, overlap time.Duration)
 	return madeKey{Key: made, Secret: secret, Old: &old}, nil
 }
 
+// revoke invalidates a key immediately. Revoking it again is not an error.
 func (d *database) revoke(ctx context.Context, id, reason string) (tenants.Key, error) {
 	if err := d.checkID(ctx, id); err != nil {
 		return tenants.Key{}, err

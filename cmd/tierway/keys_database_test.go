@@ -108,7 +108,7 @@ func TestInMemoryDatabaseIsRejected(t *testing.T) {
 	}
 	write(t, h.config, strings.Replace(string(text), h.database, ":memory:", 1))
 	if s := tierway(t, "keys", "create", "-c", h.config, "--tenant", "acme"); s.status != 2 ||
-		!strings.Contains(s.messages, "--api") || s.out != "" {
+		!strings.Contains(s.messages, "use the admin API") || s.out != "" {
 		t.Errorf("status %d, %s%s", s.status, s.out, s.messages)
 	}
 }

@@ -37,7 +37,6 @@ func TestFlagErrorsNameTheValueAndTheWayOut(t *testing.T) {
 		{acme, []string{"--name", "a\nb"}, []string{`--name "a\nb"`, "printable"}},
 		{acme, []string{"--role", "viewer"}, []string{`--role "viewer"`, "--admin"}},
 		{acme, []string{"--admin", "--name", "jane"}, []string{"--tenant acme", "remove --admin"}},
-		{acme, []string{"--api", "http://127.0.0.1:1"}, []string{"api", "config"}},
 		{acme, []string{"--quiet", "--json"}, []string{"quiet", "json"}},
 		{create, nil, []string{"--tenant is missing", "--tenant acme"}},
 		{create, []string{"--tenant", "Bad Name"}, []string{`--tenant "Bad Name"`, "bad-name"}},

@@ -11,13 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tierway/config"
 	"tierway/tenants"
 )
 
 func listKeysCommand() *cobra.Command {
-	var place keyPlace
-	var tenant string
+	var path, tenant string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "list",
@@ -29,8 +27,8 @@ func listKeysCommand() *cobra.Command {
 			if tenant != "" && !tenants.Slug(tenant) {
 				return fmt.Errorf("--tenant %q: is not a tenant name; write 1 to 63 of a-z, 0-9 and -", tenant)
 			}
-			return place.with(c, func(ctx context.Context, s keyStore, _ *config.File) error {
-				keys, err := s.list(ctx, tenant)
+			return changeKeys(c, path, func(ctx context.Context, d *database) error {
+				keys, err := d.list(ctx, tenant)
 				if err != nil {
 					return err
 				}
@@ -38,7 +36,7 @@ func listKeysCommand() *cobra.Command {
 			})
 		},
 	}
-	place.flags(c)
+	configFlag(c, &path)
 	c.Flags().StringVar(&tenant, "tenant", "", "list only keys of this tenant (default all tenants)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

@@ -8,12 +8,11 @@ import (
 // TestFlagConflictsNameTheFlags: missing and conflicting flags of every command.
 func TestFlagConflictsNameTheFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"explain":                       "tierway: --file or --decision is required; tierway explain --help has examples\n",
-		"explain --live -f x -c y":      "tierway: --live and --config: use only one of them\n",
-		"serve --model m":               "tierway: --worker-urls is required with --model\n",
-		"serve --worker-urls http://a":  "tierway: --model is required with --worker-urls\n",
-		"keys list -c x --api http://a": "tierway: --config and --api: use only one of them\n",
-		"replay --live -c x":            "tierway: --config and --live: use only one of them\n",
+		"explain":                      "tierway: --file or --decision is required; tierway explain --help has examples\n",
+		"explain --live -f x -c y":     "tierway: --live and --config: use only one of them\n",
+		"serve --model m":              "tierway: --worker-urls is required with --model\n",
+		"serve --worker-urls http://a": "tierway: --model is required with --worker-urls\n",
+		"replay --live -c x":           "tierway: --config and --live: use only one of them\n",
 		"explain r.json": "tierway: \"r.json\": tierway explain takes no arguments, only flags; tierway " +
 			"explain --help has examples\n",
 		"replay": "tierway: --decisions or --live is required; tierway replay --help has examples\n",

@@ -31,7 +31,6 @@ func TestARevokedKeyIsRefusedEverywhereWithoutRedis(t *testing.T) {
 // Redis publishes the change; without it, a gateway reads the database once per control.PollInterval.
 func revokeKey(t *testing.T, redis string) {
 	t.Helper()
-	t.Setenv("TIERWAY_ADMIN_KEY", rig.AdminKey)
 	r := newRig(t, 1, engines.Config{})
 	sql := backends.Database(t)
 	key := newKey(t, sql, "fox")
@@ -53,7 +52,9 @@ func revokeKey(t *testing.T, redis string) {
 	stream.ReadUntil(`"content":`)
 
 	id := queryValue[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'")
-	gateway.RunCommand(t, "keys", "revoke", id, "--api", one.AdminURL, "--yes")
+	if status, answer := one.Admin("POST", "/admin/keys/"+id+"/revoke", "{}", rig.AdminKey); status != http.StatusOK {
+		t.Fatalf("revoking the key: %d %s", status, answer)
+	}
 	if status := ask(one); status != http.StatusUnauthorized {
 		t.Errorf("on the gateway that revoked it, the key gets %d", status)
 	}
