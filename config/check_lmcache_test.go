@@ -28,9 +28,9 @@ pools:
 	}
 }
 
-// TestWrittenModeOfLMCacheHasNoWarning: of the file's policy, and of a fork's key.
+// TestWrittenModeOfLMCacheHasNoWarning: of the file's policy.
 func TestWrittenModeOfLMCacheHasNoWarning(t *testing.T) {
-	for _, mode := range []string{"mode: occupancy", "mode: prefix_lookup", "lookup_mode: occupancy"} {
+	for _, mode := range []string{"mode: occupancy", "mode: prefix_lookup"} {
 		f := parsed(t, keys+small+"policy: { name: lmcache_aware, "+mode+" }\n", nil)
 		if got := f.Warnings(); len(got) > 0 {
 			t.Errorf("%s: %v", mode, got)

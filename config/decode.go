@@ -128,15 +128,19 @@ func (d *decoder) isNull(n *yaml.Node) bool {
 
 // section decodes a mapping into a struct.
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
-	if v.Type() == reflect.TypeFor[routing.Config]() {
-		n = d.readPolicyAliases(n, path)
-	}
 	fields := sections[v.Type()]
 	read := d.eachPair(n, path, func(kn, vn *yaml.Node, sub string) {
 		if k, ok := fields.keys[kn.Value]; ok {
 			d.value(vn, sub, k, v.Field(k.field))
 		} else {
-			d.reportUnknownKey(kn, vn, path, sub, fields)
+			var hint string
+			switch {
+			case path == "":
+				hint = sectionHints[kn.Value]
+			case v.Type() == reflect.TypeFor[routing.Config]():
+				hint = policyHints[kn.Value]
+			}
+			d.reportUnknownKey(kn, vn, path, sub, fields, hint)
 		}
 	})
 	for k := range members(v) {
@@ -252,8 +256,8 @@ func secretHint(keys map[string]key) string {
 	return "name the variable of a worker's key in api_key_env; write a tenant's key as sha256"
 }
 
-// reportUnknownKey reports a key that its section does not have.
-func (d *decoder) reportUnknownKey(kn, vn *yaml.Node, path, sub string, section fields) {
+// reportUnknownKey reports a key that its section does not have. hint is what to write instead; empty if it is not known.
+func (d *decoder) reportUnknownKey(kn, vn *yaml.Node, path, sub string, section fields, hint string) {
 	if secretWords[kn.Value] {
 		p := d.reportNode(kn, sub, "the file must not contain secrets", secretHint(section.keys))
 		p.hide = true // hides the key and everything after it
@@ -262,11 +266,7 @@ func (d *decoder) reportUnknownKey(kn, vn *yaml.Node, path, sub string, section 
 		}
 		return
 	}
-	hint := DidYouMean(kn.Value, section.names)
-	if path == "" {
-		hint = cmp.Or(sectionAliases[kn.Value], hint)
-	}
-	d.reportNode(kn, sub, "unknown key", hint)
+	d.reportNode(kn, sub, "unknown key", cmp.Or(hint, DidYouMean(kn.Value, section.names)))
 	// The mistyped key is the problem; do not report the correct one as missing.
 	if near := nearest(kn.Value, section.names); near != "" && !d.written(join(path, near)) {
 		d.setPlace(join(path, near), kn, vn)

@@ -180,7 +180,6 @@ func newDecoder(name string, env lookup) *decoder {
 func (d *decoder) decode(src []byte) *File {
 	f := Default()
 	if root := d.parse(src); root != nil {
-		d.readAliases(root)
 		d.value(root, "", key{}, reflect.ValueOf(&f).Elem())
 	}
 	return &f

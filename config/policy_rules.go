@@ -156,12 +156,8 @@ func (f *File) WithPolicy(name string) (*File, error) {
 	}
 	policy := routing.Config{Name: name}
 	if !slices.Contains(routing.Names(), name) {
-		to := policyAliases[name]
-		if to.name == "" {
-			return nil, fmt.Errorf("unknown policy %s: %s", quote(name),
-				cmp.Or(to.instead, DidYouMean(name, routing.Names())))
-		}
-		policy = to.policy()
+		return nil, fmt.Errorf("unknown policy %s: %s", quote(name),
+			cmp.Or(policyHints[name], DidYouMean(name, routing.Names())))
 	}
 	from := map[string]Origin{}
 	replaced := func(path string, c routing.Config) routing.Config {

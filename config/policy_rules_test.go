@@ -98,39 +98,27 @@ func TestPoliciesAndRulesHaveProblems(t *testing.T) {
 	}
 }
 
-func TestOtherRoutersWordsAreRead(t *testing.T) {
-	for src, want := range map[string]routing.Config{
-		"selection_strategy: PrefixAwareHash\nprefix_routing: { enabled: true, max_prefix_length: 1024, " +
-			"load_factor_epsilon: 0.25, virtual_nodes: 150 }": {Name: "chwbl", NoKey: "model_hash", MaxPrefixLength: 1024,
-			Epsilon: new(0.25), VirtualNodes: 150},
-		"selection_strategy: WeightedRoundRobin":                            {Name: "weighted_round_robin"},
-		"policy: { name: ConsistentHash }":                                  {Name: "consistent_hash", Key: "model"},
-		"policy: { name: ConsistentHash, key: session }":                    {Name: "consistent_hash", Key: "session"},
-		"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }": {Name: "least_latency", Fallback: "round_robin"},
-		"policy: { type: cache_aware, cache_threshold: 0.6, balance_abs_threshold: 16, balance_rel_threshold: 1.5, " +
-			"eviction_interval_secs: 60, max_tree_size: 5000 }": {Name: "cache_aware", CacheThreshold: new(0.6),
-			BalanceAbs: new(16.0), BalanceRel: new(1.5), EvictionInterval: 60e9, MaxTreeSize: 5000},
-		"policy: { type: lmcache_aware, controller_url: http://c:9000, poll_interval_secs: 10, cache_weight: 0.8, " +
-			"fallback_policy: round_robin, controller_timeout_ms: 2000, lookup_mode: occupancy, lmcache_worker_map: { vllm-001: a } }": {
-			Name: "lmcache_aware", ControllerURL: "http://c:9000", PollInterval: 10e9, CacheWeight: new(0.8), Fallback: "round_robin",
-			ControllerLimit: 2e9, Mode: "occupancy", WorkerMap: map[string]string{"vllm-001": "a"}},
-		"policy: { name: KvOverlapScorer, fallback: PrefixAwareHash }": {Name: "kv_overlap", Fallback: "chwbl",
-			NoKey: "model_hash"},
-	} {
-		if f := parsed(t, keys+small+src+"\n", nil); !reflect.DeepEqual(f.Policy, want) {
-			t.Errorf("%s\nis %+v\nwant %+v", src, f.Policy, want)
-		}
-	}
+// TestWordsOfOtherRoutersNameTheirReplacement: config.yaml has one word for each policy, option and section.
+func TestWordsOfOtherRoutersNameTheirReplacement(t *testing.T) {
 	for src, want := range map[string]string{
-		"policy: { name: lmcache_aware, controller_api_key: sk-1 }":   "policy.controller_api_key: is not a key of a policy (set it in an environment variable",
-		"selection_strategy: Geographic":                              "write region at the workers",
-		"selection_strategy: Random\npolicy: { name: random }":        "policy is set too",
-		"policy: { name: kv_aware, enable_speculative: true }":        "policy.enable_speculative: is not a key of a policy (remove it",
-		"policy: { name: kv_aware, model_path: x }":                   "write tokenizer",
-		"prefix_routing: { enabled: false }":                          "prefix_routing.enabled: want true",
-		"prefix_routing: { anthropic_cache_control_injection: true }": "write inject_cache_control there",
-		"dynamic_weight_adjustment: { enabled: true }":                "unknown key (write health_weight)",
+		"policy: { name: RoundRobin }":                                "did you mean round_robin?",
+		"policy: { name: WeightedRoundRobin }":                        "did you mean weighted_round_robin?",
+		"policy: { name: LeastLatency }":                              "did you mean least_latency?",
+		"policy: { name: Random }":                                    "did you mean random?",
+		"policy: { name: ConsistentHash }":                            "write consistent_hash with key: model",
+		"policy: { name: chwbl, fallback: PrefixAwareHash }":          "write chwbl with no_key: model_hash",
+		"policy: { name: Geographic }":                                "write region at the workers",
 		"policy: { name: Fastest }":                                   "policy.name: want one of",
+		"policy: { type: cache_aware }":                               "policy.type: unknown key (write name)",
+		"policy: { name: cache_aware, eviction_interval_secs: 60 }":   "unknown key (write eviction_interval with a unit",
+		"policy: { name: lmcache_aware, lookup_mode: occupancy }":     "unknown key (write mode)",
+		"policy: { name: lmcache_aware, controller_api_key: \"\" }":   "policy.controller_api_key: ",
+		"policy: { name: kv_aware, enable_speculative: true }":        "policy.enable_speculative: unknown key (remove it",
+		"policy: { name: kv_aware, model_path: x }":                   "write tokenizer",
+		"selection_strategy: Random":                                  "unknown key (write policy.name)",
+		"prefix_routing: { enabled: true, load_factor_epsilon: 0.5 }": "unknown key (write the keys in policy",
+		"dynamic_weight_adjustment: { enabled: true }":                "unknown key (write health_weight)",
+		"backends: []": "tierway import continuum converts a whole file",
 	} {
 		if got := strings.Join(problemsOf(t, keys+small+src+"\n", nil), "\n"); !strings.Contains(got, want) {
 			t.Errorf("%s: %q lacks %q", src, got, want)
@@ -152,11 +140,9 @@ tiers:
 		t.Fatal(err)
 	}
 	for variable, want := range map[string][2]routing.Config{
-		"":                {{Name: "kv_aware"}, {Name: "chwbl", Epsilon: new(0.5)}},
-		"round_robin":     {{Name: "round_robin"}, {Name: "round_robin"}},
-		"chwbl":           {{Name: "chwbl"}, {Name: "chwbl", Epsilon: new(0.5)}},
-		"PrefixAwareHash": {{Name: "chwbl", NoKey: "model_hash"}, {Name: "chwbl", Epsilon: new(0.5)}},
-		"ConsistentHash":  {{Name: "consistent_hash", Key: "model"}, {Name: "consistent_hash", Key: "model"}},
+		"":            {{Name: "kv_aware"}, {Name: "chwbl", Epsilon: new(0.5)}},
+		"round_robin": {{Name: "round_robin"}, {Name: "round_robin"}},
+		"chwbl":       {{Name: "chwbl"}, {Name: "chwbl", Epsilon: new(0.5)}},
 	} {
 		f, err := Load(path, environment(map[string]string{PolicyVariable: variable}))
 		if err != nil {

@@ -175,7 +175,10 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 		return asHint(k.doc), false
 	}
 	if k.words != nil && !slices.Contains(k.words, text) {
-		if nearest(text, k.words) == "" {
+		switch hint := policyHints[text]; {
+		case hint != "" && slices.Contains(k.words, "chwbl"):
+			return hint, false
+		case nearest(text, k.words) == "":
 			return "", false // the message lists the words
 		}
 		return DidYouMean(text, k.words), false

@@ -120,22 +120,22 @@ func TestExamplesOfOtherRouters(t *testing.T) {
 		"vLLM Router, round_robin":              {"policy: { name: round_robin }\n", inTurn},
 		"vLLM Router, random":                   {"policy: { name: random }\n", both},
 		"vLLM Router, power_of_two":             {"policy: { name: power_of_two }\n", both},
-		"vLLM Router, cache_aware":              {"policy: { name: cache_aware, cache_threshold: 0.5, balance_abs_threshold: 32, balance_rel_threshold: 1.1, eviction_interval_secs: 30, max_tree_size: 10000 }\n", cacheMatch},
+		"vLLM Router, cache_aware":              {"policy: { name: cache_aware, cache_threshold: 0.5, balance_abs_threshold: 32, balance_rel_threshold: 1.1, eviction_interval: 30s, max_tree_size: 10000 }\n", cacheMatch},
 		"its fork, rendezvous_hash":             {"policy: { name: rendezvous_hash }\n", bySession("X-Session-ID")},
 		"its fork, X-Semantic-Cluster-ID":       {"policy: { name: rendezvous_hash }\nsession_keys: [X-Semantic-Cluster-ID, X-Session-ID]\n", bySession("X-Semantic-Cluster-ID")},
-		"its fork, kv_aware":                    {"policy: { type: kv_aware }\n", repeatsStay},
-		"Continuum, RoundRobin":                 {"selection_strategy: RoundRobin\n", inTurn},
-		"Continuum, Random":                     {"selection_strategy: Random\n", both},
-		"Continuum, LeastLatency":               {"selection_strategy: LeastLatency\n", both},
-		"Continuum, ConsistentHash":             {"selection_strategy: ConsistentHash\n", oneWorker("small", routing.ReasonModelHome)},
-		"Continuum, PrefixAwareHash":            {"selection_strategy: PrefixAwareHash\nprefix_routing: { enabled: true, max_prefix_length: 1024, load_factor_epsilon: 0.25, virtual_nodes: 150 }\n", oneWorker("small", routing.ReasonPrefixHome)},
-		"Continuum, KvOverlapScorer":            {"policy: { name: KvOverlapScorer, fallback: PrefixAwareHash, load_factor_epsilon: 0.25 }\n", overlaps},
-		"Continuum, mixed with a fallback":      {"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", inTurn},
-		"Continuum, an override for a model":    {model + "policy_rules: [ { model: gpt-4, policy: { name: ConsistentHash } }, { model: llama3, policy: { name: WeightedRoundRobin } } ]\n", overridden},
-		"Continuum, rules for requests":         {model + "policy_rules: [ { model: gpt-4, max_tokens: { above: 2000 }, policy: { name: ConsistentHash } }, { model: gpt-3.5-turbo, stream: true, policy: { name: LeastLatency, fallback: RoundRobin } } ]\n", ruled},
+		"its fork, kv_aware":                    {"policy: { name: kv_aware }\n", repeatsStay},
+		"Continuum, RoundRobin":                 {"policy: { name: round_robin }\n", inTurn},
+		"Continuum, Random":                     {"policy: { name: random }\n", both},
+		"Continuum, LeastLatency":               {"policy: { name: least_latency }\n", both},
+		"Continuum, ConsistentHash":             {"policy: { name: consistent_hash, key: model }\n", oneWorker("small", routing.ReasonModelHome)},
+		"Continuum, PrefixAwareHash":            {"policy: { name: chwbl, no_key: model_hash, max_prefix_length: 1024, epsilon: 0.25, virtual_nodes: 150 }\n", oneWorker("small", routing.ReasonPrefixHome)},
+		"Continuum, KvOverlapScorer":            {"policy: { name: kv_overlap, fallback: chwbl, no_key: model_hash, epsilon: 0.25 }\n", overlaps},
+		"Continuum, mixed with a fallback":      {"policy: { name: least_latency, fallback: round_robin }\n", inTurn},
+		"Continuum, an override for a model":    {model + "policy_rules: [ { model: gpt-4, policy: { name: consistent_hash, key: model } }, { model: llama3, policy: { name: weighted_round_robin } } ]\n", overridden},
+		"Continuum, rules for requests":         {model + "policy_rules: [ { model: gpt-4, max_tokens: { above: 2000 }, policy: { name: consistent_hash, key: model } }, { model: gpt-3.5-turbo, stream: true, policy: { name: least_latency, fallback: round_robin } } ]\n", ruled},
 		"a router by hand, the system prompt":   {"policy: { name: chwbl, max_prefix_length: 512 }\n", oneWorker("small", routing.ReasonPrefixHome)},
 		"a router by hand, no prompt in common": {"policy: { name: least_load }\n", both},
-		"nginx, least_conn":                     {"policy: { name: least_conn }\n", both},
+		"nginx, least_conn":                     {"policy: { name: least_load }\n", both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,10 +204,10 @@ func ruled(r *rig) {
 
 func fixedRand(o *Options) { o.Rand = fixedseed.Uint64() }
 
-// TestLoadPoliciesAvoidABusyWorker, by the names of each router.
+// TestLoadPoliciesAvoidABusyWorker
 func TestLoadPoliciesAvoidABusyWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, policy := range []string{"least_load", "power_of_two", "least_conn", "kv_aware"} {
+		for _, policy := range []string{"least_load", "power_of_two", "kv_aware"} {
 			r := newRigWith(t, otherRoutersHead+"policy: { name: "+policy+" }\n", fixedRand,
 				fakeEngine(), fakeEngine())
 			small := r.control.Snapshot().ByName["small"]
@@ -255,7 +255,7 @@ func TestImbalancedLoadsOverrideTheCache(t *testing.T) {
 func TestStreamsPreferTheFasterWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := engines.New(engines.Config{Model: "fake-7b", Prefill: 100}) // each prompt takes a tenth of a second
-		r := newRig(t, otherRoutersHead+"policy: { strategy: LeastLatency, fallback_strategy: RoundRobin }\n", slow,
+		r := newRig(t, otherRoutersHead+"policy: { name: least_latency, fallback: round_robin }\n", slow,
 			engines.New(engines.Config{Model: "fake-7b"}))
 		for i := range 30 {
 			worker, why := r.ask("small", `,"stream":true`)
@@ -279,7 +279,7 @@ func TestBackendsOfSomeModelsRegionsAndPriorities(t *testing.T) {
 auth: { required: false }
 health: { path: "off" }
 region: us-west
-selection_strategy: RoundRobin
+policy: { name: round_robin }
 pools:
   - name: all
     models: [fake-a, fake-b]
@@ -308,7 +308,7 @@ pools:
 func TestAWeightOfThreeGetsThreeRequestsOfFour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := startServer(t, fakeEngine()), startServer(t, fakeEngine())
-		r := newRig(t, fmt.Sprintf(otherRoutersHead+"selection_strategy: WeightedRoundRobin\n",
+		r := newRig(t, fmt.Sprintf(otherRoutersHead+"policy: { name: weighted_round_robin }\n",
 			fmt.Sprintf("{ name: w0, url: %q, weight: 3 }, { name: w1, url: %q, weight: 1 }", a, b))+"# %s\n")
 		if got := r.counts(8, "small", ""); got["w0"] != 6 || got["w1"] != 2 {
 			t.Errorf("eight requests went to %v", got)

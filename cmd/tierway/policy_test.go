@@ -16,7 +16,7 @@ func TestAReplacedPolicyIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for variable, want := range map[string]string{"": "",
-		"ConsistentHash": "the policy ConsistentHash, from --policy or TIERWAY_POLICY, replaces"} {
+		"consistent_hash": "the policy consistent_hash, from --policy or TIERWAY_POLICY, replaces"} {
 		t.Setenv("TIERWAY_POLICY", variable)
 		out, messages, err := runTree("", "check", "-c", path)
 		if err != nil || !strings.Contains(out, "ok") || (want == "") != (messages == "") || !strings.Contains(messages,

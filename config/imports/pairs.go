@@ -31,7 +31,7 @@ func pairRules() map[string]rule {
 		"intra_node_data_parallel_size": keep("ranks"), "mode.intra_node_data_parallel_size": keep("ranks"),
 		"dp_aware":         keep("dp_aware"),
 		"prefill_selector": out(noDiscovery), "decode_selector": out(noDiscovery),
-		"kv_block_size": out(config.PolicyKeyInstead("block_size")),
+		"kv_block_size": out(config.PolicyHint("block_size")),
 		"kv_hash_seed":  out("remove it: the events of the engines state the tokens of each block"),
 	}
 	for _, k := range keysOfPairs {
@@ -239,7 +239,7 @@ func (d *builder) stagePolicy(section string, s setting) {
 		rules["type"](d, s)
 		general := cmp.Or(valueIn(&d.root, "policy"), new(yaml.Node))
 		for _, option := range generalOptions {
-			set, _, _ := config.PolicyWord(name)
+			set, _ := policyOf(name)
 			if value := valueIn(general, option); value != nil && config.PolicyHasOption(set, option) {
 				d.set(join(section, option), value, d.origin[join("policy", option)], "")
 			}

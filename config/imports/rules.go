@@ -3,10 +3,12 @@ package imports
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"tierway/config"
+	"tierway/routing"
 )
 
 // rule translates one setting.
@@ -80,13 +82,43 @@ func attempts(first int) rule {
 	}
 }
 
+// strategies are the names of strategies in vLLM Router, its fork and Continuum Router that differ from those of
+// config.yaml, with the options that belong to them.
+var strategies = map[string]struct {
+	policy  string
+	options [][2]string
+}{
+	"RoundRobin":         {policy: "round_robin"},
+	"WeightedRoundRobin": {policy: "weighted_round_robin"},
+	"LeastLatency":       {policy: "least_latency"},
+	"Random":             {policy: "random"},
+	"ConsistentHash":     {policy: "consistent_hash", options: [][2]string{{"key", "model"}}},
+	"PrefixAwareHash":    {policy: "chwbl", options: [][2]string{{"no_key", "model_hash"}}},
+	"KvOverlapScorer":    {policy: "kv_overlap", options: [][2]string{{"fallback", "chwbl"}}},
+	"least_conn":         {policy: "least_load"},
+	"consistent_hashing": {policy: "consistent_hash"},
+	"prefix_hash":        {policy: "chwbl"},
+}
+
+// policyOf returns the policy that another router calls name, with the options that come with it. Without
+// such a policy, it is empty.
+func policyOf(name string) (policy string, options [][2]string) {
+	if s, differs := strategies[name]; differs {
+		return s.policy, s.options
+	}
+	if slices.Contains(routing.Names(), name) {
+		return name, nil
+	}
+	return "", nil
+}
+
 // policyName returns the rule for the name of a policy or a fallback.
 func policyName(path string) rule {
 	return func(d *builder, s setting) {
 		text, _ := s.text()
-		name, options, instead := config.PolicyWord(text)
+		name, options := policyOf(text)
 		if name == "" {
-			d.leave(s, cmp.Or(instead, "there is no such policy; docs/policies.md lists the policies"))
+			d.leave(s, cmp.Or(config.PolicyHint(text), "there is no such policy; docs/policies.md lists the policies"))
 			return
 		}
 		d.set(path, name, s, d.comment[name])

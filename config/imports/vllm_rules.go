@@ -120,7 +120,7 @@ func policyRules(section string) map[string]rule {
 		"load_check_interval_secs": out("loads are the gateway's own counts, which are always current"),
 	}
 	for _, key := range []string{"block_size", "enable_speculative", "speculative_ttl_ms", "model_path", "kv_events"} {
-		rules[key] = out(config.PolicyKeyInstead(key))
+		rules[key] = out(config.PolicyHint(key))
 	}
 	return rules
 }
