@@ -278,11 +278,11 @@ func (b *Breaker) Healthy(started time.Time) {
 	defer b.unlock()
 	from := b.since
 	if b.failedProbes > 0 {
-		most := 10
+		maxDoublings := 10
 		if b.hung {
-			most = hungDoublings
+			maxDoublings = hungDoublings
 		}
-		from = from.Add(healthWait << min(b.failedProbes-1, most))
+		from = from.Add(healthWait << min(b.failedProbes-1, maxDoublings))
 	}
 	if b.state == Open && !b.slow && started.After(from) {
 		b.endOpenLocked()

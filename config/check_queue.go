@@ -81,17 +81,17 @@ func (d *decoder) checkWaits(path string, q Queue, total Total) {
 
 // checkBodies warns of bodies that are accepted but can never wait.
 func (d *decoder) checkBodies(path string, q Queue, f *File) {
-	most := valueOf(q.MaxBytes)
-	if most == 0 || most >= f.MaxBodyBytes {
+	maxWaiting := valueOf(q.MaxBytes)
+	if maxWaiting == 0 || maxWaiting >= f.MaxBodyBytes {
 		return
 	}
 	if at := path + ".max_bytes"; d.written(at) {
-		d.warn(at, fmt.Sprintf("%v is less than max_body_bytes (%v), so a request with a longer body cannot wait", most,
+		d.warn(at, fmt.Sprintf("%v is less than max_body_bytes (%v), so a request with a longer body cannot wait", maxWaiting,
 			f.MaxBodyBytes),
 			fmt.Sprintf("set at least %v, or 0 for no limit", f.MaxBodyBytes))
 	} else if path == "queue" {
 		d.warn("max_body_bytes", fmt.Sprintf("%v exceeds queue.max_bytes (%v), so a request with a longer body cannot wait",
-			f.MaxBodyBytes, most),
+			f.MaxBodyBytes, maxWaiting),
 			"raise queue.max_bytes, or set queue: {max_bytes: 0} for no limit")
 	}
 }

@@ -47,8 +47,8 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 
 // usesOption reports whether the policy or its fallback has the option.
 func usesOption(c routing.Config, k key) bool {
-	with := strings.Split(k.policy, ",")
-	return slices.Contains(with, c.Name) || k.name != "fallback" && slices.Contains(with, c.Fallback)
+	policies := strings.Split(k.policy, ",")
+	return slices.Contains(policies, c.Name) || k.name != "fallback" && slices.Contains(policies, c.Fallback)
 }
 
 // firstPolicy returns the first policy that has the option.

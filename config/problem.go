@@ -253,10 +253,10 @@ func (ps Problems) bounded() Problems {
 	return append(kept, rest)
 }
 
-// cut returns the beginning of a text that is longer than most bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
+// cut returns the beginning of a text that is longer than maxBytes.
+func cut(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return strings.ToValidUTF8(text[:maxBytes], "") + "…"
 }

@@ -320,8 +320,8 @@ func (r *redactor) writeBetween(out *strings.Builder, from, to position, hidden 
 
 // secretForms match secrets by their form. The text of the first group, if there is one, is kept.
 var secretForms = []struct {
-	match *regexp.Regexp
-	with  string
+	match       *regexp.Regexp
+	replacement string
 }{
 	// a password may contain any delimiter, so the URL ends with its line
 	{regexp.MustCompile(`((?:postgres(?:ql)?|rediss?(?:\+[a-z]+)?|mysql|mongodb)://)[^@?]*[@?].*`), "${1}***"},
@@ -368,7 +368,7 @@ var plainKeys = func() map[string]bool {
 // redactForms hides the secrets of a text by their form, and returns their number.
 func redactForms(text string) (out string, hidden int) {
 	for _, f := range secretForms {
-		out = f.match.ReplaceAllString(text, f.with)
+		out = f.match.ReplaceAllString(text, f.replacement)
 		if out != text {
 			hidden++
 		}

@@ -122,13 +122,13 @@ func (e *Engine) add(p *plan, prompt []uint32, turns []turn, w *wishes) error {
 	if err := e.checkContext(prompt, w); err != nil {
 		return err
 	}
-	room := e.c.Context - len(prompt)
+	maxTokens := e.c.Context - len(prompt)
 	called, err := pickTools(w.tools, w.choice, turns)
 	if err != nil {
 		return err
 	}
 	bounded := *w
-	bounded.maxTokens = min(cmp.Or(w.maxTokens, room), room)
+	bounded.maxTokens = min(cmp.Or(w.maxTokens, maxTokens), maxTokens)
 	bounded.ignoreEOS = w.ignoreEOS && w.maxTokens > 0
 	if p.handover.onlyFirst() {
 		bounded.maxTokens = 1

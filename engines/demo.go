@@ -30,7 +30,7 @@ func Demo(seed uint64) []Config {
 		{"medium", "demo-medium-32b", 2, 10000, 16 * time.Millisecond, 24, 3 * demoContext / 2},
 		{"large", "demo-large-70b", 2, 6000, 28 * time.Millisecond, 16, demoContext},
 	}
-	d := dice{seed}
+	d := rng{seed}
 	var fleet []Config
 	for _, t := range tiers {
 		for i := range t.engines {

@@ -81,7 +81,7 @@ func (e *Engine) read(r *request, prompts [][]uint32, asked priority) (Tokens, e
 
 // unit returns a vector of length 1 that the seed determines.
 func unit(seed uint64, size int) []float32 {
-	d := dice{seed}
+	d := rng{seed}
 	v := make([]float32, size)
 	sum := 0.0
 	for i := range v {

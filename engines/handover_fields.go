@@ -29,18 +29,18 @@ type handoverFields struct {
 
 // check rejects fields that contradict each other, as vLLM does.
 func (f *handoverFields) check(path string) error {
-	most := cmp.Or(f.MaxCompletion, f.MaxTokens)
-	if most == nil && path == "/v1/completions" {
-		most = new(defaultCompletion)
+	maxTokens := cmp.Or(f.MaxCompletion, f.MaxTokens)
+	if maxTokens == nil && path == "/v1/completions" {
+		maxTokens = new(defaultCompletion)
 	}
 	switch {
-	case path == "/v1/messages" && most != nil && f.Thinking.Type == "enabled" && f.Thinking.Budget >= *most &&
+	case path == "/v1/messages" && maxTokens != nil && f.Thinking.Type == "enabled" && f.Thinking.Budget >= *maxTokens &&
 		(f.Params == nil || !f.Params.RemoteDecode):
 		return badRequest("thinking", "thinking.budget_tokens must be less than max_tokens")
 	case len(f.StreamOptions) > 0 && !f.Stream:
 		return badRequest("stream_options", "stream_options needs stream")
-	case most != nil && f.MinTokens > *most:
-		return badRequest("min_tokens", "min_tokens %d is above the maximum of %d tokens", f.MinTokens, *most)
+	case maxTokens != nil && f.MinTokens > *maxTokens:
+		return badRequest("min_tokens", "min_tokens %d is above the maximum of %d tokens", f.MinTokens, *maxTokens)
 	}
 	return nil
 }

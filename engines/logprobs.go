@@ -46,7 +46,7 @@ func newLikelyToken(token string, p float64) likelyToken {
 // The token has a probability of 0.3 to 0.99. Each of the others has four tenths of the rest, so
 // that none is more likely and the sum is below 1.
 func (a *answer) logprob(step int) tokenLogprob {
-	d := dice{routing.Draw(a.seed + uint64(step))}
+	d := rng{routing.Draw(a.seed + uint64(step))}
 	p := 0.3 + 0.69*float64(d.roll(1000))/1000
 	t := tokenLogprob{likelyToken: newLikelyToken(a.pieces[step], p), Top: make([]likelyToken, 0, a.top)}
 	if a.top > 0 {

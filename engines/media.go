@@ -44,18 +44,18 @@ func (e *Engine) speak(w http.ResponseWriter, r *request) error {
 	}
 	ids := appendIDs(nil, req.Input)
 	if req.StreamFormat == "sse" {
-		s := &speech{sse: &sse{w: w}, dice: dice{hashIDs(e.c.Seed, ids)}}
+		s := &speech{sse: &sse{w: w}, rng: rng{hashIDs(e.c.Seed, ids)}}
 		return e.writeMedia(w, r, "input", ids, []*answer{{pieces: pieces(req.Input), finish: finishStop}}, true, s)
 	}
 	if _, err := e.read(r, [][]uint32{ids}, priority{}); err != nil {
 		return err
 	}
-	d := dice{hashIDs(e.c.Seed, ids)}
+	d := rng{hashIDs(e.c.Seed, ids)}
 	return writeBytes(w, http.StatusOK, audioTypes[req.Format], d.sound(len(ids)))
 }
 
 // sound returns the sound of n tokens.
-func (d *dice) sound(n int) []byte {
+func (d *rng) sound(n int) []byte {
 	sound := make([]byte, speechBytes*n)
 	for i := range sound {
 		sound[i] = byte(d.roll(256))
@@ -84,11 +84,11 @@ func (e *Engine) writeMedia(w http.ResponseWriter, r *request, field string, ids
 type speech struct {
 	nowhere
 	*sse
-	dice dice
+	rng rng
 }
 
 func (s *speech) token(_, _ int, piece string) error {
-	sound := s.dice.sound(len(pieces(piece)))
+	sound := s.rng.sound(len(pieces(piece)))
 	return s.event("speech.audio.delta", map[string]any{"type": "speech.audio.delta", "audio": sound})
 }
 

@@ -64,11 +64,11 @@ func question(turns []turn) string {
 		if t.role != "user" {
 			continue
 		}
-		for _, said := range slices.Backward(t.said) {
-			if words := withoutBlocks(said); strings.TrimSpace(words) != "" {
+		for _, text := range slices.Backward(t.texts) {
+			if words := withoutBlocks(text); strings.TrimSpace(words) != "" {
 				return strings.ToLower(words)
 			}
-			fallback = cmp.Or(fallback, said)
+			fallback = cmp.Or(fallback, text)
 		}
 	}
 	return strings.ToLower(fallback)
@@ -154,9 +154,9 @@ func calledTools(offered []*tool, turns []turn) []string {
 		if len(t.calls) > 0 {
 			continue
 		}
-		said := wordsOf(t.text, joiners)
+		words := wordsOf(t.text, joiners)
 		for _, o := range offered {
-			if slices.Contains(said, strings.ToLower(o.name)) {
+			if slices.Contains(words, strings.ToLower(o.name)) {
 				called = append(called, o.name)
 			}
 		}
@@ -176,14 +176,14 @@ func finishes(name string) bool {
 // it returns one: in a text about files and commands a shell, else the first with a word of its name.
 // Only words of four letters and more count: "get" and "the" carry no meaning.
 func namedTools(offered []*tool, text string) []*tool {
-	said := wordsOf(text, joiners)
-	isSaid := func(word string) bool { return slices.Contains(said, word) }
+	words := wordsOf(text, joiners)
+	isSaid := func(word string) bool { return slices.Contains(words, word) }
 	isUnsaid := func(word string) bool { return !isSaid(word) }
 	isShell := func(word string) bool { return slices.Contains(shellWords[:], word) }
 	aboutFiles := slices.ContainsFunc(fileWords[:], isSaid)
 	for _, one := range [...]struct {
-		most  int
-		names func(name string) bool
+		maxTools int
+		names    func(name string) bool
 	}{
 		{len(offered), func(name string) bool { return isSaid(strings.ToLower(name)) }},
 		{len(offered), func(name string) bool {
@@ -195,7 +195,7 @@ func namedTools(offered []*tool, text string) []*tool {
 	} {
 		named := slices.DeleteFunc(slices.Clone(offered), func(t *tool) bool { return !one.names(t.name) })
 		if len(named) > 0 {
-			return named[:min(one.most, len(named))]
+			return named[:min(one.maxTools, len(named))]
 		}
 	}
 	return nil

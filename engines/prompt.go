@@ -15,7 +15,7 @@ type turn struct {
 // content is a message's content: a string or a list of parts.
 type content struct {
 	text   string
-	said   []string // its texts that are no tool's result
+	texts  []string // its texts that are no tool's result
 	calls  []string // names of the called tools
 	result bool     // contains a tool's result
 }
@@ -27,7 +27,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		return nil
 	case len(b) > 0 && b[0] == '"':
 		err := json.Unmarshal(b, &c.text)
-		c.said = []string{c.text}
+		c.texts = []string{c.text}
 		return err
 	}
 	var parts []json.RawMessage
@@ -41,7 +41,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		}
 		c.text += p.render(raw)
 		if p.isText() {
-			c.said = append(c.said, p.Text)
+			c.texts = append(c.texts, p.Text)
 		}
 		c.result = c.result || p.Type == "tool_result"
 		if p.Type == "tool_use" {

@@ -110,7 +110,7 @@ func (m *moderated) UnmarshalJSON(b []byte) error {
 	var parts content
 	err := json.Unmarshal(b, &m.texts)
 	if err != nil && json.Unmarshal(b, &parts) == nil {
-		m.texts, err = texts{strings.Join(parts.said, "\n")}, nil
+		m.texts, err = texts{strings.Join(parts.texts, "\n")}, nil
 	}
 	return err
 }

@@ -25,7 +25,7 @@ type responseInput []responseItem
 func (in *responseInput) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
-		*in = responseInput{{Type: "message", Role: "user", Content: content{text: text, said: []string{text}}}}
+		*in = responseInput{{Type: "message", Role: "user", Content: content{text: text, texts: []string{text}}}}
 		return nil
 	}
 	return json.Unmarshal(b, (*[]responseItem)(in))

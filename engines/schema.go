@@ -56,7 +56,7 @@ func newGenerator(schema json.RawMessage, seed uint64) (*generator, error) {
 	}
 	switch root.(type) {
 	case map[string]any, bool:
-		return &generator{root: root, dice: dice{seed}, left: mostValues}, nil
+		return &generator{root: root, rng: rng{seed}, left: mostValues}, nil
 	}
 	return nil, badRequest("schema", "a JSON schema must be an object")
 }
@@ -65,7 +65,7 @@ func newGenerator(schema json.RawMessage, seed uint64) (*generator, error) {
 // alternative.
 type generator struct {
 	root   any
-	dice   dice
+	rng    rng
 	left   int  // remaining values
 	sparse bool // values of a call: nothing optional, and values that tools accept
 }
@@ -86,7 +86,7 @@ func (g *generator) value(schema any, depth int) (v any, ok bool) {
 	}
 	s, isMap := schema.(map[string]any)
 	if !isMap { // true accepts anything
-		return prose(uint64(g.dice.roll(1<<30)), 2), schema != false
+		return prose(uint64(g.rng.roll(1<<30)), 2), schema != false
 	}
 	if ref, ok := s["$ref"].(string); ok {
 		return g.value(merge(s, "$ref", g.lookup(ref)), depth)
@@ -110,7 +110,7 @@ func (g *generator) value(schema any, depth int) (v any, ok bool) {
 		if g.sparse && slices.Contains(list, nil) {
 			return nil, true
 		}
-		return list[g.dice.roll(len(list))], true
+		return list[g.rng.roll(len(list))], true
 	}
 	kinds := kindsOf(s)
 	if g.sparse && slices.Contains(kinds, "null") {
@@ -216,7 +216,7 @@ func (g *generator) typed(kind string, s map[string]any, depth int) (v any, ok b
 	case "integer", "number":
 		return g.number(s, kind == "integer")
 	case "boolean":
-		return g.dice.roll(2) == 0 && !g.sparse, true
+		return g.rng.roll(2) == 0 && !g.sparse, true
 	case "null":
 		return nil, true
 	}
@@ -331,18 +331,18 @@ func (g *generator) number(s map[string]any, whole bool) (any, bool) {
 // multiple generates a multiple of step that fits, mostly within a hundred steps of the number within
 // the bounds that is nearest to zero.
 func (g *generator) multiple(step, low, high float64, fits func(float64) bool) (any, bool) {
-	const usual, most = 100, 1000
+	const usual, maxSteps = 100, 1000
 	if high < 0 {
 		low = max(low, high-usual*step)
 	} else {
 		low = max(low, 0)
 	}
-	first, last := math.Floor(low/step), math.Ceil(min(high, low+most*step)/step)
+	first, last := math.Floor(low/step), math.Ceil(min(high, low+maxSteps*step)/step)
 	if !(first <= last) {
 		return nil, false
 	}
-	n := int(min(last-first, most)) + 1
-	for start, i := g.dice.roll(min(n, usual+1)), 0; i < n; i++ {
+	n := int(min(last-first, maxSteps)) + 1
+	for start, i := g.rng.roll(min(n, usual+1)), 0; i < n; i++ {
 		v := (first + float64((start+i)%n)) * step
 		v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 15, 64), 64) // 3 × 0.1 is 0.3
 		if fits(v) {

@@ -29,12 +29,12 @@ const exampleKey = "\x00example"
 // text generates a text: the example of its format or name if that fits, else a match of its pattern,
 // else some words. A pattern that Go does not support, such as lookahead, is ignored.
 func (g *generator) text(s map[string]any) any {
-	least, most := count(s, "minLength", 0), count(s, "maxLength", 1<<16)
+	least, maxLength := count(s, "minLength", 0), count(s, "maxLength", 1<<16)
 	pattern, _ := s["pattern"].(string)
 	compiled, err := regexp.Compile(pattern)
 	fits := func(text string) bool {
 		n := utf8.RuneCountInString(text)
-		return n >= least && n <= most && (err != nil || compiled.MatchString(text))
+		return n >= least && n <= maxLength && (err != nil || compiled.MatchString(text))
 	}
 	format, _ := s["format"].(string)
 	named, _ := s[exampleKey].(string)
@@ -42,7 +42,7 @@ func (g *generator) text(s map[string]any) any {
 		return example
 	}
 	if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil && pattern != "" {
-		p := patterned{dice: &g.dice, left: mostSteps, more: max(least-mostTries/2, 0)}
+		p := patterned{rng: &g.rng, left: mostSteps, more: max(least-mostTries/2, 0)}
 		for range mostTries {
 			p.Reset()
 			if p.write(tree); fits(p.String()) {
@@ -51,8 +51,8 @@ func (g *generator) text(s map[string]any) any {
 			p.more++
 		}
 	}
-	n := max(least, min(most, 24)) // 24 bytes: a few words
-	return prose(uint64(g.dice.roll(1<<30)), n/tokenBytes+1)[:n]
+	n := max(least, min(maxLength, 24)) // 24 bytes: a few words
+	return prose(uint64(g.rng.roll(1<<30)), n/tokenBytes+1)[:n]
 }
 
 // The bounds of a search for a match of a pattern.
@@ -65,7 +65,7 @@ const (
 // length.
 type patterned struct {
 	strings.Builder
-	dice *dice
+	rng  *rng
 	more int // repetitions beyond the minimum
 	left int // remaining steps
 }
@@ -78,15 +78,15 @@ func (p *patterned) write(re *syntax.Regexp) {
 	case syntax.OpLiteral:
 		p.WriteString(string(re.Rune))
 	case syntax.OpCharClass:
-		p.WriteRune(pickRune(re.Rune, p.dice))
+		p.WriteRune(pickRune(re.Rune, p.rng))
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		p.WriteByte(byte('a' + p.dice.roll(26)))
+		p.WriteByte(byte('a' + p.rng.roll(26)))
 	case syntax.OpCapture, syntax.OpConcat:
 		for _, sub := range re.Sub {
 			p.write(sub)
 		}
 	case syntax.OpAlternate:
-		p.write(re.Sub[p.dice.roll(len(re.Sub))])
+		p.write(re.Sub[p.rng.roll(len(re.Sub))])
 	case syntax.OpStar:
 		p.repeat(re.Sub[0], 0, -1)
 	case syntax.OpPlus:
@@ -99,11 +99,11 @@ func (p *patterned) write(re *syntax.Regexp) {
 	// The rest are anchors and empty matches, which write nothing.
 }
 
-// repeat writes an expression least to most times; most is -1 without a bound.
-func (p *patterned) repeat(re *syntax.Regexp, least, most int) {
+// repeat writes an expression least to maxTimes times; maxTimes is -1 without a bound.
+func (p *patterned) repeat(re *syntax.Regexp, least, maxTimes int) {
 	n := least + p.more
-	if most >= 0 {
-		n = min(n, most)
+	if maxTimes >= 0 {
+		n = min(n, maxTimes)
 	}
 	for ; n > 0 && p.left > 0; n-- {
 		p.write(re)
@@ -112,7 +112,7 @@ func (p *patterned) repeat(re *syntax.Regexp, least, most int) {
 
 // pickRune chooses a character of a class, a printable ASCII one if possible: a negated class
 // begins with control characters.
-func pickRune(ranges []rune, d *dice) rune {
+func pickRune(ranges []rune, d *rng) rune {
 	for i := 0; i+1 < len(ranges); i += 2 {
 		low, high := max(ranges[i], '!'), min(ranges[i+1], '~')
 		if low <= high {

@@ -7,11 +7,11 @@ import (
 	"tierway/routing"
 )
 
-// dice is a small random number generator with a seed.
-type dice struct{ state uint64 }
+// rng is a small random number generator with a seed.
+type rng struct{ state uint64 }
 
 // roll returns a number from 0 to n-1.
-func (d *dice) roll(n int) int {
+func (d *rng) roll(n int) int {
 	d.state++
 	return int(routing.Draw(d.state) % uint64(n))
 }
@@ -82,7 +82,7 @@ var words = [...]string{
 func prose(seed uint64, n int) string {
 	var b strings.Builder
 	b.Grow(n*tokenBytes + 16)
-	d := dice{seed}
+	d := rng{seed}
 	for b.Len() < n*tokenBytes {
 		length := 5 + d.roll(8)
 		for i := range length {

@@ -10,11 +10,11 @@ import (
 // turnstile admits a fixed number at once and queues the others: lowest priority first, then
 // earliest arrival.
 type turnstile struct {
-	mu      sync.Mutex
-	size    int
-	inside  int
-	most    int
-	waiting []*waiter // in the order of admission
+	mu        sync.Mutex
+	size      int
+	inside    int
+	maxInside int
+	waiting   []*waiter // in the order of admission
 }
 
 // waiter is one queued caller.
@@ -33,7 +33,7 @@ func (t *turnstile) enter(ctx context.Context, priority int64) error {
 	t.mu.Lock()
 	if t.inside < t.size {
 		t.inside++
-		t.most = max(t.most, t.inside)
+		t.maxInside = max(t.maxInside, t.inside)
 		t.mu.Unlock()
 		return nil
 	}
@@ -80,10 +80,10 @@ func (t *turnstile) leaveLocked() {
 }
 
 // state returns how many are inside and waiting, and the maximum inside.
-func (t *turnstile) state() (inside, waiting, most int) {
+func (t *turnstile) state() (inside, waiting, maxInside int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.inside, len(t.waiting), t.most
+	return t.inside, len(t.waiting), t.maxInside
 }
 
 // pause waits d or until ctx ends. An engine without delays detects here that its client has left.

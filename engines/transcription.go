@@ -62,7 +62,7 @@ func (e *Engine) transcribe(w http.ResponseWriter, r *request) error {
 func (t *transcription) prompt(seed uint64, text string) []uint32 {
 	t.audio = max(int(math.Ceil(t.duration.Seconds()*soundTokensPerSecond)), 1)
 	ids := make([]uint32, t.audio)
-	d := dice{seed}
+	d := rng{seed}
 	for i := range ids {
 		ids[i] = uint32(d.roll(1<<30)) | 1<<16
 	}

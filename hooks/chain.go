@@ -92,5 +92,5 @@ func newCaller(s Spec, o Options) caller {
 	if s.Type == TypeExtProc {
 		return newExtProc(peer, to, s.MaxReply)
 	}
-	return &httpCaller{peer: peer, path: to.path, most: s.MaxReply}
+	return &httpCaller{peer: peer, path: to.path, maxAnswer: s.MaxReply}
 }

@@ -44,9 +44,9 @@ const (
 
 // extProc calls a service by Envoy's external processing. A stream carries one request.
 type extProc struct {
-	peer   *workers.Peer
-	target target
-	most   int64 // longest answer in bytes
+	peer      *workers.Peer
+	target    target
+	maxAnswer int64 // longest answer in bytes
 
 	mu     sync.Mutex // guards the rest
 	conn   *grpc.ClientConn
@@ -54,8 +54,8 @@ type extProc struct {
 	closed bool
 }
 
-func newExtProc(peer *workers.Peer, to target, most int64) *extProc {
-	return &extProc{peer: peer, target: to, most: most}
+func newExtProc(peer *workers.Peer, to target, maxAnswer int64) *extProc {
+	return &extProc{peer: peer, target: to, maxAnswer: maxAnswer}
 }
 
 // acquire returns the connection of a call, which the caller releases.
@@ -154,12 +154,12 @@ func (e *extProc) call(ctx context.Context, r *Request) Reply {
 	ctx, cancel := context.WithCancel(e.outgoing(ctx, r.Trace)) // ends the stream
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, extProcMethod,
-		grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(int(min(e.most, math.MaxInt32))),
+		grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(int(min(e.maxAnswer, math.MaxInt32))),
 		grpc.MaxCallSendMsgSize(math.MaxInt32))
 	if err != nil {
 		return failed(grpcCause(err))
 	}
-	x := &exchange{stream: stream, memory: r.Memory}
+	x := &requestStream{stream: stream, memory: r.Memory}
 	defer x.end()
 	if x.send(headersMessage(r)) && x.receive(headersAnswer) && !x.bodySent {
 		if x.send(bodyMessage(r.Body)) {
@@ -181,8 +181,8 @@ func (e *extProc) outgoing(ctx context.Context, trace http.Header) context.Conte
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// exchange is the stream of one request.
-type exchange struct {
+// requestStream is the stream of one request.
+type requestStream struct {
 	stream   grpc.ClientStream
 	memory   openai.Memory
 	held     int64 // reserved bytes that reply does not use
@@ -191,7 +191,7 @@ type exchange struct {
 }
 
 // send sends a message. It returns false after a failure. If the service has closed the stream, receive finds out.
-func (x *exchange) send(m message) bool {
+func (x *requestStream) send(m message) bool {
 	if err := x.stream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
 		x.reply = failed(grpcCause(err))
 		return false
@@ -200,7 +200,7 @@ func (x *exchange) send(m message) bool {
 }
 
 // receive reads the answer to the last message. It returns false if the exchange ends with it.
-func (x *exchange) receive(want answerKind) bool {
+func (x *requestStream) receive(want answerKind) bool {
 	for {
 		var raw []byte
 		err := x.stream.RecvMsg(&raw)
@@ -230,7 +230,7 @@ func (x *exchange) receive(want answerKind) bool {
 }
 
 // reject applies an immediate response. One with 5xx reports a failure of the service.
-func (x *exchange) reject(a processingAnswer) {
+func (x *requestStream) reject(a processingAnswer) {
 	if a.status >= http.StatusInternalServerError {
 		x.reply = failed(fmt.Sprintf("the immediate response has the status %d", a.status))
 		return
@@ -261,7 +261,7 @@ func retryAfter(headers []Header) time.Duration {
 }
 
 // apply applies the answer to the headers or to the body. It returns false if the exchange ends with it.
-func (x *exchange) apply(a processingAnswer, of answerKind) bool {
+func (x *requestStream) apply(a processingAnswer, of answerKind) bool {
 	for _, h := range a.set {
 		x.reply.setHeader(h.Name, h.Value)
 	}
@@ -295,7 +295,7 @@ func (x *exchange) apply(a processingAnswer, of answerKind) bool {
 }
 
 // drop forgets a changed body.
-func (x *exchange) drop() {
+func (x *requestStream) drop() {
 	if x.held > 0 {
 		x.memory.Return(x.held)
 	}
@@ -303,7 +303,7 @@ func (x *exchange) drop() {
 }
 
 // end ends the stream. The memory of a changed body passes to the caller of the hook.
-func (x *exchange) end() {
+func (x *requestStream) end() {
 	_ = x.stream.CloseSend() // the stream ends anyway
 	if x.reply.Result != Transformed {
 		x.drop()

@@ -18,9 +18,9 @@ import (
 
 // httpCaller calls a service by HTTP.
 type httpCaller struct {
-	peer *workers.Peer
-	path string
-	most int64 // longest answer in bytes
+	peer      *workers.Peer
+	path      string
+	maxAnswer int64 // longest answer in bytes
 }
 
 // causeJSON is the cause of an answer without an action.
@@ -49,7 +49,7 @@ func (c *httpCaller) call(ctx context.Context, r *Request) Reply {
 		return reply
 	}
 	memory := &metered{Memory: r.Memory}
-	text, err := openai.Decode(resp.Header.Get("Content-Encoding"), resp.Body, resp.ContentLength, c.most, memory)
+	text, err := openai.Decode(resp.Header.Get("Content-Encoding"), resp.Body, resp.ContentLength, c.maxAnswer, memory)
 	defer memory.returnAll()
 	if err != nil {
 		return decodeFailure(err, memory)

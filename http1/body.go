@@ -50,9 +50,9 @@ const (
 	bodyEnded
 )
 
-// exchange is one answer for its caller: the Response and its Body. One goroutine reads; any
+// openAnswer is one answer for its caller: the Response and its Body. One goroutine reads; any
 // goroutine may close or cancel.
-type exchange struct {
+type openAnswer struct {
 	Response
 	c     *conn
 	idle  *idleConns
@@ -70,7 +70,7 @@ type exchange struct {
 }
 
 // setResponse sets the Response and the framing from the head (RFC 9112 §6.3).
-func (x *exchange) setResponse(method string, h answerHead) {
+func (x *openAnswer) setResponse(method string, h answerHead) {
 	x.Status, x.Header, x.ContentLength, x.Body = h.status, h.header, h.length, x
 	x.keep = !h.hasOption("close")
 	if h.oldHTTP {
@@ -94,7 +94,7 @@ func (x *exchange) setResponse(method string, h answerHead) {
 }
 
 // endIfNoBody ends the exchange and releases its connection if the answer has no body.
-func (x *exchange) endIfNoBody() {
+func (x *openAnswer) endIfNoBody() {
 	if x.framing == framedNone {
 		x.err = io.EOF
 		x.state.Store(bodyEnded)
@@ -103,14 +103,14 @@ func (x *exchange) endIfNoBody() {
 }
 
 // cancel ends the exchange because its context has ended.
-func (x *exchange) cancel(cause error) {
+func (x *openAnswer) cancel(cause error) {
 	x.cause.Store(&cause)
 	_ = x.c.socket.Close()
 }
 
 // release releases the connection. It becomes idle if proper is set, the connection may be kept and
 // no unread byte is buffered; otherwise it is closed. release is called once per exchange.
-func (x *exchange) release(proper bool) {
+func (x *openAnswer) release(proper bool) {
 	// If the watch has fired, it is closing the connection.
 	watched := x.stop == nil || x.stop()
 	if !proper || !watched || !x.keep || x.c.r != x.c.w {
@@ -123,7 +123,7 @@ func (x *exchange) release(proper bool) {
 
 // Read returns available content at once. An answer that breaks off or is malformed ends in a
 // *SendError, never in io.EOF.
-func (x *exchange) Read(p []byte) (int, error) {
+func (x *openAnswer) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -153,7 +153,7 @@ func (x *exchange) Read(p []byte) (int, error) {
 	return 0, x.err
 }
 
-func (x *exchange) failure(err error) error {
+func (x *openAnswer) failure(err error) error {
 	if cause := x.cause.Load(); cause != nil {
 		err = *cause
 	}
@@ -162,7 +162,7 @@ func (x *exchange) failure(err error) error {
 
 // Close ends the exchange. If the body was not read to its end, Close closes the connection, so
 // that the engine detects the disconnect. If the end is already buffered, the connection is kept.
-func (x *exchange) Close() error {
+func (x *openAnswer) Close() error {
 	for {
 		switch x.state.Load() {
 		case bodyResting:
@@ -186,7 +186,7 @@ func (x *exchange) Close() error {
 }
 
 // discard decodes the buffered input and returns io.EOF if that was the rest of the body.
-func (x *exchange) discard() error {
+func (x *openAnswer) discard() error {
 	var sink [512]byte
 	for {
 		if _, err := x.decode(sink[:], false); err != nil {
@@ -197,7 +197,7 @@ func (x *exchange) discard() error {
 
 // decode copies content to p and returns io.EOF with the last of it. Without wait it does not read
 // from the connection and returns errUnread instead.
-func (x *exchange) decode(p []byte, wait bool) (int, error) {
+func (x *openAnswer) decode(p []byte, wait bool) (int, error) {
 	if x.framing == framedChunks {
 		return x.decodeChunks(p, wait)
 	}
@@ -221,7 +221,7 @@ func (x *exchange) decode(p []byte, wait bool) (int, error) {
 
 // readContent copies buffered input to p. If there is none and wait is set, it reads from the
 // connection.
-func (x *exchange) readContent(p []byte, wait bool) (int, error) {
+func (x *openAnswer) readContent(p []byte, wait bool) (int, error) {
 	if n := x.c.takeBuffered(p); n > 0 {
 		return n, nil
 	}
@@ -233,7 +233,7 @@ func (x *exchange) readContent(p []byte, wait bool) (int, error) {
 
 // decodeChunks copies content to p from all buffered chunks. It waits only while there is nothing to
 // return.
-func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
+func (x *openAnswer) decodeChunks(p []byte, wait bool) (n int, err error) {
 	for {
 		var k int
 		if x.part == chunkData {
@@ -255,7 +255,7 @@ func (x *exchange) decodeChunks(p []byte, wait bool) (n int, err error) {
 }
 
 // readChunk copies content of the current chunk to p.
-func (x *exchange) readChunk(p []byte, wait bool) (n int, err error) {
+func (x *openAnswer) readChunk(p []byte, wait bool) (n int, err error) {
 	if int64(len(p)) > x.left {
 		p = p[:x.left]
 	}
@@ -270,7 +270,7 @@ func (x *exchange) readChunk(p []byte, wait bool) (n int, err error) {
 
 // readChunkLine reads one line between chunks. It returns io.EOF for the empty line that ends the
 // body.
-func (x *exchange) readChunkLine() error {
+func (x *openAnswer) readChunkLine() error {
 	switch x.part {
 	case chunkSize:
 		line, err := x.c.readLine(maxChunkLine)
@@ -305,7 +305,7 @@ func (x *exchange) readChunkLine() error {
 
 // startChunk parses a chunk's first line: hexadecimal digits, and optional extensions after a
 // semicolon (RFC 9112 §7.1).
-func (x *exchange) startChunk(line []byte) error {
+func (x *openAnswer) startChunk(line []byte) error {
 	digits, extensions, extended := bytes.Cut(line, []byte{';'})
 	size, err := strconv.ParseUint(string(digits), 16, 60)
 	if err != nil || len(digits) > 15 { // 15 digits cannot overflow and are more than any chunk has

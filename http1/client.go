@@ -91,7 +91,7 @@ func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 			within = onceIdle
 		}
 		if c := p.idle.get(within); c != nil {
-			x, fail := p.exchange(ctx, c, r, *head)
+			x, fail := p.roundTrip(ctx, c, r, *head)
 			if fail == nil {
 				return &x.Response, nil
 			}
@@ -111,7 +111,7 @@ func (p *Client) Send(ctx context.Context, r *Request) (*Response, error) {
 		}
 		return nil, &SendError{Phase: PhaseConnect, Err: err}
 	}
-	x, fail := p.exchange(ctx, c, r, *head)
+	x, fail := p.roundTrip(ctx, c, r, *head)
 	if fail != nil {
 		return nil, fail
 	}
@@ -134,10 +134,10 @@ func (p *Client) connect(ctx context.Context) (*conn, error) {
 	return nil, err
 }
 
-// exchange writes the request on c and reads the answer's head. It owns c: if it fails, it closes
-// c; otherwise the exchange's body releases c.
-func (p *Client) exchange(ctx context.Context, c *conn, r *Request, head []byte) (*exchange, *SendError) {
-	x := &exchange{c: c, idle: &p.idle}
+// roundTrip writes the request on c and reads the answer's head. It owns c: if it fails, it closes
+// c; otherwise the body of the answer releases c.
+func (p *Client) roundTrip(ctx context.Context, c *conn, r *Request, head []byte) (*openAnswer, *SendError) {
+	x := &openAnswer{c: c, idle: &p.idle}
 	if ctx.Done() != nil {
 		x.stop = context.AfterFunc(ctx, func() { x.cancel(cancelled(ctx)) })
 	}

@@ -28,7 +28,7 @@ type answerHead struct {
 }
 
 // readAnswer reads heads until one is not interim and sets up x from it.
-func (x *exchange) readAnswer(method string) error {
+func (x *openAnswer) readAnswer(method string) error {
 	for range maxInterim + 1 {
 		block, err := x.c.readHead()
 		if err != nil {

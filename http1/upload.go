@@ -32,13 +32,13 @@ func (c *conn) writeUpload(body io.Reader, length int64) error {
 	chunked := length < 0
 	buf := make([]byte, uploadHead+uploadPiece+len("\r\n"))
 	for left := length; left != 0; {
-		room := buf[uploadHead : uploadHead+uploadPiece]
+		piece := buf[uploadHead : uploadHead+uploadPiece]
 		if !chunked {
-			room = room[:min(int64(len(room)), left)]
+			piece = piece[:min(int64(len(piece)), left)]
 		}
-		n, err := body.Read(room)
+		n, err := body.Read(piece)
 		if n > 0 {
-			piece := room[:n]
+			piece := piece[:n]
 			if chunked {
 				piece = frameChunk(buf, n)
 			}

@@ -75,8 +75,8 @@ func (p *pipe) writeData(b []byte, closed func() error) (n int, err error) {
 		case len(b) == 0:
 			return n, nil
 		}
-		if room := windowBytes - len(p.data); room > 0 {
-			k := min(len(b), room)
+		if free := windowBytes - len(p.data); free > 0 {
+			k := min(len(b), free)
 			p.data = append(p.data, b[:k]...)
 			b, n = b[k:], n+k
 			p.changed.Broadcast()

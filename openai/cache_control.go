@@ -33,8 +33,8 @@ func (r *Request) markLastBlock(at int) []change {
 		content.Str()
 		end := content.Pos()
 		return []change{
-			{span: span{at, at}, with: []byte(`[{"type":"text","text":`)},
-			{span: span{end, end}, with: []byte(`,"` + cacheControl + `":` + ephemeral + `}]`)},
+			{span: span{at, at}, replacement: []byte(`[{"type":"text","text":`)},
+			{span: span{end, end}, replacement: []byte(`,"` + cacheControl + `":` + ephemeral + `}]`)},
 		}
 	case '[':
 		last := 0

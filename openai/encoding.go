@@ -235,8 +235,8 @@ func (f *buffer) ReadAll(from io.Reader) error {
 				return err
 			}
 		}
-		room := f.b[len(f.b):cap(f.b)]
-		n, err := from.Read(room)
+		free := f.b[len(f.b):cap(f.b)]
+		n, err := from.Read(free)
 		f.b = f.b[:len(f.b)+n]
 		switch have := int64(len(f.b)); {
 		case have > f.limit:

@@ -195,9 +195,9 @@ func (r *Request) DecodeMembers(f *StageFields, object, ids []byte) []Member {
 	}
 	if ids != nil && r.Dialect == Chat {
 		inside := bytes.IndexByte(object, '{') + 1
-		with := make([]byte, 0, len(object)+len(ids)+len(`"prompt_token_ids":,`))
-		with = append(append(append(with, object[:inside]...), `"prompt_token_ids":`...), ids...)
-		object = append(append(with, ','), object[inside:]...) // an object has members: see ReadPrefill
+		extended := make([]byte, 0, len(object)+len(ids)+len(`"prompt_token_ids":,`))
+		extended = append(append(append(extended, object[:inside]...), `"prompt_token_ids":`...), ids...)
+		object = append(append(extended, ','), object[inside:]...) // an object has members: see ReadPrefill
 	}
 	return append(members, Member{"kv_transfer_params", object})
 }
@@ -252,7 +252,7 @@ func (r *Request) memberChanges(cuts []change, e Edit) (_ []change, removed []en
 			if e.Set[i].Value == nil {
 				removed = append(removed, engineMember{span{from, c.i}, ""})
 			} else {
-				cuts = append(cuts, change{span: span{value, c.i}, with: e.Set[i].Value})
+				cuts = append(cuts, change{span: span{value, c.i}, replacement: e.Set[i].Value})
 			}
 		}
 	}

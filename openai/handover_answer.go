@@ -71,7 +71,7 @@ func (a *AnswerCleaner) clean(d Dialect, data, dst []byte) (_ []byte, changed bo
 			if cut.from < done { // inside a removed member
 				continue
 			}
-			dst = append(append(dst, data[done:cut.from]...), cut.with...)
+			dst = append(append(dst, data[done:cut.from]...), cut.replacement...)
 			done = cut.to
 		}
 		dst = append(dst, data[done:]...)
@@ -191,10 +191,10 @@ func (a *AnswerCleaner) setCount(c *Reader, name string) {
 		a.replaceCount(span{from, c.i}, a.Cached)
 	case name == "cached_tokens_per_turn" && first == '[' && hasContent: // a request in two stages has one turn
 		a.cuts = append(a.cuts, change{span: span{from, c.i},
-			with: append(strconv.AppendInt([]byte{'['}, a.Cached, 10), ']')})
+			replacement: append(strconv.AppendInt([]byte{'['}, a.Cached, 10), ']')})
 	}
 }
 
 func (a *AnswerCleaner) replaceCount(at span, n int64) {
-	a.cuts = append(a.cuts, change{span: at, with: strconv.AppendInt(nil, n, 10)})
+	a.cuts = append(a.cuts, change{span: at, replacement: strconv.AppendInt(nil, n, 10)})
 }

@@ -26,7 +26,7 @@ func ParseMultipart(contentType string, body []byte) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Request{Body: body, N: 1, place: places{form: true, delimiter: "--" + boundary}}
+	r := &Request{Body: body, N: 1, place: offsets{form: true, delimiter: "--" + boundary}}
 	f := form{body: body, delimiter: []byte(r.place.delimiter), req: r}
 	if err := f.read(); err != nil {
 		return nil, err

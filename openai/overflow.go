@@ -76,7 +76,7 @@ func (e EngineError) Overflow(d Dialect) (overflow *Error, ok bool) {
 		return nil, false
 	}
 	overflow = &Error{Code: CodeContextLengthExceeded, Status: e.Status, Param: e.Param, Message: e.Message}
-	limit, most := int64(0), slices.Max(append(numbers(text), 0))
+	limit, maxNumber := int64(0), slices.Max(append(numbers(text), 0))
 	if n := numbers(rest); len(n) > 0 {
 		limit = n[0]
 	}
@@ -87,8 +87,8 @@ func (e EngineError) Overflow(d Dialect) (overflow *Error, ok bool) {
 			break
 		}
 		overflow.Message = anthropicOverflow + ": " + e.Message
-		if 0 < limit && limit < most {
-			overflow.Message = fmt.Sprintf("%s: %d tokens > %d maximum", anthropicOverflow, most, limit)
+		if 0 < limit && limit < maxNumber {
+			overflow.Message = fmt.Sprintf("%s: %d tokens > %d maximum", anthropicOverflow, maxNumber, limit)
 		}
 	case limit > 0 && !strings.Contains(text, openAIOverflow):
 		overflow.Message = fmt.Sprintf("This model's maximum context length is %d tokens. The engine answered: %s", limit,

@@ -73,7 +73,7 @@ type Request struct {
 	Tools        bool  // the request offers tools or functions
 
 	ascii, wide, ids int64 // characters and token IDs of the prompt
-	place            places
+	place            offsets
 }
 
 // PromptTokens estimates the tokens that the model reads, rounded up: four ASCII characters per

@@ -56,7 +56,7 @@ func (p *parser) readFlag(name string, dst *bool) (set bool) {
 
 // readCount reads an integer from least to most, or null as 0. It rejects a number with a point
 // or an exponent, because some workers reject it and the others disagree on its value.
-func (p *parser) readCount(f Field, least, most int64) int64 {
+func (p *parser) readCount(f Field, least, maxValue int64) int64 {
 	c := p.Next()
 	if c == 'n' {
 		p.Skip()
@@ -66,14 +66,14 @@ func (p *parser) readCount(f Field, least, most int64) int64 {
 	const digits = 10 // of 2^31-1
 	if c == '-' || '0' <= c && c <= '9' {
 		if raw := p.Scalar(); len(raw) <= digits {
-			if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= least && n <= most && c != '-' {
+			if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n >= least && n <= maxValue && c != '-' {
 				return n
 			}
 		}
 	}
 	if !p.bad {
 		p.Seek(from)
-		p.rejectType(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+		p.rejectType(f.String(), "an integer from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(maxValue, 10))
 	}
 	return 0
 }

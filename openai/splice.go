@@ -27,8 +27,8 @@ type Edit struct {
 // because all are inside brackets.
 type span struct{ from, to int }
 
-// places are the positions in a body for Splice and for later readers of the prompt.
-type places struct {
+// offsets are the positions in a body for Splice and for later readers of the prompt.
+type offsets struct {
 	top      int  // after the opening brace of the body
 	topEmpty bool // the body has no members
 	model    span // the value of model, including quotes; the content of a form's part
@@ -65,7 +65,7 @@ const unlimited = -1
 
 // record stores the start of f's value. Beyond 4 GiB the field counts as absent; no caller reads
 // such bodies.
-func (p *places) record(f Field, at int) {
+func (p *offsets) record(f Field, at int) {
 	if uint64(at) <= math.MaxUint32 {
 		p.prompt[f] = uint32(at)
 	}
@@ -73,20 +73,20 @@ func (p *places) record(f Field, at int) {
 
 // start returns the start of f's value; 0 if it is absent or, for all fields except priority,
 // null.
-func (p *places) start(f Field) int { return int(p.prompt[f]) }
+func (p *offsets) start(f Field) int { return int(p.prompt[f]) }
 
 // change replaces a range of the body.
 type change struct {
 	span
-	with []byte
+	replacement []byte
 }
 
 // Splice returns the edited body in pieces, to be sent in order. Unchanged bytes are shared
 // with the request and must not be changed; nothing large is copied. IncludeUsage does not
 // apply to a form, and the model name for a form must not contain line breaks.
 func (r *Request) Splice(e Edit) [][]byte {
-	var room [10]change
-	changes := r.changes(room[:0], e)
+	var scratch [10]change
+	changes := r.changes(scratch[:0], e)
 	if len(changes) == 0 {
 		return [][]byte{r.Body}
 	}
@@ -96,8 +96,8 @@ func (r *Request) Splice(e Edit) [][]byte {
 		if c.from > done {
 			pieces = append(pieces, r.Body[done:c.from:c.from])
 		}
-		if len(c.with) > 0 {
-			pieces = append(pieces, c.with)
+		if len(c.replacement) > 0 {
+			pieces = append(pieces, c.replacement)
 		}
 		done = c.to
 	}
@@ -151,7 +151,7 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	if r.addsUsage(e) {
 		cuts = append(cuts, r.usageChange())
 		if at := r.place.continuous; at != (span{}) {
-			cuts = append(cuts, change{span: at, with: []byte("false")})
+			cuts = append(cuts, change{span: at, replacement: []byte("false")})
 		}
 	}
 	if !r.place.form && e.CacheSalt != "" && (r.place.salt != (span{}) || r.addsSalt(e)) {
@@ -165,10 +165,10 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 		switch {
 		case limit == (outputLimit{}), len(e.Set) > 0 && e.sets(Field(i+int(FieldMaxTokens)).String()):
 		case limit.value == unlimited: // most engines reject it
-			cuts = append(cuts, change{span: limit.span, with: []byte("null")})
+			cuts = append(cuts, change{span: limit.span, replacement: []byte("null")})
 		case e.MaxTokens > 0 && limit.value > e.MaxTokens:
 			lowered = true
-			cuts = append(cuts, change{span: limit.span, with: strconv.AppendInt(nil, e.MaxTokens, 10)})
+			cuts = append(cuts, change{span: limit.span, replacement: strconv.AppendInt(nil, e.MaxTokens, 10)})
 		}
 	}
 	if lowered {
@@ -184,10 +184,10 @@ func (r *Request) changes(cuts []change, e Edit) []change {
 	if (r.place.topEmpty || empty) && len(cuts) > 0 {
 		// All changes insert members into an empty body; only the last one has no comma.
 		for i := range cuts {
-			if with := bytes.TrimSuffix(cuts[i].with, []byte(",")); i < len(cuts)-1 {
-				cuts[i].with = append(with, ',')
+			if replacement := bytes.TrimSuffix(cuts[i].replacement, []byte(",")); i < len(cuts)-1 {
+				cuts[i].replacement = append(replacement, ',')
 			} else {
-				cuts[i].with = with
+				cuts[i].replacement = replacement
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func (r *Request) thinkingChanges(limit int64) (cuts []change) {
 			counted := string(body.Name()) == "budget_tokens"
 			from := body.Pos()
 			if budget, ok := body.readInteger(); ok && counted && budget >= limit {
-				cuts = append(cuts, change{span: span{from, body.Pos()}, with: strconv.AppendInt(nil, limit-1, 10)})
+				cuts = append(cuts, change{span: span{from, body.Pos()}, replacement: strconv.AppendInt(nil, limit-1, 10)})
 			}
 		}
 	}
@@ -229,9 +229,9 @@ func (r *Request) modelChange(name string) (c change, ok bool) {
 		return c, false
 	case r.place.form && at == (span{}):
 		part := r.place.delimiter + "\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\n" + name + "\r\n"
-		return change{with: []byte(part)}, true
+		return change{replacement: []byte(part)}, true
 	case r.place.form:
-		return change{span: at, with: []byte(name)}, true
+		return change{span: at, replacement: []byte(name)}, true
 	}
 	return r.setMember(at, "model", appendJSONText(nil, name)), true
 }
@@ -242,7 +242,7 @@ func (r *Request) NamedBody() []byte {
 	if !ok {
 		return nil
 	}
-	return slices.Concat(r.Body[:c.from], c.with, r.Body[c.to:])
+	return slices.Concat(r.Body[:c.from], c.replacement, r.Body[c.to:])
 }
 
 // usageChange returns the change that sets stream_options.include_usage.
@@ -250,7 +250,7 @@ func (r *Request) usageChange() change {
 	at := &r.place
 	switch {
 	case at.include != (span{}):
-		return change{span: at.include, with: []byte("true")}
+		return change{span: at.include, replacement: []byte("true")}
 	case at.inside > 0:
 		return insertion(at.inside, at.insideEmpty, "include_usage", []byte("true"))
 	}
@@ -261,7 +261,7 @@ func (r *Request) usageChange() change {
 // the zero span.
 func (r *Request) setMember(at span, name string, value []byte) change {
 	if at != (span{}) {
-		return change{span: at, with: value}
+		return change{span: at, replacement: value}
 	}
 	return insertion(r.place.top, r.place.topEmpty, name, value)
 }
@@ -273,5 +273,5 @@ func insertion(at int, empty bool, name string, value []byte) change {
 	if !empty {
 		member = append(member, ',')
 	}
-	return change{span: span{at, at}, with: member}
+	return change{span: span{at, at}, replacement: member}
 }

@@ -17,7 +17,7 @@ func crowd(b *testing.B, n int) *rig {
 	r := newRig(b, usual(), 16, 4)
 	r.fill(64)
 	for range n {
-		r.mustWait(r.ticket(r.dice.below(3), fmt.Sprint("t", r.dice.below(40)), int64(100+r.dice.below(4000))))
+		r.mustWait(r.ticket(r.rng.below(3), fmt.Sprint("t", r.rng.below(40)), int64(100+r.rng.below(4000))))
 	}
 	return r
 }

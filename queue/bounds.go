@@ -117,8 +117,8 @@ func (q *Queue) retryAfterLocked(t *Ticket, reason string, now time.Time) time.D
 	}
 	// No retry is planned beyond a minute, which no SDK obeys.
 	c.nextRetryAt = later(c.nextRetryAt, first).Add(seconds(spacing / rate))
-	if most := now.Add(longestRetryAfter + 1); c.nextRetryAt.After(most) {
-		c.nextRetryAt = most
+	if latest := now.Add(longestRetryAfter + 1); c.nextRetryAt.After(latest) {
+		c.nextRetryAt = latest
 	}
 	after := c.nextRetryAt.Sub(now)
 	if after <= longestRetryAfter {

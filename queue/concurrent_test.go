@@ -76,7 +76,7 @@ func (b *bustle) configure(t *testing.T, workers int) {
 }
 
 // ticket returns a request of an owner.
-func (b *bustle) ticket(owner int, d *dice) *Ticket {
+func (b *bustle) ticket(owner int, d *rng) *Ticket {
 	prefix := uint64(1 + d.below(7))
 	return &Ticket{Class: d.below(Classes), Tenant: fmt.Sprint(owner % 5), Weight: 1 + owner%3,
 		Tokens: int64(d.below(500)), Bytes: 100, Ref: make(chan struct{}, 16),
@@ -85,7 +85,7 @@ func (b *bustle) ticket(owner int, d *dice) *Ticket {
 }
 
 // wait waits for the end of a ticket's wait, and sometimes cancels it early.
-func (b *bustle) wait(tk *Ticket, d *dice) (lease routing.Lease, err error) {
+func (b *bustle) wait(tk *Ticket, d *rng) (lease routing.Lease, err error) {
 	woken := tk.Ref.(chan struct{})
 	for err = ErrWaiting; errors.Is(err, ErrWaiting); {
 		select {
@@ -112,7 +112,7 @@ func (b *bustle) wait(tk *Ticket, d *dice) (lease routing.Lease, err error) {
 }
 
 // own runs one request to its end, in up to three attempts.
-func (b *bustle) own(tk *Ticket, d *dice) {
+func (b *bustle) own(tk *Ticket, d *rng) {
 	for attempt := range 3 {
 		lease, err := b.queue.Enter(tk, b.now())
 		if errors.Is(err, ErrWaiting) {
@@ -141,7 +141,7 @@ func (b *bustle) own(tk *Ticket, d *dice) {
 
 // disturb changes everything that may change beside waiting requests, until it is stopped.
 func (b *bustle) disturb(t *testing.T, stop <-chan struct{}) {
-	d := dice(99)
+	d := rng(99)
 	for i := 0; ; i++ {
 		select {
 		case <-stop:
@@ -178,7 +178,7 @@ func TestConcurrentOwnersLeaveNothingBehind(t *testing.T) {
 	disturber.Go(func() { b.disturb(t, stop) })
 	for owner := range owners {
 		all.Go(func() {
-			d := dice(owner + 1)
+			d := rng(owner + 1)
 			for range requests {
 				b.own(b.ticket(owner, &d), &d)
 			}

@@ -16,14 +16,14 @@ func (q *Queue) victimsLocked(c *Config, t *Ticket, reason string) []*Ticket {
 	case reason == ShedBytes:
 		return q.largestLocked(t, q.bytes-c.MaxBytes)
 	case reason == ShedDepth && c.Waits(t.Class):
-		var most *flow
+		var largest *flow
 		for _, f := range q.classes[t.Class].waiting {
-			if most == nil || float64(f.depth)/f.weight > float64(most.depth)/most.weight {
-				most = f
+			if largest == nil || float64(f.depth)/f.weight > float64(largest.depth)/largest.weight {
+				largest = f
 			}
 		}
-		if most != t.flow && float64(most.depth)/most.weight > float64(t.flow.depth)/t.flow.weight {
-			return []*Ticket{most.last}
+		if largest != t.flow && float64(largest.depth)/largest.weight > float64(t.flow.depth)/t.flow.weight {
+			return []*Ticket{largest.last}
 		}
 	}
 	return nil

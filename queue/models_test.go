@@ -42,7 +42,7 @@ func TestRequestsOfManyFullWorkersDoNotBlockOthers(t *testing.T) {
 		r.mustGo(r.of(model+1, 0, "a", 10))
 	}
 	for range 1000 {
-		r.mustWait(r.of(1+uint64(r.dice.below(models-1)), 0, "a", int64(1+r.dice.below(10_000))))
+		r.mustWait(r.of(1+uint64(r.rng.below(models-1)), 0, "a", int64(1+r.rng.below(10_000))))
 	}
 	behind := r.mustWait(r.of(models, 2, "b", 10))
 	if got := r.end(r.underWay(models)); len(got) != 1 || got[0] != behind {

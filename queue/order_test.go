@@ -17,7 +17,7 @@ func TestTenantsShareTokensByWeight(t *testing.T) {
 		r.fill(8)
 		add := func(tenant int, many int) {
 			for range many {
-				tk := r.ticket(1, fmt.Sprint(tenant), int64(100+900*tenant+r.dice.below(50)))
+				tk := r.ticket(1, fmt.Sprint(tenant), int64(100+900*tenant+r.rng.below(50)))
 				tk.Weight = weights[tenant]
 				r.mustWait(tk)
 			}

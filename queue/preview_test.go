@@ -49,15 +49,15 @@ func TestPreviewAgreesWithEnter(t *testing.T) {
 			c.MaxWait[2] = 20 * time.Second
 		}
 		r := newRig(t, c, 1, 2)
-		r.dice = dice(seed + 1)
+		r.rng = rng(seed + 1)
 		paced(r, time.Second)
 		r.fill(2)
 		for range 60 {
-			tenant, class := fmt.Sprint(r.dice.below(4)), r.dice.below(Classes)
-			asks := r.ticket(class, tenant, int64(1+r.dice.below(300)))
-			asks.Bytes = int64(r.dice.below(300))
-			if r.dice.below(4) == 0 {
-				asks.Deadline = r.now.Add(time.Duration(r.dice.below(10)) * time.Second)
+			tenant, class := fmt.Sprint(r.rng.below(4)), r.rng.below(Classes)
+			asks := r.ticket(class, tenant, int64(1+r.rng.below(300)))
+			asks.Bytes = int64(r.rng.below(300))
+			if r.rng.below(4) == 0 {
+				asks.Deadline = r.now.Add(time.Duration(r.rng.below(10)) * time.Second)
 			}
 			enters := *asks
 			before := r.inside()
@@ -73,7 +73,7 @@ func TestPreviewAgreesWithEnter(t *testing.T) {
 			}
 			seen[said]++
 			r.claim()
-			if r.dice.below(3) == 0 {
+			if r.rng.below(3) == 0 {
 				r.now = r.now.Add(500 * time.Millisecond)
 				if len(r.end(r.underWay(0))) == 0 {
 					r.fill(1)
@@ -95,20 +95,20 @@ func TestPreviewUnderOtherBoundsAgreesWithEnterAfterAReload(t *testing.T) {
 	for seed := range 300 {
 		c := usual()
 		r := newRig(t, c, 1, 2)
-		r.dice = dice(seed + 1)
+		r.rng = rng(seed + 1)
 		paced(r, time.Second)
 		r.fill(2)
-		for range r.dice.below(60) {
-			r.mustWaitOrGo(r.ticket(r.dice.below(Classes), fmt.Sprint(r.dice.below(4)), 10))
+		for range r.rng.below(60) {
+			r.mustWaitOrGo(r.ticket(r.rng.below(Classes), fmt.Sprint(r.rng.below(4)), 10))
 		}
 		draft := c
-		draft.MaxDepth, draft.MaxBytes, draft.Displace = r.dice.below(20), int64(r.dice.below(6000)), r.dice.below(2) == 0
+		draft.MaxDepth, draft.MaxBytes, draft.Displace = r.rng.below(20), int64(r.rng.below(6000)), r.rng.below(2) == 0
 		for class := range draft.MaxWait {
-			draft.MaxWait[class] = time.Duration(r.dice.below(30)) * time.Second
+			draft.MaxWait[class] = time.Duration(r.rng.below(30)) * time.Second
 		}
-		asks := r.ticket(r.dice.below(Classes), fmt.Sprint(r.dice.below(4)), int64(1+r.dice.below(300)))
-		if r.dice.below(4) == 0 {
-			asks.Deadline = r.now.Add(time.Duration(r.dice.below(10)) * time.Second)
+		asks := r.ticket(r.rng.below(Classes), fmt.Sprint(r.rng.below(4)), int64(1+r.rng.below(300)))
+		if r.rng.below(4) == 0 {
+			asks.Deadline = r.now.Add(time.Duration(r.rng.below(10)) * time.Second)
 		}
 		enters := *asks
 		before := r.inside()
@@ -135,24 +135,24 @@ func TestPreviewUnderOtherBoundsAgreesWithEnterAfterAReload(t *testing.T) {
 func TestPreviewAgreesWithEnterWithoutAUsableWorker(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 400 {
-		dice := dice(seed + 1)
+		rng := rng(seed + 1)
 		c := usual()
-		c.MaxDepth = dice.below(3)
-		c.MaxWait = [Classes]time.Duration{time.Duration(dice.below(3)) * 10 * time.Second}
-		c.EngineWait = time.Duration(dice.below(3)) * 10 * time.Second
+		c.MaxDepth = rng.below(3)
+		c.MaxWait = [Classes]time.Duration{time.Duration(rng.below(3)) * 10 * time.Second}
+		c.EngineWait = time.Duration(rng.below(3)) * 10 * time.Second
 		r := newRig(t, c, 2, 1)
 		r.fill(2)
 		for i := range 2 {
-			switch dice.below(3) {
+			switch rng.below(3) {
 			case 0:
 				r.pool.Observe(name(i), i, routing.Status{})
 			case 1:
-				r.pool.SetOpen(name(i), i, r.now.Add(time.Duration(dice.below(30))*time.Second))
+				r.pool.SetOpen(name(i), i, r.now.Add(time.Duration(rng.below(30))*time.Second))
 			}
 		}
 		asks := r.ticket(0, "a", 10)
-		if dice.below(3) == 0 {
-			asks.Deadline = r.now.Add(time.Duration(dice.below(20)) * time.Second)
+		if rng.below(3) == 0 {
+			asks.Deadline = r.now.Add(time.Duration(rng.below(20)) * time.Second)
 		}
 		asks.Request.Now, asks.Request.Wait = r.now, c.Waits(0)
 		_, said := r.pool.Preview(asks.Request, nil)

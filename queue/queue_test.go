@@ -237,10 +237,10 @@ func TestListIsTheOrderOfDispatch(t *testing.T) {
 		c := usual()
 		c.Age = [Classes]time.Duration{1: 10 * time.Second, 2: 30 * time.Second}
 		r := newRig(t, c, 1, 1)
-		r.dice = dice(rapid.Uint64Min(1).Draw(rt, "seed"))
+		r.rng = rng(rapid.Uint64Min(1).Draw(rt, "seed"))
 		r.fill(1)
 		for range rapid.IntRange(1, 60).Draw(rt, "tickets") {
-			tk := r.ticket(r.dice.below(3), fmt.Sprint(r.dice.below(5)), int64(1+r.dice.below(1000)))
+			tk := r.ticket(r.rng.below(3), fmt.Sprint(r.rng.below(5)), int64(1+r.rng.below(1000)))
 			tk.Weight = 1 + len(tk.Tenant)*int(tk.Tenant[0]-'0')
 			r.mustWait(tk)
 		}
@@ -263,7 +263,7 @@ func TestEachTicketIsDispatchedOrLeaves(t *testing.T) {
 		c.Age = [Classes]time.Duration{0: time.Second, 1: 2 * time.Second, 2: 3 * time.Second}
 		c.MaxDepth, c.MaxBytes, c.Displace = 8, 1500, rapid.Bool().Draw(rt, "displace")
 		r := newRig(t, c, 3, 2)
-		r.dice = dice(rapid.Uint64Min(1).Draw(rt, "seed"))
+		r.rng = rng(rapid.Uint64Min(1).Draw(rt, "seed"))
 		waiting := map[*Ticket]bool{}
 		settle := func() {
 			for _, tk := range r.woken {
@@ -272,9 +272,9 @@ func TestEachTicketIsDispatchedOrLeaves(t *testing.T) {
 			r.claim()
 		}
 		for range 200 {
-			switch r.dice.below(8) {
+			switch r.rng.below(8) {
 			case 0, 1, 2:
-				tk := r.ticket(r.dice.below(3), fmt.Sprint(r.dice.below(4)), int64(r.dice.below(500)))
+				tk := r.ticket(r.rng.below(3), fmt.Sprint(r.rng.below(4)), int64(r.rng.below(500)))
 				if errors.Is(r.enter(tk), ErrWaiting) {
 					waiting[tk] = true
 				}
@@ -282,19 +282,19 @@ func TestEachTicketIsDispatchedOrLeaves(t *testing.T) {
 				for tk, lease := range r.held {
 					delete(r.held, tk)
 					lease.Release(routing.Result{At: r.now})
-					r.queue.SettleUsage(tk, int64(r.dice.below(1000)))
+					r.queue.SettleUsage(tk, int64(r.rng.below(1000)))
 					break
 				}
 			case 6:
 				for tk := range waiting {
 					delete(waiting, tk)
-					_ = r.queue.Leave(tk, LeaveReason(r.dice.below(2)), r.now)
+					_ = r.queue.Leave(tk, LeaveReason(r.rng.below(2)), r.now)
 					break
 				}
 			case 7:
-				r.now = r.now.Add(time.Duration(r.dice.below(1500)) * time.Millisecond)
-				i := r.dice.below(3)
-				r.pool.Observe(name(i), i, routing.Status{Up: r.dice.below(4) > 0})
+				r.now = r.now.Add(time.Duration(r.rng.below(1500)) * time.Millisecond)
+				i := r.rng.below(3)
+				r.pool.Observe(name(i), i, routing.Status{Up: r.rng.below(4) > 0})
 				r.queue.Dispatch(r.now)
 			}
 			settle()

@@ -13,19 +13,19 @@ import (
 // start is the start of the tests' time.
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// dice is xorshift64*.
-type dice uint64
+// rng is xorshift64*.
+type rng uint64
 
-func (d *dice) next() uint64 {
+func (d *rng) next() uint64 {
 	x := uint64(*d)
 	x ^= x >> 12
 	x ^= x << 25
 	x ^= x >> 27
-	*d = dice(x)
+	*d = rng(x)
 	return x * 2685821657736338717
 }
 
-func (d *dice) below(n int) int { return int(d.next() >> 11 % uint64(n)) }
+func (d *rng) below(n int) int { return int(d.next() >> 11 % uint64(n)) }
 
 // usual returns bounds for tests about something else.
 func usual() Config {
@@ -38,7 +38,7 @@ type rig struct {
 	pool  *routing.Pool
 	queue *Queue
 	now   time.Time
-	dice  dice
+	rng   rng
 	woken []*Ticket
 	held  map[*Ticket]*routing.Lease // granted and in flight
 	made  int
@@ -47,7 +47,7 @@ type rig struct {
 // newRig returns a pool with that number of workers and of slots per worker.
 func newRig(t testing.TB, c Config, workers, places int) *rig {
 	t.Helper()
-	r := &rig{t: t, now: start(), dice: 7, held: map[*Ticket]*routing.Lease{}}
+	r := &rig{t: t, now: start(), rng: 7, held: map[*Ticket]*routing.Lease{}}
 	r.pool = poolOf(t, "least_load", workers, places)
 	r.queue = New(r.pool, c, func(tk *Ticket) { r.woken = append(r.woken, tk) })
 	r.pool.Watch(func() { r.queue.Dispatch(r.now) })
@@ -81,7 +81,7 @@ func members(workers, places int) []routing.Member {
 func (r *rig) ticket(class int, tenant string, tokens int64) *Ticket {
 	r.made++
 	return &Ticket{Class: class, Tenant: tenant, Tokens: tokens, Bytes: 100, ID: fmt.Sprint("r", r.made),
-		Request: &routing.Request{Rand: r.dice.next(), PromptTokens: tokens, OutputTokens: 1, Stream: true}}
+		Request: &routing.Request{Rand: r.rng.next(), PromptTokens: tokens, OutputTokens: 1, Stream: true}}
 }
 
 // enter enters a ticket and returns the result.

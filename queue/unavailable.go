@@ -86,8 +86,8 @@ func (q *Queue) markUnroutableLocked(t *Ticket, unroutable bool, now time.Time) 
 // offerUnroutableLocked offers tickets once more at the end of their worker wait, because a worker
 // may be up by now. Tickets that are still unroutable are evicted.
 func (q *Queue) offerUnroutableLocked(round *routing.DispatchRound, now time.Time) {
-	var room [maxUnroutable]*Ticket
-	due := room[:0]
+	var scratch [maxUnroutable]*Ticket
+	due := scratch[:0]
 	for _, t := range q.unroutable {
 		if len(due) < maxUnroutable && now.Sub(t.unroutableSince) >= q.workerWait(t) {
 			due = append(due, t)

@@ -14,8 +14,8 @@ import "time"
 // that the policy does not learn from it again at the next offer. The errors are ErrNoWorker,
 // ErrFull, ErrBestWorkerFull, a *BackoffError or an *OpenError.
 func (p *Pool) Acquire(r *Request, tried ...*Worker) (l Lease, err error) {
-	var room [16]*Worker // avoids an allocation in pools of usual size
-	tried = append(room[:0], tried...)
+	var scratch [16]*Worker // avoids an allocation in pools of usual size
+	tried = append(scratch[:0], tried...)
 	for {
 		if err = p.book(&l, r, tried); err != nil || l.Admit() == nil {
 			return l, err

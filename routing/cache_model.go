@@ -14,13 +14,13 @@ import (
 // A prompt is recorded from its end to its beginning. A block is therefore never evicted before the
 // blocks behind it, and the workers that have a block have all blocks before it.
 type cacheModel struct {
-	byHash  map[uint64]copies
-	blocks  []cachedBlock // by number; number 0 means no block
-	unused  int32         // list of free blocks, linked by older
-	most    int           // blocks of one worker; 0: no limit
-	every   time.Duration // interval at which the limit is applied
-	limited int64         // when it was last applied, ms since 1970
-	lists   [modelWorkers]cacheList
+	byHash    map[uint64]copies
+	blocks    []cachedBlock // by number; number 0 means no block
+	unused    int32         // list of free blocks, linked by older
+	maxBlocks int           // blocks of one worker; 0: no limit
+	every     time.Duration // interval at which the limit is applied
+	limited   int64         // when it was last applied, ms since 1970
+	lists     [modelWorkers]cacheList
 
 	views [modelWorkers]int32 // index of the view by column, during a decision
 }
@@ -266,16 +266,18 @@ func (c *cacheModel) evict(l *cacheList) {
 }
 
 // limitTrees limits the blocks of each worker, at intervals. 0 blocks is no limit.
-func (c *cacheModel) limitTrees(blocks int, every time.Duration) { c.most, c.every = blocks, every }
+func (c *cacheModel) limitTrees(blocks int, every time.Duration) {
+	c.maxBlocks, c.every = blocks, every
+}
 
 // applyLimit removes the least recently used blocks over the limit, once per interval.
 func (c *cacheModel) applyLimit(now int64) {
-	if c.most == 0 || now-c.limited < c.every.Milliseconds() {
+	if c.maxBlocks == 0 || now-c.limited < c.every.Milliseconds() {
 		return
 	}
 	c.limited = now
 	for i := range c.lists {
-		for l := &c.lists[i]; l.blocks > c.most; {
+		for l := &c.lists[i]; l.blocks > c.maxBlocks; {
 			c.remove(l.oldest)
 		}
 	}

@@ -22,6 +22,6 @@ func (p *chwbl) clone(r *Request) Policy {
 // worker causes new ones.
 func (g *ring) clone() *ring {
 	c := *g
-	c.slots, c.places, c.byID = slices.Clone(g.slots), slices.Clone(g.places), maps.Clone(g.byID)
+	c.slots, c.slotByIndex, c.byID = slices.Clone(g.slots), slices.Clone(g.slotByIndex), maps.Clone(g.byID)
 	return &c
 }

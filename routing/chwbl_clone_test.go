@@ -53,9 +53,9 @@ func TestCloneOfTheKeysFindsTheLearnedKey(t *testing.T) {
 	splits := b.p.Depth().Splits
 	for phase := range 3 {
 		for i := range 3000 {
-			w.now = w.now.Add(w.dice.exp(200 * time.Millisecond))
+			w.now = w.now.Add(w.rng.exp(200 * time.Millisecond))
 			system := chainOf(nil, uint64(100+phase), 20+10*phase)
-			w.ask(chainOf(system, uint64(1000+w.dice.below(300)), 1+i%5), 3, w.dice.exp(4*time.Second))
+			w.ask(chainOf(system, uint64(1000+w.rng.below(300)), 1+i%5), 3, w.rng.exp(4*time.Second))
 		}
 	}
 	t.Logf("of %d requests %d changed the depth, of which %d had another key than the one before: %d splits, then %+v",

@@ -66,12 +66,12 @@ func homeRate(p Policy, inflight float64, set uint64) (home, p99, copies float64
 	}
 	reached := 0
 	for i := range requests {
-		w.now = w.now.Add(w.dice.exp(time.Duration(float64(time.Second) / inflight)))
-		prefix, tokens := w.dice.draw(sums), int64(400)
-		if w.dice.below(10) == 0 {
+		w.now = w.now.Add(w.rng.exp(time.Duration(float64(time.Second) / inflight)))
+		prefix, tokens := w.rng.draw(sums), int64(400)
+		if w.rng.below(10) == 0 {
 			tokens = 12_000
 		}
-		hold := w.dice.exp(time.Second)
+		hold := w.rng.exp(time.Second)
 		worker, reason := w.send(&Request{Prefix: Mix(set<<32 + uint64(prefix) + 1), PromptTokens: tokens}, hold, hold)
 		if reason == ReasonPrefixHome {
 			reached++

@@ -26,23 +26,23 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 	if !anyOf(ws, true) {
 		return chosen // the fitting workers are beyond the ring's capacity
 	}
-	most := int64(-1)
+	maxTokens := int64(-1)
 	for i := range ws {
 		if v := &ws[i]; hasRoom(v, b) {
-			most = max(most, v.Overlap)
+			maxTokens = max(maxTokens, v.Overlap)
 		}
 	}
 	c := &ws[chosen]
-	if most < 0 { // a free worker over its bound is better than no worker
+	if maxTokens < 0 { // a free worker over its bound is better than no worker
 		if !c.Full || worthTheWait(r, c, 0) || !p.markFit(ws, isOpen) {
 			return chosen
 		}
 		return int(p.clockwise(s, at))
 	}
-	if c.Full && worthTheWait(r, c, most) || !c.Full && most-c.Overlap <= worthMoving {
+	if c.Full && worthTheWait(r, c, maxTokens) || !c.Full && maxTokens-c.Overlap <= worthMoving {
 		return chosen
 	}
-	if !p.markFit(ws, func(v *View) bool { return hasRoom(v, b) && most-v.Overlap <= worthMoving }) {
+	if !p.markFit(ws, func(v *View) bool { return hasRoom(v, b) && maxTokens-v.Overlap <= worthMoving }) {
 		return chosen // the fitting workers are beyond the ring's capacity
 	}
 	return int(p.clockwise(s, at))

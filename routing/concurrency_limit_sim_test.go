@@ -133,7 +133,7 @@ func TestLongPromptsAmongShortOnesDoNotLimit(t *testing.T) {
 	convoys := func(w *engineSim) *engineSim {
 		w.draw = func() (prompt, computed float64) {
 			prompt = 300
-			if w.dice.unit() < 0.01 {
+			if w.rng.unit() < 0.01 {
 				prompt = 60000
 			}
 			return prompt, prompt

@@ -69,9 +69,9 @@ func (w *policySim) converse(systems []int, shares []float64) (stayed, home floa
 	said := uint64(1000)
 	begin := func() chat {
 		said++
-		c := chat{said: said, next: w.now.Add(w.dice.exp(20 * time.Second))}
+		c := chat{said: said, next: w.now.Add(w.rng.exp(20 * time.Second))}
 		if len(systems) > 0 {
-			at := w.dice.draw(shares)
+			at := w.rng.draw(shares)
 			c.chain = chainOf(nil, uint64(at+1), systems[at])
 		}
 		c.chain = chainOf(c.chain, said, 2)
@@ -90,11 +90,11 @@ func (w *policySim) converse(systems []int, shares []float64) (stayed, home floa
 				c = &open[i]
 			}
 		}
-		if w.now = c.next; w.dice.below(5) == 0 {
+		if w.now = c.next; w.rng.below(5) == 0 {
 			said++
-			w.ask(chainOf(nil, said, 1+w.dice.below(40)), 20, w.dice.exp(3*time.Second))
+			w.ask(chainOf(nil, said, 1+w.rng.below(40)), 20, w.rng.exp(3*time.Second))
 		}
-		worker, reason := w.ask(c.chain, 2, time.Second+w.dice.exp(3*time.Second))
+		worker, reason := w.ask(c.chain, 2, time.Second+w.rng.exp(3*time.Second))
 		if c.turn > 0 && w.now.Sub(start) > 5*time.Minute { // by then what is to be split is
 			followed++
 			if worker == c.worker {
@@ -110,7 +110,7 @@ func (w *policySim) converse(systems []int, shares []float64) (stayed, home floa
 			continue
 		}
 		c.chain = chainOf(c.chain, c.said, 2)
-		c.next = w.now.Add(time.Second + w.dice.exp(15*time.Second))
+		c.next = w.now.Add(time.Second + w.rng.exp(15*time.Second))
 	}
 	return stayed / followed, home / followed
 }
@@ -128,9 +128,9 @@ func TestSharedSystemPromptUsesAllWorkers(t *testing.T) {
 		if i == 2000 {
 			clear(w.took)
 		}
-		w.now = w.now.Add(w.dice.exp(200 * time.Millisecond))
-		at := w.dice.below(len(chats))
-		w.ask(chats[at], 3, w.dice.exp(4*time.Second))
+		w.now = w.now.Add(w.rng.exp(200 * time.Millisecond))
+		at := w.rng.below(len(chats))
+		w.ask(chats[at], 3, w.rng.exp(4*time.Second))
 		if len(chats[at]) < 60 {
 			chats[at] = chainOf(chats[at], uint64(at+2), 2)
 		}
@@ -151,9 +151,9 @@ func TestSharedFirstBlockOverloadsNoWorker(t *testing.T) {
 	w := newPolicySim(p, 8)
 	first := chainOf(nil, 1, 1)
 	for i := range 10_000 {
-		w.now = w.now.Add(w.dice.exp(100 * time.Millisecond))
-		n := 1 + w.dice.below(60)
-		w.ask(chainOf(first, uint64(i+2), n), n, w.dice.exp(2*time.Second))
+		w.now = w.now.Add(w.rng.exp(100 * time.Millisecond))
+		n := 1 + w.rng.below(60)
+		w.ask(chainOf(first, uint64(i+2), n), n, w.rng.exp(2*time.Second))
 	}
 	t.Logf("max/mean requests %.2f, tokens %.2f; %+v", unfair(w.took), unfair(w.tokens), p.Depth())
 	if unfair(w.took) > 1.2 || unfair(w.tokens) > 1.2 {
@@ -170,14 +170,14 @@ func TestSteadyTrafficKeepsItsDepth(t *testing.T) {
 		for _, shared := range []float64{0, 0.3, 0.45, 0.5, 0.55, 0.7, 1, 1 / float64(workers)} {
 			p := mustCHWBL(t, Config{})
 			w := newPolicySim(p, workers)
-			w.dice += rng(workers*1000) + rng(shared*100)
+			w.rng += rng(workers*1000) + rng(shared*100)
 			system, other := chainOf(nil, 1, 12), uint64(100)
 			for w.now.Sub(start) < time.Hour {
-				w.now = w.now.Add(w.dice.exp(500 * time.Millisecond))
-				if other++; w.dice.unit() < shared {
-					w.ask(chainOf(system, other, 3), 3, w.dice.exp(2*time.Second))
+				w.now = w.now.Add(w.rng.exp(500 * time.Millisecond))
+				if other++; w.rng.unit() < shared {
+					w.ask(chainOf(system, other, 3), 3, w.rng.exp(2*time.Second))
 				} else {
-					w.ask(chainOf(nil, other, 1+w.dice.below(20)), 20, w.dice.exp(2*time.Second))
+					w.ask(chainOf(nil, other, 1+w.rng.below(20)), 20, w.rng.exp(2*time.Second))
 				}
 			}
 			d := p.Depth()
@@ -207,10 +207,10 @@ func TestLargeTenantIsSplitAndJoined(t *testing.T) {
 	until := func(end time.Duration, share float64, each func()) (homes map[int]bool) {
 		homes = map[int]bool{}
 		for w.now.Sub(start) < end {
-			w.now = w.now.Add(w.dice.exp(100 * time.Millisecond))
-			if said++; w.dice.unit() >= share {
-				w.ask(chainOf(nil, said, 5), 5, w.dice.exp(time.Second))
-			} else if worker, reason := w.ask(chainOf(system, said, 3), 3, w.dice.exp(time.Second)); reason == ReasonPrefixHome {
+			w.now = w.now.Add(w.rng.exp(100 * time.Millisecond))
+			if said++; w.rng.unit() >= share {
+				w.ask(chainOf(nil, said, 5), 5, w.rng.exp(time.Second))
+			} else if worker, reason := w.ask(chainOf(system, said, 3), 3, w.rng.exp(time.Second)); reason == ReasonPrefixHome {
 				homes[worker] = true
 			}
 			each()
@@ -253,9 +253,9 @@ func TestDepthFollowsANewSystemPrompt(t *testing.T) {
 	for i, system := range [][]Block{chainOf(nil, 1, 32), chainOf(nil, 2, 20), chainOf(chainOf(nil, 2, 20), 3, 20)} {
 		begin := w.now
 		for w.now.Sub(begin) < 20*time.Minute {
-			w.now = w.now.Add(w.dice.exp(200 * time.Millisecond))
+			w.now = w.now.Add(w.rng.exp(200 * time.Millisecond))
 			said++
-			w.ask(chainOf(system, said, 4), 4, w.dice.exp(time.Second))
+			w.ask(chainOf(system, said, 4), 4, w.rng.exp(time.Second))
 			if took := w.now.Sub(begin); p.Depth().Shared != len(system) {
 				followed = max(followed, took)
 			}

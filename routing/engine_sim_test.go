@@ -56,7 +56,7 @@ func (h *simEvents) Pop() any {
 type engineSim struct {
 	pool           *Pool
 	engine         simEngine
-	dice           rng // of arrivals: independent of all other events
+	rng            rng // of arrivals: independent of all other events
 	luck           rng // of all else
 	now            time.Time
 	next           simEvents
@@ -76,7 +76,7 @@ type engineSim struct {
 }
 
 func newEngineSim(e simEngine, arrivals, prompt, output float64) *engineSim {
-	w := &engineSim{pool: poolOf(Member{ID: "a", Weight: 1}), engine: e, dice: 11, luck: 13, now: start, since: start,
+	w := &engineSim{pool: poolOf(Member{ID: "a", Weight: 1}), engine: e, rng: 11, luck: 13, now: start, since: start,
 		arrivals: arrivals, prompt: prompt, output: output}
 	heap.Push(&w.next, simEvent{at: start})
 	return w
@@ -117,12 +117,12 @@ func (w *engineSim) run(d time.Duration) {
 }
 
 func (w *engineSim) arrive() {
-	prompt := max(8, w.dice.exp(time.Duration(w.prompt*1e9)).Seconds())
+	prompt := max(8, w.rng.exp(time.Duration(w.prompt*1e9)).Seconds())
 	computed := prompt
 	if w.draw != nil {
 		prompt, computed = w.draw()
 	}
-	output := max(2, w.output*(0.5+w.dice.unit()))
+	output := max(2, w.output*(0.5+w.rng.unit()))
 	v := &simRequest{came: w.now, output: output, computed: computed,
 		r: Request{PromptTokens: int64(prompt), OutputTokens: int64(output), Stream: true}}
 	w.line = append(w.line, v)
@@ -130,7 +130,7 @@ func (w *engineSim) arrive() {
 	if w.offer(); v.sentAt.IsZero() {
 		w.waited++
 	}
-	heap.Push(&w.next, simEvent{at: w.now.Add(w.dice.exp(time.Duration(1e9 / w.arrivals)))})
+	heap.Push(&w.next, simEvent{at: w.now.Add(w.rng.exp(time.Duration(1e9 / w.arrivals)))})
 }
 
 // offer sends requests from the head of the queue while the pool has room.

@@ -34,7 +34,7 @@ func TestWeightShareHasNoJumps(t *testing.T) {
 type healthSim struct {
 	pool   *Pool
 	now    time.Time
-	dice   rng
+	rng    rng
 	rate   float64 // requests per second
 	fails  func() bool
 	before func() // called before each pick
@@ -54,7 +54,7 @@ func newHealthSim(t *testing.T, policy string, rate float64, a, b int) *healthSi
 		t.Fatal(err)
 	}
 	members := []Member{{ID: "a", Weight: a}, {ID: "b", Weight: b}}
-	s := &healthSim{pool: poolOf(members...), now: start, dice: 11, rate: rate}
+	s := &healthSim{pool: poolOf(members...), now: start, rng: 11, rate: rate}
 	s.pool.Configure(picker, members)
 	s.pool.SetHealthWeight(usualHealth)
 	s.fails, s.before = func() bool { return false }, func() {}
@@ -65,7 +65,7 @@ func newHealthSim(t *testing.T, policy string, rate float64, a, b int) *healthSi
 func (s *healthSim) send(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		s.now = s.now.Add(s.dice.exp(time.Duration(float64(time.Second) / s.rate)))
+		s.now = s.now.Add(s.rng.exp(time.Duration(float64(time.Second) / s.rate)))
 		for len(s.ends) > 0 && !s.now.Before(s.ends[0].at) {
 			r := Result{At: s.ends[0].at}
 			if s.ends[0].lease.Worker().ID() == "a" && s.fails() {
@@ -75,14 +75,14 @@ func (s *healthSim) send(t *testing.T, n int) {
 			s.ends = s.ends[1:]
 		}
 		s.before()
-		key := s.dice.next()
-		l, err := s.pool.Acquire(&Request{Now: s.now, Rand: s.dice.next(), Prefix: key, PromptTokens: 100, OutputTokens: 100,
+		key := s.rng.next()
+		l, err := s.pool.Acquire(&Request{Now: s.now, Rand: s.rng.next(), Prefix: key, PromptTokens: 100, OutputTokens: 100,
 			Blocks: []Block{{Hash: key, End: 400}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.took[slices.Index(s.pool.workers, l.Worker())]++
-		s.ends = append(s.ends, healthEnd{s.now.Add(s.dice.exp(time.Second)), l})
+		s.ends = append(s.ends, healthEnd{s.now.Add(s.rng.exp(time.Second)), l})
 		slices.SortStableFunc(s.ends, func(a, b healthEnd) int { return a.at.Compare(b.at) })
 	}
 }
@@ -121,7 +121,7 @@ func TestTrafficFollowsTheSuccessRatio(t *testing.T) {
 	for policy, want := range map[string]float64{"weighted_round_robin": 0.75, "least_load": 0.75, "random": 0.75,
 		"power_of_two": 0.75, "round_robin": 0.75} {
 		s := newHealthSim(t, policy, 30, 1, 1)
-		s.fails = func() bool { return s.dice.unit() < 0.2 }
+		s.fails = func() bool { return s.rng.unit() < 0.2 }
 		s.send(t, 500)
 		s.ratio()
 		s.send(t, 10_000)

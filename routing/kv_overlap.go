@@ -42,14 +42,14 @@ func (*kvOverlap) Name() string { return "kv_overlap" }
 // Pick returns the worker of the highest score; of equals, the least loaded one. It abstains if no
 // worker has any of the prompt, or if the highest score does not exceed min_score.
 func (p *kvOverlap) Pick(r *Request, ws []View) (int, Reason) {
-	weight, most := meanWeight(ws), 1.0
+	weight, maxLoad := meanWeight(ws), 1.0
 	for i := range ws {
-		most = max(most, requestsByWeight(&ws[i], weight))
+		maxLoad = max(maxLoad, requestsByWeight(&ws[i], weight))
 	}
 	best, highest, match := 0, 0.0, false
 	for i := range ws {
 		v := &ws[i]
-		load := requestsByWeight(v, weight) / most
+		load := requestsByWeight(v, weight) / maxLoad
 		overlap := matched(v, r)
 		terms := [maxTerms]float64{p.overlap * overlap, p.load * (1 - load), p.health * v.Success}
 		score := terms[0] + terms[1] + terms[2]

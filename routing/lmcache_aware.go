@@ -43,9 +43,9 @@ func (*lmcacheOccupancy) Name() string { return lmcacheAwareName }
 // Pick returns the worker of the highest score; of equals, the least loaded one. It abstains if no worker has keys,
 // as while the controller is down.
 func (p *lmcacheOccupancy) Pick(r *Request, ws []View) (int, Reason) {
-	weight, most, keys := meanWeight(ws), 1.0, int64(0)
+	weight, maxLoad, keys := meanWeight(ws), 1.0, int64(0)
 	for i := range ws {
-		most, keys = max(most, requestsByWeight(&ws[i], weight)), max(keys, ws[i].StoredKeys)
+		maxLoad, keys = max(maxLoad, requestsByWeight(&ws[i], weight)), max(keys, ws[i].StoredKeys)
 	}
 	if keys <= 0 {
 		return -1, ""
@@ -54,7 +54,7 @@ func (p *lmcacheOccupancy) Pick(r *Request, ws []View) (int, Reason) {
 	for i := range ws {
 		v := &ws[i]
 		terms := [maxTerms]float64{p.cache * float64(max(0, v.StoredKeys)) / float64(keys),
-			(1 - p.cache) * (1 - requestsByWeight(v, weight)/most)}
+			(1 - p.cache) * (1 - requestsByWeight(v, weight)/maxLoad)}
 		score := terms[0] + terms[1]
 		if i == 0 || score > highest || score == highest && compareLoad(v, &ws[best]) < 0 {
 			best, highest = i, score

@@ -37,9 +37,9 @@ func (l *longestAnswer) learnTime(took time.Duration) {
 // longestTime returns the longest expected time of a whole answer of at most bound tokens; 0 is no bound. tokenTime is
 // in seconds per token.
 func (l *longestAnswer) longestTime(bound int64, tokenTime float64) time.Duration {
-	most := int64(longestPrior)
+	maxTokens := int64(longestPrior)
 	if l.tokens > 0 {
-		most = int64(l.tokens)
+		maxTokens = int64(l.tokens)
 	}
-	return seconds(max(l.seconds, float64(atMost(bound, most))*tokenTime))
+	return seconds(max(l.seconds, float64(atMost(bound, maxTokens))*tokenTime))
 }

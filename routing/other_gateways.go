@@ -214,9 +214,9 @@ func (r *messageReader) uint64() uint64 {
 }
 
 // boundedNumber returns a number of at most that size.
-func (r *messageReader) boundedNumber(most uint64) uint64 {
+func (r *messageReader) boundedNumber(maxNumber uint64) uint64 {
 	x, n := binary.Uvarint(r.text)
-	if r.wrong || n <= 0 || x > most {
+	if r.wrong || n <= 0 || x > maxNumber {
 		r.wrong = true
 		return 0
 	}
@@ -225,4 +225,4 @@ func (r *messageReader) boundedNumber(most uint64) uint64 {
 }
 
 // partCount returns the number of parts that follow, each of at least one byte.
-func (r *messageReader) partCount(most int) int { return int(r.boundedNumber(uint64(most))) }
+func (r *messageReader) partCount(maxParts int) int { return int(r.boundedNumber(uint64(maxParts))) }

@@ -49,9 +49,9 @@ type pace struct {
 	moments []moment  // oldest first
 }
 
-// push appends v, and first drops the oldest element if s has most elements.
-func push[T any](s []T, v T, most int) []T {
-	if len(s) == most {
+// push appends v, and first drops the oldest element if s has maxLength elements.
+func push[T any](s []T, v T, maxLength int) []T {
+	if len(s) == maxLength {
 		s = slices.Delete(s, 0, 1)
 	}
 	return append(s, v)
@@ -95,8 +95,8 @@ func (p *pace) prune(now time.Time) {
 // median returns the median ratio of the streams that were booked at from or later and had
 // their first token after after; ok is false if there are fewer than enough.
 func (p *pace) median(from, after time.Time, enough int) (m float64, ok bool) {
-	var room [maxSamples]float64
-	ratios := room[:0]
+	var scratch [maxSamples]float64
+	ratios := scratch[:0]
 	for i := range p.samples {
 		if s := &p.samples[i]; s.ratio > 0 && s.at.After(after) && !s.began.Before(from) {
 			ratios = append(ratios, s.ratio)
@@ -124,8 +124,8 @@ func (p *pace) slowRatio() float64 {
 	if len(p.moments) < minMoments {
 		return 0
 	}
-	var room [maxMoments]float64
-	ratios := room[:0]
+	var scratch [maxMoments]float64
+	ratios := scratch[:0]
 	for _, m := range p.moments {
 		ratios = append(ratios, m.ratio)
 	}
@@ -134,8 +134,8 @@ func (p *pace) slowRatio() float64 {
 
 // p95 returns the 95th percentile of the observed times to first token.
 func (p *pace) p95() time.Duration {
-	var room [maxSamples]time.Duration
-	observed := room[:0]
+	var scratch [maxSamples]time.Duration
+	observed := scratch[:0]
 	for i := range p.samples {
 		observed = append(observed, p.samples[i].observed)
 	}

@@ -54,7 +54,7 @@ type policySim struct {
 	policy Policy
 	ws     []View
 	now    time.Time
-	dice   rng
+	rng    rng
 	ends   ends
 	took   []int   // requests by worker
 	tokens []int64 // prompt tokens by worker
@@ -81,7 +81,7 @@ func (e *ends) Pop() any {
 }
 
 func newPolicySim(p Policy, n int) *policySim {
-	w := &policySim{policy: p, now: start, dice: 7, took: make([]int, n), tokens: make([]int64, n)}
+	w := &policySim{policy: p, now: start, rng: 7, took: make([]int, n), tokens: make([]int64, n)}
 	for i := range n {
 		w.ws = append(w.ws, View{ID: fmt.Sprint("w", i), Index: i, Weight: 1, Rate: 8000})
 	}
@@ -97,7 +97,7 @@ func (w *policySim) send(r *Request, prefill, whole time.Duration) (int, Reason)
 		v.PendingTokens -= e.pending
 		v.OutputTokens -= e.output
 	}
-	r.Now, r.Rand = w.now, w.dice.next()
+	r.Now, r.Rand = w.now, w.rng.next()
 	i, reason := w.policy.Pick(r, w.ws)
 	v := &w.ws[i]
 	v.Inflight++

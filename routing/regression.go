@@ -12,10 +12,10 @@ const regressorCount = 4
 // never exceeds its start, so that the coefficients of regressors that do not vary stay. A coefficient with
 // a variance of 0 at the start keeps its prior.
 type regression struct {
-	coefficients regressors
-	covariance   [regressorCount]regressors
-	start        regressors // variances at the start
-	most         regressors // upper bounds of the coefficients; the lower ones are 0
+	coefficients    regressors
+	covariance      [regressorCount]regressors
+	start           regressors // variances at the start
+	maxCoefficients regressors // upper bounds of the coefficients; the lower ones are 0
 }
 
 const (
@@ -29,8 +29,8 @@ const (
 
 // newRegression returns a regression with a prior, coefficients and their standard deviations, and upper
 // bounds of the coefficients.
-func newRegression(prior, deviation, most regressors) (g regression) {
-	g.coefficients, g.most = prior, most
+func newRegression(prior, deviation, maxCoefficients regressors) (g regression) {
+	g.coefficients, g.maxCoefficients = prior, maxCoefficients
 	for i, d := range deviation {
 		g.start[i] = d * d
 		g.covariance[i][i] = d * d
@@ -68,14 +68,14 @@ func (g *regression) learn(x regressors, y float64) {
 	var stays [regressorCount]bool
 	gain, variance := g.covarianceTimes(x, stays, noise)
 	for i, c := range g.coefficients {
-		stays[i] = c <= 0 && gain[i]*difference < 0 || c >= g.most[i] && gain[i]*difference > 0
+		stays[i] = c <= 0 && gain[i]*difference < 0 || c >= g.maxCoefficients[i] && gain[i]*difference > 0
 	}
 	free, freeVariance := g.covarianceTimes(x, stays, noise)
 	if !(variance > 0) || !(freeVariance > 0) {
 		return // a time of almost 0: its noise is lost to rounding
 	}
 	for i, c := range g.coefficients {
-		g.coefficients[i] = min(max(0, c+free[i]/freeVariance*difference), g.most[i])
+		g.coefficients[i] = min(max(0, c+free[i]/freeVariance*difference), g.maxCoefficients[i])
 	}
 	// The covariance shrinks as if all coefficients had learned. Otherwise the noise of many samples would move
 	// a coefficient off its bound.

@@ -34,30 +34,30 @@ const (
 // owner's points and counts only while the owner's weight reaches that ordinal. A smaller weight
 // therefore changes nothing on the ring.
 type ring struct {
-	units  int // points per unit of weight, before halving for maxPoints
-	halved int // number of halvings
-	least  int // least number of halvings
-	slots  []slot
-	byID   map[string]uint32
-	places []uint32 // slot by View.Index: a cache of byID
-	hashes []uint64 // of the points, ascending
-	owners []uint32 // of the points: ordinal<<slotBits | slot
-	starts []uint32 // by the upper bits of a hash: the first point at or above them
-	shift  int      // right shift of a hash to its upper bits
-	picks  uint64   // number of picks, which marks the eligible workers
-	now    time.Time
+	units       int // points per unit of weight, before halving for maxPoints
+	halved      int // number of halvings
+	least       int // least number of halvings
+	slots       []slot
+	byID        map[string]uint32
+	slotByIndex []uint32 // slot by View.Index: a cache of byID
+	hashes      []uint64 // of the points, ascending
+	owners      []uint32 // of the points: ordinal<<slotBits | slot
+	starts      []uint32 // by the upper bits of a hash: the first point at or above them
+	shift       int      // right shift of a hash to its upper bits
+	picks       uint64   // number of picks, which marks the eligible workers
+	now         time.Time
 }
 
 // slot is one worker on the ring.
 type slot struct {
-	id   string
-	seed uint64    // hash of the ID
-	seen time.Time // when it was last eligible
-	room int       // the weight for which it has points
-	live uint32    // points that count at its present weight
-	view int32     // its index into the views of this pick
-	pick uint64    // the last pick in which it was eligible
-	fit  bool      // it may be chosen in this pick
+	id        string
+	seed      uint64    // hash of the ID
+	seen      time.Time // when it was last eligible
+	maxWeight int       // the weight for which it has points
+	live      uint32    // points that count at its present weight
+	view      int32     // its index into the views of this pick
+	pick      uint64    // the last pick in which it was eligible
+	fit       bool      // it may be chosen in this pick
 }
 
 func newRing(units int) *ring { return &ring{units: units, byID: map[string]uint32{}} }
@@ -80,7 +80,7 @@ func (g *ring) update(now time.Time, ws []View) bool {
 			s := &g.slots[at]
 			s.view, s.pick, s.seen = int32(i), g.picks, g.now
 			s.live = max(1, uint32(float64(g.points(ws[i].Weight))*ws[i].weightShare()))
-			grow, entered = grow || min(ws[i].Weight, maxWeight) > s.room, true
+			grow, entered = grow || min(ws[i].Weight, maxWeight) > s.maxWeight, true
 		}
 		if !grow || again {
 			return entered
@@ -90,16 +90,16 @@ func (g *ring) update(now time.Time, ws []View) bool {
 }
 
 func (g *ring) findSlot(v *View) (at uint32, known bool) {
-	if v.Index < len(g.places) {
-		if at = g.places[v.Index]; at < uint32(len(g.slots)) && g.slots[at].id == v.ID {
+	if v.Index < len(g.slotByIndex) {
+		if at = g.slotByIndex[v.Index]; at < uint32(len(g.slots)) && g.slots[at].id == v.ID {
 			return at, true
 		}
 	}
 	if at, known = g.byID[v.ID]; known && v.Index < maxSlots {
-		for v.Index >= len(g.places) {
-			g.places = append(g.places, 0)
+		for v.Index >= len(g.slotByIndex) {
+			g.slotByIndex = append(g.slotByIndex, 0)
 		}
-		g.places[v.Index] = at
+		g.slotByIndex[v.Index] = at
 	}
 	return at, known
 }
@@ -125,7 +125,7 @@ func (g *ring) rebuild(ws []View) {
 		}
 		// The next power of two, so that a changing weight rarely causes a rebuild.
 		s := &g.slots[at]
-		s.room = max(s.room, 1<<bits.Len(uint(min(ws[i].Weight, maxWeight)-1)))
+		s.maxWeight = max(s.maxWeight, 1<<bits.Len(uint(min(ws[i].Weight, maxWeight)-1)))
 	}
 	g.limitPoints()
 	g.sortPoints()
@@ -138,22 +138,22 @@ func (g *ring) dropAbsent(workers int) {
 	g.slots = slices.DeleteFunc(g.slots, func(s slot) bool { return !present(s) && g.now.Sub(s.seen) > absentFor })
 	slices.SortStableFunc(g.slots, func(a, b slot) int { return cmp.Compare(b.pick, a.pick) }) // present ones first
 	first := slices.IndexFunc(g.slots, func(s slot) bool { return !present(s) })
-	absent := max(0, min(max(maxAbsent, len(g.places)), maxSlots-workers))
-	if most := first + absent; first >= 0 && len(g.slots) > most {
-		clear(g.slots[most:])
-		g.slots = g.slots[:most]
+	absent := max(0, min(max(maxAbsent, len(g.slotByIndex)), maxSlots-workers))
+	if maxLength := first + absent; first >= 0 && len(g.slots) > maxLength {
+		clear(g.slots[maxLength:])
+		g.slots = g.slots[:maxLength]
 	}
 }
 
 // limitPoints halves the points per unit of weight until all points fit.
 func (g *ring) limitPoints() {
 	for g.halved = g.least; ; g.halved++ {
-		total, most := 0, 0
+		total, largest := 0, 0
 		for i := range g.slots {
-			n := g.points(g.slots[i].room)
-			total, most = total+n, max(most, n)
+			n := g.points(g.slots[i].maxWeight)
+			total, largest = total+n, max(largest, n)
 		}
-		if total <= maxPoints && most <= maxOwned {
+		if total <= maxPoints && largest <= maxOwned {
 			return
 		}
 	}
@@ -164,7 +164,7 @@ func (g *ring) limitPoints() {
 func (g *ring) sortPoints() {
 	n := 0
 	for i := range g.slots {
-		n += g.points(g.slots[i].room)
+		n += g.points(g.slots[i].maxWeight)
 	}
 	width := bits.Len(uint(n)) // about one point per start
 	g.shift = 64 - width
@@ -187,7 +187,7 @@ func (g *ring) sortPoints() {
 // eachPoint calls f for every point of every slot.
 func (g *ring) eachPoint(f func(hash uint64, owner uint32)) {
 	for i := range g.slots {
-		for k := range g.points(g.slots[i].room) {
+		for k := range g.points(g.slots[i].maxWeight) {
 			f(point(g.slots[i].seed, k), uint32(k)<<slotBits|uint32(i))
 		}
 	}

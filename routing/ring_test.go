@@ -158,9 +158,10 @@ func TestChurnKeepsTheRingBounded(t *testing.T) {
 		}
 		now := start.Add(time.Duration(round) * time.Second)
 		g.update(now, ws)
-		if most := 8 + maxAbsent; len(g.slots) > most || len(g.byID) > most || len(g.places) > 8 || len(g.hashes) > 20*most {
+		if most := 8 + maxAbsent; len(g.slots) > most || len(g.byID) > most || len(g.slotByIndex) > 8 ||
+			len(g.hashes) > 20*most {
 			t.Fatalf("after %d reloads: %d slots, %d IDs, %d places, %d points", round+1, len(g.slots), len(g.byID),
-				len(g.places), len(g.hashes))
+				len(g.slotByIndex), len(g.hashes))
 		}
 	}
 	g.update(start.Add(time.Hour*3), weighted(1, 1))

@@ -12,7 +12,7 @@ func TestSaturationRules(t *testing.T) {
 	usual := Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
 	for name, c := range map[string]struct {
 		limit            Saturation
-		said             Status
+		reported         Status
 		age              time.Duration
 		saturated, stale bool
 	}{
@@ -40,8 +40,8 @@ func TestSaturationRules(t *testing.T) {
 		p := poolOf(Member{ID: "a", Weight: 1})
 		busy := mustAcquire(t, p) // an idle worker is not refused for metrics alone
 		p.SetSaturation(c.limit)
-		c.said.Up = true
-		p.Observe("a", nil, c.said)
+		c.reported.Up = true
+		p.Observe("a", nil, c.reported)
 		now := start.Add(c.age)
 		if v := p.Snapshot(now)[0]; v.Saturated != c.saturated || v.Stale != c.stale {
 			t.Errorf("%s: saturated %v, stale %v", name, v.Saturated, v.Stale)
@@ -162,9 +162,9 @@ func TestRoundRespectsSaturation(t *testing.T) {
 func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 	full := Status{Up: true, Waiting: 9, KVUsage: 1, LoadAt: start}
 	for name, c := range map[string]struct {
-		members []Member
-		said    map[string]Status // of the members with other metrics than full
-		want    []string          // the workers of the requests before the first ErrFull
+		members  []Member
+		reported map[string]Status // of the members with other metrics than full
+		want     []string          // the workers of the requests before the first ErrFull
 	}{
 		"all by metrics": {[]Member{{ID: "a"}, {ID: "b"}}, nil, []string{"a", "b"}},
 		"one is not": {[]Member{{ID: "a"}, {ID: "b", MaxInflight: 2}}, map[string]Status{"b": {Up: true}},
@@ -181,7 +181,7 @@ func TestIdleWorkersStayEligibleWhenMetricsAloneSaturateThePool(t *testing.T) {
 			p := poolOf(c.members...)
 			p.SetSaturation(Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: time.Minute})
 			for _, m := range c.members {
-				status, other := c.said[m.ID]
+				status, other := c.reported[m.ID]
 				if !other {
 					status = full
 				}

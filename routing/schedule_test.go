@@ -11,7 +11,7 @@ import (
 // that was not given back.
 type schedule struct {
 	t        *testing.T
-	dice     rng
+	rng      rng
 	pool     *Pool
 	now      time.Time
 	policies []Policy
@@ -34,12 +34,12 @@ type sum struct {
 
 // refusingGate is a gate that refuses one request in eight.
 type refusingGate struct {
-	dice    *rng
+	rng     *rng
 	permits int // without an outcome
 }
 
 func (g *refusingGate) Allow(time.Duration) (uint64, error) {
-	if g.dice.below(8) == 0 {
+	if g.rng.below(8) == 0 {
 		return 0, errors.New("not now")
 	}
 	g.permits++
@@ -50,9 +50,9 @@ func (g *refusingGate) Report(uint64, error)       { g.permits-- }
 func (g *refusingGate) ReportCut(time.Time, error) {}
 
 func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
-	s := &schedule{t: t, dice: rng(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{},
+	s := &schedule{t: t, rng: rng(Mix(seed + 1)), now: start, chats: chats, bounds: map[*Worker]Member{},
 		booked: map[*Worker]*sum{}}
-	s.gate.dice = &s.dice
+	s.gate.rng = &s.rng
 	s.policies = []Policy{mustCHWBL(t, Config{}), leastLoad{}, &wanting{}}
 	s.pool = NewPool(s.policies[0], nil)
 	s.configure()
@@ -60,18 +60,18 @@ func newSchedule(t *testing.T, seed uint64, chats [][]Block) *schedule {
 }
 
 func (s *schedule) configure() {
-	members := make([]Member, 1+s.dice.below(5))
-	first := s.dice.below(3) // the set of members changes
+	members := make([]Member, 1+s.rng.below(5))
+	first := s.rng.below(3) // the set of members changes
 	for i := range members {
 		members[i] = Member{
-			ID: string(rune('a' + first + i)), Weight: s.dice.below(4), Group: s.dice.below(8) / 7,
-			MaxInflight: s.dice.below(5), MaxTokensInflight: int64(s.dice.below(3)) * 3000,
+			ID: string(rune('a' + first + i)), Weight: s.rng.below(4), Group: s.rng.below(8) / 7,
+			MaxInflight: s.rng.below(5), MaxTokensInflight: int64(s.rng.below(3)) * 3000,
 		}
-		if s.dice.below(2) == 0 {
+		if s.rng.below(2) == 0 {
 			members[i].Gate = &s.gate
 		}
 	}
-	s.pool.Configure(s.policies[s.dice.below(len(s.policies))], members)
+	s.pool.Configure(s.policies[s.rng.below(len(s.policies))], members)
 	for i, w := range s.pool.workers {
 		s.bounds[w] = members[i]
 		if s.booked[w] == nil {
@@ -82,11 +82,11 @@ func (s *schedule) configure() {
 }
 
 func (s *schedule) request() *Request {
-	chat := s.chats[s.dice.below(len(s.chats))]
-	blocks := chat[:s.dice.below(len(chat)+1)]
+	chat := s.chats[s.rng.below(len(s.chats))]
+	blocks := chat[:s.rng.below(len(chat)+1)]
 	r := &Request{
-		Now: s.now, Rand: s.dice.next(), PromptTokens: int64(len(blocks)) * 128, OutputTokens: int64(s.dice.below(500)),
-		Stream: s.dice.below(2) == 0, Wait: s.dice.below(4) > 0, Blocks: blocks,
+		Now: s.now, Rand: s.rng.next(), PromptTokens: int64(len(blocks)) * 128, OutputTokens: int64(s.rng.below(500)),
+		Stream: s.rng.below(2) == 0, Wait: s.rng.below(4) > 0, Blocks: blocks,
 	}
 	if len(blocks) > 0 {
 		r.Prefix = blocks[0].Hash
@@ -153,14 +153,14 @@ func (s *schedule) worker() *Worker {
 	if len(s.pool.workers) == 0 {
 		return nil
 	}
-	return s.pool.workers[s.dice.below(len(s.pool.workers))]
+	return s.pool.workers[s.rng.below(len(s.pool.workers))]
 }
 
 func (s *schedule) step() {
 	s.steps++
 	w := s.worker()
-	soon := s.now.Add(time.Duration(s.dice.below(3000)) * time.Millisecond)
-	switch action := s.dice.below(100); {
+	soon := s.now.Add(time.Duration(s.rng.below(3000)) * time.Millisecond)
+	switch action := s.rng.below(100); {
 	case action < 25:
 		if len(s.waiting) < 24 {
 			s.waiting = append(s.waiting, s.request())
@@ -174,7 +174,7 @@ func (s *schedule) step() {
 	case action < 85:
 		s.end()
 	case action < 88:
-		s.now = s.now.Add(time.Duration(s.dice.below(1000)) * time.Millisecond)
+		s.now = s.now.Add(time.Duration(s.rng.below(1000)) * time.Millisecond)
 	case action < 90:
 		s.pool.SetBackoff(w, soon)
 	case action < 92:
@@ -182,7 +182,7 @@ func (s *schedule) step() {
 	case action < 94:
 		s.pool.Restore(w.id, nil, s.now)
 	case action < 98:
-		s.pool.Observe(w.id, nil, Status{Up: s.dice.below(6) > 0, Saturated: s.dice.below(4) == 0})
+		s.pool.Observe(w.id, nil, Status{Up: s.rng.below(6) > 0, Saturated: s.rng.below(4) == 0})
 	default:
 		s.configure()
 	}
@@ -193,9 +193,9 @@ func (s *schedule) end() {
 	if len(s.leases) == 0 {
 		return
 	}
-	at := s.dice.below(len(s.leases))
+	at := s.rng.below(len(s.leases))
 	l := s.leases[at]
-	switch s.dice.below(3) {
+	switch s.rng.below(3) {
 	case 0:
 		l.Answered(s.now, nil)
 		return

@@ -66,8 +66,8 @@ func (p *Pool) slowProbeLocked(w *Worker, s sample) bool {
 // peersLocked returns the median of the medians of all other workers with enough streams booked
 // at from or later; ok is false if there is no such worker.
 func (p *Pool) peersLocked(w *Worker, from time.Time) (m float64, ok bool) {
-	var room [32]float64 // avoids an allocation in pools of usual size
-	medians := room[:0]
+	var scratch [32]float64 // avoids an allocation in pools of usual size
+	medians := scratch[:0]
 	for _, o := range p.workers {
 		if o == w {
 			continue

@@ -156,6 +156,6 @@ func (p *Pool) centerScales(model *regression, first int, of func(*Worker) *scal
 		}
 	}
 	for i := first; i < len(model.coefficients); i++ {
-		model.coefficients[i] = min(model.coefficients[i]*mean, model.most[i])
+		model.coefficients[i] = min(model.coefficients[i]*mean, model.maxCoefficients[i])
 	}
 }

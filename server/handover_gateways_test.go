@@ -19,12 +19,12 @@ import (
 func (s *stagesRig) another(seed uint64, replaced ...string) *rig {
 	s.t.Helper()
 	var mu sync.Mutex
-	dice := rand.New(rand.NewPCG(seed, 0))
+	rng := rand.New(rand.NewPCG(seed, 0))
 	return newRigWith(s.t, strings.NewReplacer(replaced...).Replace(s.text)+"\n# %s\n", func(o *Options) {
 		o.Rand = func() uint64 {
 			mu.Lock()
 			defer mu.Unlock()
-			return dice.Uint64()
+			return rng.Uint64()
 		}
 	})
 }

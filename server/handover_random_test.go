@@ -19,12 +19,12 @@ func TestRandomFaultsAndLeavesReuseNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStagesRig(t, handover, steadyKeys, nil)
 			kinds := []chaos.Kind{chaos.Reset, chaos.Close, chaos.Stale, chaos.Status, chaos.Truncate}
-			dice := rand.New(rand.NewPCG(3, 4))
+			rng := rand.New(rand.NewPCG(3, 4))
 			var mu sync.Mutex
 			draw := func(n int) int {
 				mu.Lock()
 				defer mu.Unlock()
-				return dice.IntN(n)
+				return rng.IntN(n)
 			}
 			done := make(chan struct{})
 			var group sync.WaitGroup

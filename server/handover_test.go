@@ -407,10 +407,10 @@ func TestPD2ClientsThatLeaveLeakNoBlocks(t *testing.T) {
 	for _, handover := range []string{"nixl", "p2p_nccl", "sglang"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStagesRig(t, handover, "", nil)
-			dice := rand.New(rand.NewPCG(1, 2))
+			rng := rand.New(rand.NewPCG(1, 2))
 			for i := range fixedseed.Samples(60, 200) {
 				// The prefill takes 0.3 s, the answer 0.16 s after it.
-				left := time.Duration(dice.Int64N(int64(600 * time.Millisecond)))
+				left := time.Duration(rng.Int64N(int64(600 * time.Millisecond)))
 				if i%4 == 0 {
 					left = 290*time.Millisecond + left/20 // near the hand-over
 				}

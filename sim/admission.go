@@ -22,7 +22,7 @@ type admission interface {
 type directAdmission struct{ gateway *gateway }
 
 func (d *directAdmission) enter(f *inflight) {
-	w := d.gateway.world
+	w := d.gateway.simulation
 	w.current = f
 	lease, err := d.gateway.pool.Acquire(&f.route)
 	w.current = nil
@@ -49,7 +49,7 @@ type fifoAdmission struct {
 func (l *fifoAdmission) waiting() int { return len(l.waitingRequests) }
 
 func (l *fifoAdmission) enter(f *inflight) {
-	w := l.gateway.world
+	w := l.gateway.simulation
 	l.waitingRequests = append(l.waitingRequests, f)
 	l.dispatch()
 	if f.settled {
@@ -66,7 +66,7 @@ func (l *fifoAdmission) enter(f *inflight) {
 }
 
 func (l *fifoAdmission) dispatch() {
-	w := l.gateway.world
+	w := l.gateway.simulation
 	for len(l.waitingRequests) > 0 {
 		f := l.waitingRequests[0]
 		f.route.Now = w.time(w.now)

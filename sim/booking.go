@@ -4,7 +4,7 @@ import "tierway/routing"
 
 // lookUp finds the engines that have the beginning of the prompt in the index, for the peer or, without one,
 // for the pool.
-func (w *World) lookUp(f *inflight) {
+func (w *Simulation) lookUp(f *inflight) {
 	if w.index == nil {
 		return
 	}
@@ -32,17 +32,17 @@ func (f *inflight) match(e *engineState) (blocks int, uncached int64) {
 	return blocks, r.PromptTokens - e.hitTokens(r, blocks)
 }
 
-// booking is a request that is counted in the books of its engine.
+// booking is a request that is counted for its engine.
 type booking struct {
-	world    *World
-	engine   *engineState
-	request  *Request
-	uncached int64
+	simulation *Simulation
+	engine     *engineState
+	request    *Request
+	uncached   int64
 }
 
-// book counts a request in the books of its engine.
-func (w *World) book(f *inflight, e *engineState) *booking {
-	b := &booking{world: w, engine: e, request: &f.record.Request}
+// book counts a request for its engine.
+func (w *Simulation) book(f *inflight, e *engineState) *booking {
+	b := &booking{simulation: w, engine: e, request: &f.record.Request}
 	_, b.uncached = f.match(e)
 	e.unanswered++
 	e.pending += b.uncached
@@ -60,20 +60,20 @@ func (w *World) book(f *inflight, e *engineState) *booking {
 }
 
 // forget ends the time in which the prompt counts as cached before its events have arrived.
-func (b *booking) forget() { b.world.index.removeRouted(b.request.promptNumbers(), b.engine.at) }
+func (b *booking) forget() { b.simulation.index.removeRouted(b.request.promptNumbers(), b.engine.at) }
 
 // answered is called at the first token.
 func (b *booking) answered() {
 	b.engine.unanswered--
 	b.engine.pending -= b.uncached
-	if b.world.knowledge.index && b.world.knowledge.untilFirstToken {
-		b.world.After(eventDelay, b.forget)
+	if b.simulation.knowledge.index && b.simulation.knowledge.untilFirstToken {
+		b.simulation.After(eventDelay, b.forget)
 	}
 }
 
 // ended is called at the end of the answer.
 func (b *booking) ended() {
-	if b.world.knowledge.active {
+	if b.simulation.knowledge.active {
 		b.engine.removeActive(b.request.promptNumbers())
 	}
 }

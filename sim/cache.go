@@ -25,9 +25,9 @@ func (b blockNumbers) appendNumbers(numbers []int32, chain []routing.Block) []in
 // cache is an engine's prefix cache. It holds a bounded number of blocks and evicts the least
 // recently used one.
 type cache struct {
-	most    int
-	places  []place
-	placeOf []int32 // by the block's number: its place plus one; 0 if it is not cached
+	maxBlocks int
+	places    []place
+	placeOf   []int32 // by the block's number: its place plus one; 0 if it is not cached
 	// The least and the most recently used place; -1 while there is none.
 	first, last int32
 	onChange    func(number int32, stored bool) // nil, or called for each change of the content
@@ -36,7 +36,7 @@ type cache struct {
 // place is one place for a block in the order of use.
 type place struct{ number, prev, next int32 }
 
-func newCache(blocks int) *cache { return &cache{most: blocks, first: -1, last: -1} }
+func newCache(blocks int) *cache { return &cache{maxBlocks: blocks, first: -1, last: -1} }
 
 // has reports whether the block is cached.
 func (c *cache) has(number int32) bool { return int(number) < len(c.placeOf) && c.placeOf[number] != 0 }
@@ -53,7 +53,7 @@ func (c *cache) hits(chain []int32) int {
 
 // store marks the blocks as used, in their order, and adds the new ones.
 func (c *cache) store(chain []int32) {
-	if c.most <= 0 {
+	if c.maxBlocks <= 0 {
 		return
 	}
 	for _, number := range chain {
@@ -73,7 +73,7 @@ func (c *cache) add(number int32) (at int32) {
 	if missing := int(number) + 1 - len(c.placeOf); missing > 0 {
 		c.placeOf = append(c.placeOf, make([]int32, missing)...)
 	}
-	if at = int32(len(c.places)); int(at) < c.most {
+	if at = int32(len(c.places)); int(at) < c.maxBlocks {
 		c.places = append(c.places, place{})
 	} else {
 		at = c.first

@@ -48,7 +48,7 @@ func (s *chunkScheduler) accept(j *job) {
 	case s.steps == 0:
 		s.begin()
 	case s.steps > 1:
-		elapsed := s.engine.world.now - s.began
+		elapsed := s.engine.simulation.now - s.began
 		s.steps = max(1, int64((elapsed+s.length-1)/s.length))
 		s.planEnd()
 	}
@@ -80,7 +80,7 @@ func (s *chunkScheduler) begin() {
 	default:
 		return // idle
 	}
-	s.began, s.length = e.world.now, e.noisy(e.step(tokens, len(s.running)))
+	s.began, s.length = e.simulation.now, e.noisy(e.step(tokens, len(s.running)))
 	s.planEnd()
 }
 
@@ -92,7 +92,7 @@ func (e Engine) step(tokens int64, running int) time.Duration {
 func (s *chunkScheduler) planEnd() {
 	s.planned++
 	number := s.planned
-	s.engine.world.At(s.began+time.Duration(s.steps)*s.length, func() {
+	s.engine.simulation.At(s.began+time.Duration(s.steps)*s.length, func() {
 		if number == s.planned {
 			s.finish()
 		}

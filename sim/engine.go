@@ -125,23 +125,23 @@ type scheduler interface {
 // engineState is an engine in a World.
 type engineState struct {
 	Engine
-	world          *World
+	simulation     *Simulation
 	rng            *RNG // of Noise
 	cache          *cache
 	scheduler      scheduler
 	decoding       int
 	residentTokens int64 // tokens of all jobs in the engine, for the used share of the cache
-	books
+	engineCounts
 	perfect
 	at int // its index
 
-	inside, most int // requests that were sent here and have not ended: now, and the maximum
+	inside, maxInside int // requests that were sent here and have not ended: now, and the maximum
 }
 
-func newEngineState(e Engine, w *World, at int) *engineState {
+func newEngineState(e Engine, w *Simulation, at int) *engineState {
 	const noise = 1 << 33 // above the numbers of all loads and of the gateway
 	s := &engineState{
-		Engine: e, world: w, at: at, rng: Split(w.config.Seed, noise+uint64(at)),
+		Engine: e, simulation: w, at: at, rng: Split(w.config.Seed, noise+uint64(at)),
 		cache: newCache(int(max(0, e.CacheTokens) / w.config.BlockTokens)),
 	}
 	if e.Chunk > 0 {
@@ -163,13 +163,13 @@ func (e *engineState) noisy(d time.Duration) time.Duration {
 // enter counts a request that a gateway sends here.
 func (e *engineState) enter() {
 	e.inside++
-	e.most = max(e.most, e.inside)
+	e.maxInside = max(e.maxInside, e.inside)
 }
 
 // accept gives the engine a job.
 func (e *engineState) accept(j *job) {
 	e.residentTokens += j.request.PromptTokens + j.request.OutputTokens
-	e.change(e.world.now).queue++
+	e.change(e.simulation.now).queue++
 	e.addAhead(j)
 	e.scheduler.accept(j)
 }
@@ -177,8 +177,8 @@ func (e *engineState) accept(j *job) {
 // startPrefill looks up the prompt's cached blocks. The last token is always computed: it yields
 // the first token of the answer.
 func (e *engineState) startPrefill(j *job) {
-	j.started, j.startedAt = true, e.world.now
-	l := e.change(e.world.now)
+	j.started, j.startedAt = true, e.simulation.now
+	l := e.change(e.simulation.now)
 	l.queue--
 	l.tokens += j.request.PromptTokens
 	if j.cached = e.hitTokens(j.request, e.cache.hits(j.request.promptNumbers())); j.computed {
@@ -189,7 +189,7 @@ func (e *engineState) startPrefill(j *job) {
 
 // hitTokens returns the tokens of that many leading blocks that need no prefill.
 func (e *engineState) hitTokens(r *Request, blocks int) int64 {
-	block := e.world.config.BlockTokens
+	block := e.simulation.config.BlockTokens
 	return max(0, min(int64(blocks), (r.PromptTokens-1)/block)) * block
 }
 
@@ -213,7 +213,7 @@ func (e *engineState) endPrefillStage(j *job) bool {
 
 func (e *engineState) end(j *job) {
 	e.decoding--
-	e.change(e.world.now).tokens -= j.request.PromptTokens
+	e.change(e.simulation.now).tokens -= j.request.PromptTokens
 	e.residentTokens -= j.request.PromptTokens + j.request.OutputTokens
 	e.cache.store(j.request.answerNumbers())
 }
@@ -245,8 +245,8 @@ func (s *promptScheduler) next() {
 	s.jobs[0] = nil
 	s.jobs, s.prefilled = s.jobs[1:], j
 	e.startPrefill(j)
-	s.prefillEnd = e.world.now + e.noisy(e.Prefill(j.remaining, e.decoding))
-	e.world.At(s.prefillEnd, func() { s.decode(j) })
+	s.prefillEnd = e.simulation.now + e.noisy(e.Prefill(j.remaining, e.decoding))
+	e.simulation.At(s.prefillEnd, func() { s.decode(j) })
 }
 
 // decode ends a prefill and starts the decode.
@@ -258,10 +258,10 @@ func (s *promptScheduler) decode(j *job) {
 		s.next()
 		return
 	}
-	end := e.world.now + e.noisy(e.Decode(j.request.OutputTokens, e.decoding))
+	end := e.simulation.now + e.noisy(e.Decode(j.request.OutputTokens, e.decoding))
 	at, _ := slices.BinarySearchFunc(s.ends, end, func(other, end time.Duration) int { return int(end - other) })
 	s.ends = slices.Insert(s.ends, at, end)
-	e.world.At(end, func() {
+	e.simulation.At(end, func() {
 		s.ends = s.ends[:len(s.ends)-1]
 		e.end(j)
 		s.next()

@@ -19,7 +19,7 @@ type at []struct {
 	request Request
 }
 
-func (a at) Start(w *World, _ *RNG) {
+func (a at) Start(w *Simulation, _ *RNG) {
 	for i := range a {
 		w.At(a[i].when, func() { w.Submit(a[i].request) })
 	}
@@ -239,7 +239,7 @@ func TestSaturatedEngineGetsNoRequests(t *testing.T) {
 
 // TestClientsRetryLikeTheSDKs: the delays are those of the official SDKs.
 func TestClientsRetryLikeTheSDKs(t *testing.T) {
-	w, err := newWorld(Config{Engines: []Engine{{}}})
+	w, err := newSimulation(Config{Engines: []Engine{{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // once their events have arrived, until they are evicted.
 func TestPoolGetsTheCacheEventsOfItsEngines(t *testing.T) {
 	for _, events := range []bool{false, true} {
-		w, err := newWorld(Config{Engines: identical(2, Engine{CacheTokens: 64 * 20}), Events: events, Choices: true,
+		w, err := newSimulation(Config{Engines: identical(2, Engine{CacheTokens: 64 * 20}), Events: events, Choices: true,
 			Policy: routing.Config{Name: "kv_aware"}, Admission: Direct})
 		if err != nil {
 			t.Fatal(err)

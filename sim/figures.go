@@ -44,11 +44,11 @@ func (r *Result) Figures(from time.Duration) Figures {
 	f.Stages = r.stageFigures(from)
 	if prompt > 0 {
 		f.Hits = float64(cached) / float64(prompt)
-		most := int64(0)
+		maxTokens := int64(0)
 		for _, n := range tokens {
-			most = max(most, n)
+			maxTokens = max(maxTokens, n)
 		}
-		f.Uneven = float64(most) * float64(len(r.Engines)) / float64(prompt)
+		f.Uneven = float64(maxTokens) * float64(len(r.Engines)) / float64(prompt)
 	}
 	return f
 }

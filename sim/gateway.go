@@ -11,12 +11,12 @@ import (
 
 // gateway is one gateway: a pool with all engines, and its admission.
 type gateway struct {
-	world           *World
+	simulation      *Simulation
 	pool            *routing.Pool
 	admission       admission
 	dispatchPlanned bool      // a dispatch is planned for this moment
 	streams         []streams // by the engine's index
-	exchange
+	sharedState
 }
 
 // streams are the streams of a gateway that an engine is answering. Their tokens arrive with each of its steps.
@@ -29,18 +29,18 @@ type streams struct {
 func (g *gateway) receiveTokens() {
 	for _, s := range g.streams {
 		if s.running > 0 {
-			s.last.Received(g.world.time(g.world.now))
+			s.last.Received(g.simulation.time(g.simulation.now))
 		}
 	}
 }
 
 // newGateway returns a gateway with that policy, to which no engine has reported its metrics.
-func (w *World) newGateway(p routing.Policy) *gateway {
+func (w *Simulation) newGateway(p routing.Policy) *gateway {
 	members := make([]routing.Member, len(w.engines))
 	for i, e := range w.engines {
 		members[i] = e.member(&w.config)
 	}
-	g := &gateway{world: w, pool: routing.NewPool(p, members), streams: make([]streams, len(w.engines))}
+	g := &gateway{simulation: w, pool: routing.NewPool(p, members), streams: make([]streams, len(w.engines))}
 	g.pool.SetSaturation(w.config.Saturation)
 	switch w.config.Admission {
 	case Direct:
@@ -60,7 +60,7 @@ func (g *gateway) planDispatch() {
 		return
 	}
 	g.dispatchPlanned = true
-	g.world.After(0, func() {
+	g.simulation.After(0, func() {
 		g.dispatchPlanned = false
 		g.receiveTokens()
 		g.admission.dispatch()
@@ -68,14 +68,14 @@ func (g *gateway) planDispatch() {
 }
 
 // observe records the state of an engine in all gateways.
-func (w *World) observe(e *engineState, s routing.Status) {
+func (w *Simulation) observe(e *engineState, s routing.Status) {
 	for _, g := range w.gateways {
 		g.pool.Observe(e.Name, e, s)
 	}
 }
 
 // balance returns the gateway of an attempt, at random.
-func (w *World) balance(rec *Record) *gateway {
+func (w *Simulation) balance(rec *Record) *gateway {
 	draw := routing.Draw(routing.Draw(uint64(rec.Number)) + uint64(rec.Attempts))
 	return w.gateways[draw%uint64(len(w.gateways))]
 }
@@ -97,7 +97,7 @@ type inflight struct {
 var errLeft = errors.New("the client left")
 
 // Submit sends a client's request now.
-func (w *World) Submit(r Request) {
+func (w *Simulation) Submit(r Request) {
 	r.numbers = w.numbers.appendNumbers(r.numbers, r.Chain)
 	rec := &Record{Request: r, Number: len(w.requests), SubmittedAt: w.now}
 	w.requests = append(w.requests, rec)
@@ -109,7 +109,7 @@ func (w *World) Submit(r Request) {
 }
 
 // sendDirectly gives a request to the next engine, without the gateway.
-func (w *World) sendDirectly(rec *Record) {
+func (w *Simulation) sendDirectly(rec *Record) {
 	e := w.engines[w.direct%len(w.engines)]
 	w.direct++
 	j := &job{request: &rec.Request}
@@ -119,7 +119,7 @@ func (w *World) sendDirectly(rec *Record) {
 }
 
 // startAttempt brings a request to a gateway, for the first time or as a retry.
-func (w *World) startAttempt(rec *Record) {
+func (w *Simulation) startAttempt(rec *Record) {
 	r := &rec.Request
 	rec.Attempts++
 	rec.Arrived, rec.Waited = w.now, false
@@ -155,7 +155,7 @@ func (w *World) startAttempt(rec *Record) {
 }
 
 // send gives a request with a booked lease to its engine.
-func (w *World) send(f *inflight, lease routing.Lease) {
+func (w *Simulation) send(f *inflight, lease routing.Lease) {
 	rec := f.record
 	f.settled, f.lease = true, lease
 	rec.DispatchedAt, rec.Worker, rec.Reason = w.now, f.lease.Worker().ID(), f.lease.Reason()
@@ -210,7 +210,7 @@ func (f *inflight) endHandover() {
 }
 
 // reported returns the cached tokens that an engine reports for a job.
-func (w *World) reported(j *job) int64 {
+func (w *Simulation) reported(j *job) int64 {
 	if w.config.HideCachedTokens {
 		return 0
 	}
@@ -219,7 +219,7 @@ func (w *World) reported(j *job) int64 {
 
 // refuse ends an attempt without an answer. A client with retries left sends the request again after the
 // retry delay.
-func (w *World) refuse(f *inflight, err error) {
+func (w *Simulation) refuse(f *inflight, err error) {
 	rec := f.record
 	f.settled = true
 	rec.Sheds = append(rec.Sheds, err)
@@ -232,7 +232,7 @@ func (w *World) refuse(f *inflight, err error) {
 	w.end(rec)
 }
 
-func (w *World) end(rec *Record) {
+func (w *Simulation) end(rec *Record) {
 	rec.Done, rec.Ended = w.now, true
 	if rec.Request.Done != nil {
 		rec.Request.Done(rec)
@@ -242,31 +242,31 @@ func (w *World) end(rec *Record) {
 // retryDelay returns how long OpenAI's SDKs wait after the attempt of that number: the
 // Retry-After if it is at most a minute; otherwise half a second, doubled with each attempt up
 // to eight seconds, less a random part of up to a quarter.
-func (w *World) retryDelay(attempt int, after time.Duration) time.Duration {
+func (w *Simulation) retryDelay(attempt int, after time.Duration) time.Duration {
 	if after > 0 && after <= time.Minute {
 		return after
 	}
-	const first, most = 500 * time.Millisecond, 8 * time.Second
-	return time.Duration(float64(min(most, first<<min(attempt-1, 10))) * (1 - w.clients.Unit()/4))
+	const first, maxPause = 500 * time.Millisecond, 8 * time.Second
+	return time.Duration(float64(min(maxPause, first<<min(attempt-1, 10))) * (1 - w.clients.Unit()/4))
 }
 
 // queueAdmission is the gateway's queue, with the same calls as in the server.
 type queueAdmission struct {
-	world *World
-	queue *queue.Queue
+	simulation *Simulation
+	queue      *queue.Queue
 }
 
 func newQueueAdmission(g *gateway) *queueAdmission {
-	h := &queueAdmission{world: g.world}
-	h.queue = queue.New(g.pool, g.world.config.Queue, h.onWake)
+	h := &queueAdmission{simulation: g.simulation}
+	h.queue = queue.New(g.pool, g.simulation.config.Queue, h.onWake)
 	return h
 }
 
 func (h *queueAdmission) waiting() int { return h.queue.Waiting() }
-func (h *queueAdmission) dispatch()    { h.queue.Dispatch(h.world.time(h.world.now)) }
+func (h *queueAdmission) dispatch()    { h.queue.Dispatch(h.simulation.time(h.simulation.now)) }
 
 func (h *queueAdmission) enter(f *inflight) {
-	w, r := h.world, &f.record.Request
+	w, r := h.simulation, &f.record.Request
 	f.ticket = &queue.Ticket{
 		Request: &f.route, Class: r.Class, Tenant: r.Tenant, Weight: r.Weight,
 		Tokens: f.expectedTokens, Bytes: r.Bytes, ID: fmt.Sprint(f.record.Number), Ref: f,
@@ -280,7 +280,7 @@ func (h *queueAdmission) enter(f *inflight) {
 
 // handleEntry handles the result of Enter or Claim.
 func (h *queueAdmission) handleEntry(f *inflight, lease routing.Lease, err error) {
-	w := h.world
+	w := h.simulation
 	switch {
 	case err == nil:
 		w.send(f, lease)
@@ -296,9 +296,9 @@ func (h *queueAdmission) handleEntry(f *inflight, lease routing.Lease, err error
 // the next event.
 func (h *queueAdmission) onWake(t *queue.Ticket) {
 	f := t.Ref.(*inflight)
-	h.world.After(0, func() {
+	h.simulation.After(0, func() {
 		if !f.settled {
-			lease, err := h.queue.Claim(t, h.world.time(h.world.now))
+			lease, err := h.queue.Claim(t, h.simulation.time(h.simulation.now))
 			h.handleEntry(f, lease, err)
 		}
 	})
@@ -309,16 +309,16 @@ func (h *queueAdmission) expire(f *inflight) {
 		return
 	}
 	// Without an error the ticket was dispatched at this moment, and the next event claims it.
-	switch err := h.queue.Leave(f.ticket, queue.Late, h.world.time(h.world.now)); {
+	switch err := h.queue.Leave(f.ticket, queue.Late, h.simulation.time(h.simulation.now)); {
 	case errors.Is(err, queue.ErrWaiting):
-		h.world.At(h.queue.WaitUntil(f.ticket).Sub(epoch()), func() { h.expire(f) })
+		h.simulation.At(h.queue.WaitUntil(f.ticket).Sub(epoch()), func() { h.expire(f) })
 	case err != nil:
-		h.world.refuse(f, err)
+		h.simulation.refuse(f, err)
 	}
 }
 
 func (h *queueAdmission) abandon(f *inflight) {
-	h.queue.Leave(f.ticket, queue.Cancelled, h.world.time(h.world.now)) // the client is gone
+	h.queue.Leave(f.ticket, queue.Cancelled, h.simulation.time(h.simulation.now)) // the client is gone
 }
 
 func (h *queueAdmission) settleUsage(f *inflight, tokens int64) {

@@ -59,12 +59,12 @@ func (h *Handover) usePolicy(p *routing.Pool) error {
 // transferTime returns the time to transfer what the engine lacks of a prompt.
 func (e *engineState) transferTime(r *Request) time.Duration {
 	missing := r.PromptTokens - e.hitTokens(r, e.cache.hits(r.promptNumbers()))
-	return time.Duration(float64(missing) / cmp.Or(e.world.config.Handover.Rate, TransferRate) * float64(time.Second))
+	return time.Duration(float64(missing) / cmp.Or(e.simulation.config.Handover.Rate, TransferRate) * float64(time.Second))
 }
 
 // computePrompt makes the prefill engine of a request compute its prompt, and gives the decode engine its job j when
 // the prompt is there. The bookings end as in the gateway.
-func (w *World) computePrompt(f *inflight, j *job) {
+func (w *Simulation) computePrompt(f *inflight, j *job) {
 	rec, lease, both := f.record, f.lease.Prefill(), w.config.Handover.BothAtOnce
 	from, e := w.byID[lease.Worker().ID()], w.byID[rec.Worker]
 	rec.Prefill = from.Name

@@ -92,7 +92,7 @@ func TestBothStagesTakeTheirTimes(t *testing.T) {
 	}
 }
 
-// TestBothStagesAreBookedAsInTheGateway compares the books at moments between the events of one request.
+// TestBothStagesAreBookedAsInTheGateway compares the bookings at moments between the events of one request.
 func TestBothStagesAreBookedAsInTheGateway(t *testing.T) {
 	streamed := Request{PromptTokens: 1000, OutputTokens: 10}
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestBothStagesAreBookedAsInTheGateway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := handedOver(1, fleetOf(prefills, decodes), at{{0, streamed}})
 			config.UnstreamedShare, config.Handover.BothAtOnce = c.unstreamed, c.atOnce
-			w, err := newWorld(config)
+			w, err := newSimulation(config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,7 @@ func TestPrefillStagesReportTheirUsage(t *testing.T) {
 	}{{want: 896}, {unstreamed: 1, want: 896}, {atOnce: true}, {atOnce: true, unstreamed: 1, want: 896}, {hidden: true}} {
 		config := handedOver(1, fleetOf(prefills, decodes), at{{0, text}, {time.Second, text}})
 		config.UnstreamedShare, config.HideCachedTokens, config.Handover.BothAtOnce = c.unstreamed, c.hidden, c.atOnce
-		w, err := newWorld(config)
+		w, err := newSimulation(config)
 		if err != nil {
 			t.Fatal(err)
 		}

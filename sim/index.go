@@ -16,12 +16,12 @@ const (
 // index is the content of the engines' caches by their events, as a gateway gets them, and the prompts that
 // were routed recently.
 type index struct {
-	world   *World
-	cached  []uint64 // by the block's number: the engines that have it
-	routed  []uint64 // the engines that a prompt with the block was recently routed to
-	counts  []uint16 // by block and engine: the number of these prompts
-	changes []cacheChange
-	hits    []int // buffer of one look-up, by engine
+	simulation *Simulation
+	cached     []uint64 // by the block's number: the engines that have it
+	routed     []uint64 // the engines that a prompt with the block was recently routed to
+	counts     []uint16 // by block and engine: the number of these prompts
+	changes    []cacheChange
+	hits       []int // buffer of one look-up, by engine
 }
 
 // cacheChange is a change with an event that the gateway has not received yet.
@@ -32,15 +32,15 @@ type cacheChange struct {
 	stored bool
 }
 
-// openIndex gives the world an index.
-func (w *World) openIndex() error {
+// openIndex gives the simulation an index.
+func (w *Simulation) openIndex() error {
 	if w.index != nil {
 		return nil
 	}
 	if len(w.engines) > maxIndexed {
 		return fmt.Errorf("an index of the caches has at most %d engines, and there are %d", maxIndexed, len(w.engines))
 	}
-	x := &index{world: w, hits: make([]int, len(w.engines))}
+	x := &index{simulation: w, hits: make([]int, len(w.engines))}
 	for i, e := range w.engines {
 		e.cache.onChange = func(number int32, stored bool) {
 			x.changes = append(x.changes, cacheChange{w.now + eventDelay, number, uint8(i), stored})
@@ -52,11 +52,11 @@ func (w *World) openIndex() error {
 
 // grow makes room for all blocks that have a number.
 func (x *index) grow() {
-	if missing := len(x.world.numbers) - len(x.cached); missing > 0 {
+	if missing := len(x.simulation.numbers) - len(x.cached); missing > 0 {
 		missing += len(x.cached) / 2
 		x.cached = append(x.cached, make([]uint64, missing)...)
 		x.routed = append(x.routed, make([]uint64, missing)...)
-		x.counts = append(x.counts, make([]uint16, missing*len(x.world.engines))...)
+		x.counts = append(x.counts, make([]uint16, missing*len(x.simulation.engines))...)
 	}
 }
 
@@ -64,7 +64,7 @@ func (x *index) grow() {
 func (x *index) advance() {
 	x.grow()
 	n := 0
-	for ; n < len(x.changes) && x.changes[n].at <= x.world.now; n++ {
+	for ; n < len(x.changes) && x.changes[n].at <= x.simulation.now; n++ {
 		c := x.changes[n]
 		if bit := uint64(1) << c.engine; c.stored {
 			x.cached[c.number] |= bit

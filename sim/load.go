@@ -10,7 +10,7 @@ type Burst struct {
 }
 
 // Start plans the burst.
-func (b Burst) Start(w *World, d *RNG) {
+func (b Burst) Start(w *Simulation, d *RNG) {
 	w.At(b.At, func() {
 		for n := range b.Count {
 			w.Submit(b.Make(d, n))
@@ -26,7 +26,7 @@ type Poisson struct {
 }
 
 // Start plans the first request; each plans the next.
-func (p Poisson) Start(w *World, d *RNG) {
+func (p Poisson) Start(w *Simulation, d *RNG) {
 	mean := time.Duration(float64(time.Second) / p.Rate)
 	n := 0
 	var arrive func()
@@ -51,7 +51,7 @@ type Closed struct {
 }
 
 // Start plans each client's first request.
-func (c Closed) Start(w *World, d *RNG) {
+func (c Closed) Start(w *Simulation, d *RNG) {
 	n := 0
 	var submit func()
 	submit = func() {

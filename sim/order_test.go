@@ -55,7 +55,7 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 	waited, aged := 0, 0
 	for seed := range uint64(schedules) {
 		c := orderConfig(seed)
-		c.Observer = func(w *World, granted *Record) {
+		c.Observer = func(w *Simulation, granted *Record) {
 			if granted.Wait() > 0 {
 				waited++
 			}
@@ -87,7 +87,7 @@ func TestUrgentRequestsAreDispatchedFirst(t *testing.T) {
 
 // anyAged reports whether the dispatched request, or one of its class that waits or was
 // dispatched with it, is aged.
-func anyAged(w *World, q queue.Config, granted *Record) bool {
+func anyAged(w *Simulation, q queue.Config, granted *Record) bool {
 	age := q.Age[granted.Request.Class]
 	return age > 0 && slices.ContainsFunc(w.requests, func(r *Record) bool {
 		return r.Request.Class == granted.Request.Class && !r.Ended && r.Waited &&

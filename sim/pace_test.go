@@ -12,11 +12,11 @@ import (
 	"tierway/routing"
 )
 
-// pacedWorld is a world whose workers have breakers, connected as in the server.
-type pacedWorld struct {
-	*World
+// pacedSimulation is a simulation whose workers have breakers, connected as in the server.
+type pacedSimulation struct {
+	*Simulation
 	breakers []*breaker.Breaker
-	base     time.Time // the bubble's time at the world's beginning
+	base     time.Time // the bubble's time at the start of the simulation
 	opened   []ejected
 }
 
@@ -26,9 +26,9 @@ type ejected struct {
 	at     time.Duration
 }
 
-// pacedGate is the breaker of one worker. The bubble's time follows the world's.
+// pacedGate is the breaker of one worker. The bubble's time follows that of the simulation.
 type pacedGate struct {
-	world *pacedWorld
+	world *pacedSimulation
 	*breaker.Breaker
 }
 
@@ -42,10 +42,10 @@ func (g pacedGate) Report(ticket uint64, err error) {
 	g.Breaker.Report(ticket, err)
 }
 
-func (w *pacedWorld) align() { time.Sleep(time.Until(w.base.Add(w.now))) }
+func (w *pacedSimulation) align() { time.Sleep(time.Until(w.base.Add(w.now))) }
 
 // poll reads the breakers each second.
-func (w *pacedWorld) poll() {
+func (w *pacedSimulation) poll() {
 	w.align()
 	for _, b := range w.breakers {
 		b.Poll()
@@ -54,7 +54,7 @@ func (w *pacedWorld) poll() {
 }
 
 // breakerChanged reports a breaker's state to the pool.
-func (w *pacedWorld) breakerChanged(e *engineState, c breaker.Change) {
+func (w *pacedSimulation) breakerChanged(e *engineState, c breaker.Change) {
 	now := w.time(w.now)
 	if c.To == breaker.Closed {
 		w.Pool().Restore(e.Name, e, now)
@@ -68,14 +68,14 @@ func (w *pacedWorld) breakerChanged(e *engineState, c breaker.Change) {
 	w.Pool().Eject(e.Name, e, routing.Ejection{At: now, Until: until, Slow: c.Slow})
 }
 
-// ejections runs a world with breakers, in a bubble, and returns their openings.
+// ejections runs a simulation with breakers, in a bubble, and returns their openings.
 func ejections(t testing.TB, c Config) []ejected {
 	t.Helper()
-	world, err := newWorld(c)
+	world, err := newSimulation(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &pacedWorld{World: world, base: time.Now()}
+	w := &pacedSimulation{Simulation: world, base: time.Now()}
 	policy, err := routing.New(c.Policy)
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func ejections(t testing.TB, c Config) []ejected {
 // oneOf returns one of the values.
 func oneOf[T any](d *RNG, values ...T) T { return values[d.Below(len(values))] }
 
-// reports lets the engines of some worlds report their load.
+// reports lets the engines of some simulations report their load.
 func (c *Config) reports(d *RNG) {
 	if d.Below(2) == 0 {
 		c.Scrape, c.Saturation = time.Second, routing.Saturation{Waiting: 5, KVUsage: 0.9, StaleAfter: 5 * time.Second}
@@ -154,7 +154,7 @@ func TestBurstEjectsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(fixedseed.Samples(20, 400)) {
 			if opened := ejections(t, burstWorld(seed)); len(opened) > 0 {
-				t.Errorf("world %d: ejected %v", seed, opened)
+				t.Errorf("seed %d: ejected %v", seed, opened)
 			}
 		}
 	})
@@ -200,19 +200,19 @@ func soundWorld(seed uint64) Config {
 }
 
 // TestSoundPoolKeepsItsWorkers: under any load, similar engines stay in rotation, except in at
-// most one of a hundred worlds of five minutes. An overloaded engine sometimes exceeds the
+// most one of a hundred simulations of five minutes. An overloaded engine sometimes exceeds the
 // factor by chance.
 func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ejecting := uint64(fixedseed.Samples(15, 3000)), uint64(0)
 		for seed := range n {
 			if opened := ejections(t, soundWorld(100+seed)); len(opened) > 0 {
-				t.Logf("world %d: ejected %v", 100+seed, opened)
+				t.Logf("seed %d: ejected %v", 100+seed, opened)
 				ejecting++
 			}
 		}
 		if ejecting > n/100 {
-			t.Errorf("%d of %d worlds ejected a worker", ejecting, n)
+			t.Errorf("%d of %d simulations ejected a worker", ejecting, n)
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestSlowWorkerIsEjected(t *testing.T) {
 					world.reports(Split(seed, 79))
 					opened := ejections(t, world)
 					if len(opened) == 0 || slices.ContainsFunc(opened, func(o ejected) bool { return o.worker != "e0" }) {
-						t.Fatalf("world %d: ejected %v", seed, opened)
+						t.Fatalf("seed %d: ejected %v", seed, opened)
 					}
 					found = append(found, opened[0].at)
 				}

@@ -14,7 +14,7 @@ type Peer struct {
 	Name string
 	Doc  string // one sentence
 	// New returns the policy for Config.NewPolicy.
-	New func(w *World) (routing.Policy, error)
+	New func(w *Simulation) (routing.Policy, error)
 }
 
 // Peers returns the peers. The last one is the reference.
@@ -38,7 +38,7 @@ func Peers() []Peer {
 			peer("e", knowledge{index: true, untilFirstToken: true}, costE)},
 		{"perfect", "The least time to first token, computed from the real caches, rates, lengths and queues.",
 			peer("perfect", knowledge{queues: true}, func(c *candidate) float64 {
-				return float64(c.engine.scheduler.timeToFirst(&c.world.current.record.Request))
+				return float64(c.engine.scheduler.timeToFirst(&c.simulation.current.record.Request))
 			})},
 	}
 }
@@ -49,7 +49,7 @@ const reasonPeer routing.Reason = "peer"
 // knowledge selects the state that a peer needs besides the load.
 type knowledge struct {
 	index  bool // the caches' content, and prompts that were routed recently
-	active bool // books.active
+	active bool // engineCounts.active
 	queues bool // engineState.perfect
 	// A routed prompt counts as cached until its first token, instead of for two seconds.
 	untilFirstToken bool
@@ -60,12 +60,12 @@ const routedFor = 2 * time.Second
 
 // candidate is one engine in a peer's choice.
 type candidate struct {
-	world    *World
-	engine   *engineState
-	matched  int   // leading blocks of the prompt in the engine's cache
-	blocks   int   // blocks of the prompt
-	uncached int64 // tokens to prefill
-	all      *fleet
+	simulation *Simulation
+	engine     *engineState
+	matched    int   // leading blocks of the prompt in the engine's cache
+	blocks     int   // blocks of the prompt
+	uncached   int64 // tokens to prefill
+	all        *fleet
 }
 
 // fleet has sums and extremes over the eligible engines of one pick.
@@ -78,13 +78,13 @@ type fleet struct {
 
 // scoredPeer is a Peer that picks the engine of the least cost; ties are broken at random.
 type scoredPeer struct {
-	name  string
-	world *World
-	cost  func(c *candidate) float64
+	name       string
+	simulation *Simulation
+	cost       func(c *candidate) float64
 }
 
-func peer(name string, k knowledge, cost func(c *candidate) float64) func(w *World) (routing.Policy, error) {
-	return func(w *World) (routing.Policy, error) {
+func peer(name string, k knowledge, cost func(c *candidate) float64) func(w *Simulation) (routing.Policy, error) {
+	return func(w *Simulation) (routing.Policy, error) {
 		w.knowledge = k
 		if k.index {
 			if err := w.openIndex(); err != nil {
@@ -100,12 +100,12 @@ func (p *scoredPeer) Name() string { return p.name }
 
 // Pick returns the view of the least cost.
 func (p *scoredPeer) Pick(r *routing.Request, ws []routing.View) (int, routing.Reason) {
-	f := p.world.current
-	all := p.world.fleet(ws)
+	f := p.simulation.current
+	all := p.simulation.fleet(ws)
 	best, least, ties := -1, math.Inf(1), 0
 	for i := range ws {
-		e := p.world.engines[ws[i].Index]
-		c := candidate{world: p.world, engine: e, blocks: len(f.record.Request.promptNumbers()), all: &all}
+		e := p.simulation.engines[ws[i].Index]
+		c := candidate{simulation: p.simulation, engine: e, blocks: len(f.record.Request.promptNumbers()), all: &all}
 		c.matched, c.uncached = f.match(e)
 		cost := p.cost(&c)
 		switch {
@@ -121,7 +121,7 @@ func (p *scoredPeer) Pick(r *routing.Request, ws []routing.View) (int, routing.R
 	return best, reasonPeer
 }
 
-func (w *World) fleet(ws []routing.View) fleet {
+func (w *Simulation) fleet(ws []routing.View) fleet {
 	all := fleet{engines: float64(len(ws)), leastQueue: math.MaxInt}
 	for i := range ws {
 		e := w.engines[ws[i].Index]
@@ -142,15 +142,15 @@ func loadaware(c *candidate) float64 {
 // dynamo is Dynamo's cost in blocks with prefill_load_scale 8.
 func dynamo(c *candidate) float64 {
 	const scale = 8
-	prefill := float64(c.engine.pending+c.uncached) / float64(c.world.config.BlockTokens)
-	numbers := c.world.current.record.Request.promptNumbers()
+	prefill := float64(c.engine.pending+c.uncached) / float64(c.simulation.config.BlockTokens)
+	numbers := c.simulation.current.record.Request.promptNumbers()
 	return scale*prefill + float64(c.engine.activeBlocks+c.engine.newActive(numbers))
 }
 
 // llmD is llm-d's score with the sign of a cost.
 func llmD(c *candidate) float64 {
 	const prefix, queue, kv = 3, 2, 2
-	l := c.engine.scrape(c.world.now)
+	l := c.engine.scrape(c.simulation.now)
 	short := 1.0
 	if c.all.mostQueue > c.all.leastQueue {
 		short = float64(c.all.mostQueue-l.queue) / float64(c.all.mostQueue-c.all.leastQueue)
@@ -163,10 +163,10 @@ func llmD(c *candidate) float64 {
 func costE(c *candidate) float64 {
 	const (
 		fleetRate   = 10_000
-		most        = 4
+		maxRequests = 4
 		perInflight = 0.5 * 2 * 200 * 0.0004
 	)
-	price := min(most, 1+2*c.all.unanswered/c.all.engines)
+	price := min(maxRequests, 1+2*c.all.unanswered/c.all.engines)
 	rate := c.engine.Rate * max(slowest, 1-slowdown*float64(c.engine.inside))
 	return float64(c.engine.pending+c.uncached)/rate + price*float64(c.uncached)/fleetRate +
 		perInflight*float64(c.engine.inside)
@@ -174,8 +174,8 @@ func costE(c *candidate) float64 {
 
 // kubeAI is KubeAI's policy: consistent hashing with bounded loads (Mirrokni et al.).
 type kubeAI struct {
-	world *World
-	ring  []ringPoint
+	simulation *Simulation
+	ring       []ringPoint
 }
 
 type ringPoint struct {
@@ -188,8 +188,8 @@ const (
 	kubeAIFactor = 1.25 // of the mean load
 )
 
-func newKubeAI(w *World) (routing.Policy, error) {
-	p := &kubeAI{world: w}
+func newKubeAI(w *Simulation) (routing.Policy, error) {
+	p := &kubeAI{simulation: w}
 	for i := range w.engines {
 		for k := range kubeAIPoints {
 			p.ring = append(p.ring, ringPoint{routing.Draw(uint64(i)<<32 + uint64(k) + 1), i})

@@ -13,17 +13,17 @@ import (
 // TestCostsFollowTheirFormulas has the terms of each cost as literals. The engine has 4 requests in
 // flight and 3,200 tokens pending; 30 of the prompt's 40 blocks are cached.
 func TestCostsFollowTheirFormulas(t *testing.T) {
-	w := &World{config: Config{BlockTokens: 64}, now: 200 * ms}
+	w := &Simulation{config: Config{BlockTokens: 64}, now: 200 * ms}
 	w.current = &inflight{record: &Record{Request: Request{Chain: make([]routing.Block, 40), PromptTokens: 2560,
 		numbers: make([]int32, 40)}}}
 	for i := range w.current.record.Request.numbers {
 		w.current.record.Request.numbers[i] = int32(i)
 	}
-	e := &engineState{Engine: Engine{}.withDefaults(), world: w, inside: 4}
+	e := &engineState{Engine: Engine{}.withDefaults(), simulation: w, inside: 4}
 	e.pending = 3200
 	e.addActive([]int32{0, 1, 2, 50, 51}, 60) // 37 of the prompt's blocks are not active
 	e.current = load{queue: 2, tokens: 75_000}
-	c := &candidate{world: w, engine: e, matched: 30, blocks: 40, uncached: 640,
+	c := &candidate{simulation: w, engine: e, matched: 30, blocks: 40, uncached: 640,
 		all: &fleet{engines: 2, inflight: 6, unanswered: 3, leastQueue: 1, mostQueue: 5}}
 	for name, x := range map[string]struct{ got, want float64 }{
 		"least_inflight": {peerCost("least_inflight", c), 4},
@@ -43,7 +43,7 @@ func TestCostsFollowTheirFormulas(t *testing.T) {
 func peerCost(name string, c *candidate) float64 {
 	for _, p := range Peers() {
 		if p.Name == name {
-			policy, err := p.New(&World{})
+			policy, err := p.New(&Simulation{})
 			if err != nil {
 				return math.NaN()
 			}
@@ -61,7 +61,7 @@ func TestEventsAreSeenTenMillisecondsLate(t *testing.T) {
 		if p.Name != "lmetric" {
 			continue
 		}
-		w, err := newWorld(Config{Engines: make([]Engine, 2), NewPolicy: p.New, Admission: Direct,
+		w, err := newSimulation(Config{Engines: make([]Engine, 2), NewPolicy: p.New, Admission: Direct,
 			Loads: []Load{at{{0, prompt}}}})
 		if err != nil {
 			t.Fatal(err)
@@ -87,19 +87,19 @@ func TestEventsAreSeenTenMillisecondsLate(t *testing.T) {
 }
 
 // TestRoutedPromptsAreForgotten: after all requests have ended, only the caches' content is left in the
-// index, and the books are empty.
+// index, and all counts are zero.
 func TestRoutedPromptsAreForgotten(t *testing.T) {
 	for _, p := range Peers() {
 		c := Config{Seed: 3, Engines: identical(4, Engine{CacheTokens: 20_000}), NewPolicy: p.New, Admission: Direct,
 			Loads: []Load{Sessions{Rate: 2, Until: 20 * time.Second}}}
-		w, err := newWorld(c)
+		w, err := newSimulation(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		allIsGivenBack(t, w, w.run())
 		for i, e := range w.engines {
 			if e.unanswered != 0 || e.pending != 0 || e.activeBlocks != 0 || e.current != (load{}) {
-				t.Errorf("%s: engine %d is left with %+v", p.Name, i, e.books)
+				t.Errorf("%s: engine %d is left with %+v", p.Name, i, e.engineCounts)
 			}
 			for number := range e.ahead {
 				if e.ahead[number] != 0 {
@@ -146,7 +146,7 @@ func TestPerfectPeerPredictsTheFirstToken(t *testing.T) {
 		}
 		predicted := time.Duration(0)
 		r, err := Run(Config{Engines: []Engine{e}, Admission: Direct, Loads: []Load{requests}, NewPolicy: perfect.New,
-			Observer: func(w *World, granted *Record) {
+			Observer: func(w *Simulation, granted *Record) {
 				if granted.Number == len(requests)-1 {
 					predicted = w.engines[0].scheduler.timeToFirst(&granted.Request)
 				}

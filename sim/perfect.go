@@ -27,11 +27,11 @@ func (e *engineState) expect(r *Request) int64 {
 // addAhead counts a prompt that the engine has accepted, and removeAhead removes it when its blocks are
 // cached.
 func (e *engineState) addAhead(j *job) {
-	if !e.world.knowledge.queues {
+	if !e.simulation.knowledge.queues {
 		return
 	}
 	j.expected = e.expect(j.request)
-	if missing := len(e.world.numbers) - len(e.ahead); missing > 0 {
+	if missing := len(e.simulation.numbers) - len(e.ahead); missing > 0 {
 		e.ahead = append(e.ahead, make([]uint16, missing+len(e.ahead)/2)...)
 	}
 	for _, number := range j.request.promptNumbers() {
@@ -40,7 +40,7 @@ func (e *engineState) addAhead(j *job) {
 }
 
 func (e *engineState) removeAhead(j *job) {
-	if !e.world.knowledge.queues {
+	if !e.simulation.knowledge.queues {
 		return
 	}
 	for _, number := range j.request.promptNumbers() {
@@ -63,7 +63,7 @@ func (p *perfect) dropEnds(now int64) {
 // timeToFirst simulates the prefills ahead.
 func (s *promptScheduler) timeToFirst(r *Request) time.Duration {
 	e := s.engine
-	now := e.world.now
+	now := e.simulation.now
 	p := &e.perfect
 	p.ends = p.ends[:0]
 	for _, end := range s.ends {
@@ -102,7 +102,7 @@ func (s *chunkScheduler) timeToFirst(r *Request) time.Duration {
 	for _, j := range s.running {
 		p.ends = append(p.ends, j.lastStep)
 	}
-	t, step := e.world.now, s.step
+	t, step := e.simulation.now, s.step
 	if s.steps > 0 {
 		done := max(1, int64((t-s.began+s.length-1)/s.length)) // steps up to the end of the current one
 		t, step = s.began+time.Duration(done)*s.length, step+done
@@ -143,7 +143,7 @@ func (s *chunkScheduler) timeToFirst(r *Request) time.Duration {
 		}
 		t += e.step(tokens, running)
 		if own == 0 {
-			return t - e.world.now
+			return t - e.simulation.now
 		}
 	}
 }

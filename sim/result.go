@@ -72,10 +72,10 @@ type EngineResult struct {
 	Left   int            // requests still inside at the end
 }
 
-func (w *World) result() *Result {
+func (w *Simulation) result() *Result {
 	r := &Result{Records: w.requests, End: w.now, Events: w.events.seq}
 	for _, e := range w.engines {
-		result := EngineResult{Name: e.Name, Most: e.most, Left: e.inside}
+		result := EngineResult{Name: e.Name, Most: e.maxInside, Left: e.inside}
 		if w.config.Handover != nil {
 			result.Stages = e.Stages
 		}

@@ -83,11 +83,11 @@ func (s *chatShape) answerTokens(d *RNG) int64 {
 // sessions is a load of chats in progress.
 type sessions struct {
 	Sessions
-	world   *World
-	rng     *RNG
-	shape   chatShape
-	shares  []float64 // sums of the tenants' weights
-	systems [][]routing.Block
+	simulation *Simulation
+	rng        *RNG
+	shape      chatShape
+	shares     []float64 // sums of the tenants' weights
+	systems    [][]routing.Block
 }
 
 // chat is one chat in progress.
@@ -99,14 +99,14 @@ type chat struct {
 }
 
 // Start plans the first chat; each plans the next.
-func (s Sessions) Start(w *World, d *RNG) {
+func (s Sessions) Start(w *Simulation, d *RNG) {
 	if s.Tenants == 0 {
 		s.Tenants = sessionTenants
 	}
 	if s.Pause == 0 {
 		s.Pause = sessionPause
 	}
-	l := &sessions{Sessions: s, world: w, rng: d, shape: chatOfPeople(), shares: make([]float64, s.Tenants),
+	l := &sessions{Sessions: s, simulation: w, rng: d, shape: chatOfPeople(), shares: make([]float64, s.Tenants),
 		systems: make([][]routing.Block, s.Tenants)}
 	if s.Agents {
 		l.shape = chatOfAgents()
@@ -146,7 +146,7 @@ func (s Sessions) Start(w *World, d *RNG) {
 // burst plans the other chats of a burst. Their number has a geometric distribution.
 func (s *sessions) burst(k int) {
 	for s.rng.Unit() < 1-1/s.Burst {
-		s.world.After(time.Duration(s.rng.Unit()*float64(burstSpan)), s.newChat(k).turn)
+		s.simulation.After(time.Duration(s.rng.Unit()*float64(burstSpan)), s.newChat(k).turn)
 	}
 }
 
@@ -166,7 +166,7 @@ func tenantName(k int) string { return "tenant-" + string(rune('0'+k/10)) + stri
 
 // turn submits the next turn.
 func (c *chat) turn() {
-	d, shape, w := c.rng, &c.load.shape, c.load.world
+	d, shape, w := c.rng, &c.load.shape, c.load.simulation
 	user := shape.userTokens(d)
 	answer := shape.answerTokens(d)
 	r := &c.request
@@ -184,7 +184,7 @@ func (c *chat) turn() {
 
 // answered plans the next turn, if there is one.
 func (c *chat) answered(rec *Record) {
-	w := c.load.world
+	w := c.load.simulation
 	more, pause := c.rng.Unit() < c.load.shape.next, c.rng.Exp(c.load.Pause)
 	if rec.Err != nil || !more || c.turns >= c.load.shape.turns || w.Now()+pause > c.load.Until {
 		return

@@ -26,7 +26,7 @@ type Trace struct {
 }
 
 // Start plans the first request; each plans the next.
-func (t Trace) Start(w *World, _ *RNG) {
+func (t Trace) Start(w *Simulation, _ *RNG) {
 	if t.Rate == 0 {
 		t.Rate = 1
 	}
@@ -68,12 +68,12 @@ const (
 // (milliseconds), input_length and output_length (tokens), and hash_ids, one for each block of the
 // prompt. It reads at most that many requests; 0 is all. Their chains have blocks of blockTokens
 // tokens, and answers are not part of them.
-func ReadMooncake(in io.Reader, blockTokens int64, most int) ([]Arrival, error) {
+func ReadMooncake(in io.Reader, blockTokens int64, maxArrivals int) ([]Arrival, error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxTraceLine)
 	var all []Arrival
 	number := 0
-	for (most == 0 || len(all) < most) && lines.Scan() {
+	for (maxArrivals == 0 || len(all) < maxArrivals) && lines.Scan() {
 		number++
 		if len(lines.Bytes()) == 0 {
 			continue
@@ -140,8 +140,8 @@ func parseTraceLine(text []byte) (l traceLine, err error) {
 			if raw[0] == '"' {
 				f.want += " without quotes"
 			}
-			const most = 40 // bytes of a wrong value in the message
-			return l, fmt.Errorf("%s is %.*s: write %s", f.name, most, raw, f.want)
+			const maxShown = 40 // bytes of a wrong value in the message
+			return l, fmt.Errorf("%s is %.*s: write %s", f.name, maxShown, raw, f.want)
 		}
 	}
 	return l, nil

@@ -56,8 +56,8 @@ func (s *state) uses(uses []Use, c *Charge, sub *Subject, now int64) []Use {
 		uses = append(uses, Use{scope, LimitConcurrent, float64(s.inflight), float64(portion(l.Concurrent, s.share)), 0, 1})
 	}
 	for _, b := range s.budgets(l, c.At) {
-		if b.most > 0 {
-			uses = append(uses, Use{Scope: scope, Limit: b.limit, Used: float64(b.spent), Capacity: float64(b.most)})
+		if b.maxSpent > 0 {
+			uses = append(uses, Use{Scope: scope, Limit: b.limit, Used: float64(b.spent), Capacity: float64(b.maxSpent)})
 		}
 	}
 	return uses

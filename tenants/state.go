@@ -10,7 +10,7 @@ func (s *state) checkLimits(c *Charge, sub *Subject, now int64, v *Admission) {
 	l := &sub.Limits
 	if !c.IgnoreBudget {
 		for _, b := range s.budgets(l, c.At) {
-			if b.most > 0 && b.spent >= b.most {
+			if b.maxSpent > 0 && b.spent >= b.maxSpent {
 				v.recordRefusal(sub, b.limit, b.limit.UntilNext(c.At))
 			}
 		}
@@ -31,8 +31,8 @@ func (s *state) checkLimits(c *Charge, sub *Subject, now int64, v *Admission) {
 
 // budget is the usage of one budget.
 type budget struct {
-	limit       Limit
-	spent, most int64 // most is 0 without a budget
+	limit           Limit
+	spent, maxSpent int64 // maxSpent is 0 without a budget
 }
 
 // budgets returns the usage of the budgets in the current windows of a time.

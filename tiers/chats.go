@@ -28,7 +28,7 @@ type chatTable struct {
 	limit int
 
 	mu     sync.Mutex // guards all below
-	places map[uint64]*list.Element
+	byChat map[uint64]*list.Element
 	uses   list.List // of *chat, the most recently used first
 }
 
@@ -41,7 +41,7 @@ type chat struct {
 
 // NewChats returns an empty Chats that holds at most limit entries.
 func NewChats(limit int) *Chats {
-	return &Chats{chatTable: &chatTable{limit: limit, places: map[uint64]*list.Element{}}}
+	return &Chats{chatTable: &chatTable{limit: limit, byChat: map[uint64]*list.Element{}}}
 }
 
 // ReadOnly returns a view that adds no entry, moves none and does not extend their lives.
@@ -92,16 +92,16 @@ func (c *Chats) remember(f *ClassifierInput, tier uint32) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.places[key]
+	at := c.byChat[key]
 	switch {
 	case at == nil && c.uses.Len() < c.limit:
 		at = c.uses.PushFront(&chat{})
 	case at == nil:
 		at = c.uses.Back()
-		delete(c.places, at.Value.(*chat).key)
+		delete(c.byChat, at.Value.(*chat).key)
 	}
 	*at.Value.(*chat) = chat{key: key, used: f.Now.UnixNano(), tier: tier}
-	c.places[key] = at
+	c.byChat[key] = at
 	c.uses.MoveToFront(at)
 }
 
@@ -110,7 +110,7 @@ func (c *Chats) remember(f *ClassifierInput, tier uint32) {
 func sessionKey(session uint64) uint64 { return session ^ 0x9e3779b97f4a7c15 }
 
 func (c *chatTable) findLocked(key uint64, now time.Time, idle time.Duration, touch bool) (tier uint32, ok bool) {
-	at := c.places[key]
+	at := c.byChat[key]
 	if at == nil {
 		return 0, false
 	}

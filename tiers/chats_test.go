@@ -103,7 +103,7 @@ func TestChatsForgetTheLeastRecentlyUsed(t *testing.T) {
 			if model = append(model, key); len(model) > limit {
 				model = model[1:]
 			}
-			if chats.Len() != len(model) || len(chats.places) > limit {
+			if chats.Len() != len(model) || len(chats.byChat) > limit {
 				rt.Fatalf("%d entries, limit %d", chats.Len(), limit)
 			}
 		}

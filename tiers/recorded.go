@@ -37,16 +37,16 @@ func (k *Catalog) ResolveRecorded(q Query, was *Evidence, unknown []string) (
 	if q.Input != nil {
 		f = *q.Input
 	}
-	least, most := k.classifier.groupsOf(was, unknown)
-	low := recorded{groups: least, userBytes: was.UserBytes, score: was.Score, model: was.Model}
+	lowest, highest := k.classifier.groupsOf(was, unknown)
+	low := recorded{groups: lowest, userBytes: was.UserBytes, score: was.Score, model: was.Model}
 	high := low
-	high.groups = most
+	high.groups = highest
 	f.recorded = &low
 	if was.Counted > 0 {
 		f.Count = func() (int64, bool) { return was.Counted, true }
 	}
 	q.Input = &f
-	missing = k.missingFrom(q, was, len(most) > len(least))
+	missing = k.missingFrom(q, was, len(highest) > len(lowest))
 	if missing != MissingNothing && (missing != MissingKeywords || k.classifier.grading.rule == ruleShare) {
 		low.bound, high.bound = math.Inf(1), belowAllScores
 	}
@@ -102,17 +102,17 @@ func (k *Catalog) sameTargetWith(q Query, other *recorded) bool {
 
 // groupsOf returns the groups that a recorded request matches at least, and at most if all
 // unknown ones match.
-func (k *Classifier) groupsOf(was *Evidence, unknown []string) (least, most []string) {
+func (k *Classifier) groupsOf(was *Evidence, unknown []string) (lowest, highest []string) {
 	for _, g := range k.matcher.groups {
 		open := !was.Classified || slices.Contains(unknown, g.name)
 		if !open && !slices.Contains(was.Groups, g.name) {
 			continue
 		}
-		if most = append(most, g.name); !open {
-			least = append(least, g.name)
+		if highest = append(highest, g.name); !open {
+			lowest = append(lowest, g.name)
 		}
 	}
-	return least, most
+	return lowest, highest
 }
 
 // NewGroups returns the keyword groups that records made under another classifier cannot

@@ -131,13 +131,13 @@ func (c *checker) addScores(g *grading, rules Rules, defaultTier int) {
 		c.addWarning("classifier.keyword_score",
 			"has no effect beside classifier.score, which selects the tier: remove one of them")
 	}
-	most, lowest := c.highestScore(g.lengthWeight), math.Inf(1)
+	highest, lowest := c.highestScore(g.lengthWeight), math.Inf(1)
 	g.rule = ruleScore
 	for _, t := range c.gradedTiers(key, rules.Score, defaultTier) {
 		at := key + "." + c.tiers[t.tier]
 		switch {
-		case t.over >= most:
-			c.addWarning(at, "cannot be exceeded: the highest possible score is %.4g: lower the score, or add keywords", most)
+		case t.over >= highest:
+			c.addWarning(at, "cannot be exceeded: the highest possible score is %.4g: lower the score, or add keywords", highest)
 		case t.over >= lowest:
 			c.addWarning(at, "has no effect: a higher tier is already selected above %v: set a lower value, or remove it",
 				lowest)

@@ -21,9 +21,9 @@ type symbol struct {
 // candidate is a pair of neighbours that can be joined.
 type candidate struct {
 	merge
-	at   int32 // of the left symbol
-	with uint32
-	left uint32
+	at    int32 // of the left symbol
+	right uint32
+	left  uint32
 }
 
 // merger merges pieces; it reuses its memory.
@@ -59,8 +59,8 @@ func (t *Tokenizer) appendShort(dst []uint32, piece []byte) []uint32 {
 		dst = append(dst, t.bytes[b])
 	}
 	ids := dst[from:]
-	var room [shortPiece]merge
-	pairs := room[:len(ids)-1] // pairs[i] joins ids[i] and ids[i+1]
+	var scratch [shortPiece]merge
+	pairs := scratch[:len(ids)-1] // pairs[i] joins ids[i] and ids[i+1]
 	for i := range pairs {
 		pairs[i] = t.mergeOf(ids[i], ids[i+1])
 	}
@@ -110,7 +110,7 @@ func (t *Tokenizer) appendLong(dst []uint32, m *merger, piece []byte) []uint32 {
 	for len(m.heap) > 0 {
 		c := m.pop()
 		left := &m.symbols[c.at]
-		if left.gone || left.id != c.left || left.next < 0 || m.symbols[left.next].id != c.with {
+		if left.gone || left.id != c.left || left.next < 0 || m.symbols[left.next].id != c.right {
 			continue // one of the two symbols has changed since the push
 		}
 		right := &m.symbols[left.next]
@@ -133,12 +133,12 @@ func (t *Tokenizer) appendLong(dst []uint32, m *merger, piece []byte) []uint32 {
 // push adds a symbol and its next one to the heap, if they can be joined.
 func (t *Tokenizer) push(m *merger, at int32) {
 	left := &m.symbols[at]
-	with := m.symbols[left.next].id
-	joined, ok := t.merges[pair(left.id, with)]
+	right := m.symbols[left.next].id
+	joined, ok := t.merges[pair(left.id, right)]
 	if !ok {
 		return
 	}
-	m.heap = append(m.heap, candidate{joined, at, with, left.id})
+	m.heap = append(m.heap, candidate{joined, at, right, left.id})
 	for i := len(m.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if !m.heap[i].before(&m.heap[parent]) {

@@ -251,8 +251,8 @@ func splitLlama(text []byte, digits int, inWord, inMarkup func(class) bool) int 
 }
 
 // numbers returns the end of at most so many numbers at the start of a text.
-func numbers(text []byte, most int) (end int) {
-	for range most {
+func numbers(text []byte, maxDigits int) (end int) {
+	for range maxDigits {
 		if end == len(text) {
 			break
 		}

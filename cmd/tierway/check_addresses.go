@@ -30,15 +30,15 @@ func warnOfAddresses(ctx context.Context, out io.Writer, f *config.File,
 		addresses    int
 	}
 	var all []*found
-	places := make(chan struct{}, lookUpsAtOnce)
+	semaphore := make(chan struct{}, lookUpsAtOnce)
 	var running sync.WaitGroup
 	for _, p := range f.ResolvedPools() {
 		for _, w := range p.Workers {
 			of := &found{worker: w.Name}
 			all = append(all, of)
 			running.Go(func() {
-				places <- struct{}{}
-				defer func() { <-places }()
+				semaphore <- struct{}{}
+				defer func() { <-semaphore }()
 				host, addresses := workers.SeveralAddresses(ctx, w.URL, lookUp)
 				of.host, of.addresses = host, len(addresses)
 			})

@@ -61,7 +61,7 @@ func (l demoLoad) sendAll(ctx context.Context, client *http.Client) {
 	}
 	var owned sync.WaitGroup
 	defer owned.Wait()
-	places := make(chan struct{}, demoLoadInflight)
+	semaphore := make(chan struct{}, demoLoadInflight)
 	traffic := newDemoTraffic(demoSeed)
 	for {
 		select {
@@ -71,12 +71,12 @@ func (l demoLoad) sendAll(ctx context.Context, client *http.Client) {
 		}
 		request := traffic.next()
 		select {
-		case places <- struct{}{}:
+		case semaphore <- struct{}{}:
 		default: // slow answers must not accumulate requests
 			continue
 		}
 		owned.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-semaphore }()
 			l.send(ctx, client, request)
 		})
 	}

@@ -108,8 +108,8 @@ func (f explainFlags) run(c *cobra.Command) error {
 // unexplained converts the exit status of an invalid configuration or draft to 2, because 1
 // means a rejected request. The problems were printed before.
 func unexplained(err error) error {
-	var said exit
-	if errors.As(err, &said) {
+	var status exit
+	if errors.As(err, &status) {
 		return exit(2)
 	}
 	return err
@@ -160,7 +160,7 @@ const (
 )
 
 // readFile reads a file, or standard input for "-", of at most that many bytes.
-func readFile(path string, in io.Reader, most int64) ([]byte, error) {
+func readFile(path string, in io.Reader, maxBytes int64) ([]byte, error) {
 	name := "standard input"
 	if path != "-" {
 		file, err := os.Open(path)
@@ -170,9 +170,9 @@ func readFile(path string, in io.Reader, most int64) ([]byte, error) {
 		defer file.Close()
 		in, name = file, path
 	}
-	text, err := io.ReadAll(io.LimitReader(in, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s is longer than %v: check that it is the right file", name, config.Size(most))
+	text, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
+	if err == nil && int64(len(text)) > maxBytes {
+		err = fmt.Errorf("%s is longer than %v: check that it is the right file", name, config.Size(maxBytes))
 	}
 	return text, err
 }

@@ -192,17 +192,17 @@ func TestErrorsOfLinesHaveNoText(t *testing.T) {
 	features := `{"id":"r0","ts":"2026-01-01T00:00:00Z","baseline":1,"features":` + string(e.AppendJSON(nil)) + `}`
 	for name, c := range map[string]struct {
 		line string
-		run  func(line string) said
+		run  func(line string) output
 	}{
-		"features -f": {request, func(line string) said {
+		"features -f": {request, func(line string) output {
 			trainFiles{}.write(t, requests, line)
 			return tierway(t, "features", "-c", config, "-f", requests)
 		}},
-		"train --labels": {label, func(line string) said {
+		"train --labels": {label, func(line string) output {
 			f.write(t, f.labels, line)
 			return f.run(t)
 		}},
-		"train --features": {features, func(line string) said {
+		"train --features": {features, func(line string) output {
 			f.write(t, f.labels, strings.Replace(label, `"route":"00000000",`, "", 1))
 			f.write(t, f.features, line)
 			return f.run(t)

@@ -138,10 +138,10 @@ func terminal(device any) bool {
 	if !ok {
 		return false
 	}
-	is, err := f.Stat()
-	if err != nil || is.Mode()&os.ModeCharDevice == 0 {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return false
 	}
 	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(is, null)
+	return err != nil || !os.SameFile(info, null)
 }

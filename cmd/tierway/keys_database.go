@@ -29,9 +29,9 @@ type database struct {
 	notify func(format string, args ...any) // prints a message
 }
 
-// withDatabase calls work with the database of the configuration at path, which work opens, and
+// withDatabase calls use with the database of the configuration at path, which use opens, and
 // closes it.
-func withDatabase(c *cobra.Command, path string, work func(d *database) error) error {
+func withDatabase(c *cobra.Command, path string, use func(d *database) error) error {
 	file, err := loadConfig(c, path)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func withDatabase(c *cobra.Command, path string, work func(d *database) error) e
 		actor:  operator(),
 		notify: func(format string, args ...any) { printMessage(c, format, args...) },
 	}
-	return errors.Join(work(d), d.close())
+	return errors.Join(use(d), d.close())
 }
 
 // Parts of store.sql for SQLite databases.

@@ -16,14 +16,14 @@ import (
 	"tierway/tenants"
 )
 
-// said is the output and the exit status of a command.
-type said struct {
+// output is what a command has printed, with its exit status.
+type output struct {
 	out, messages string
 	status        int
 }
 
 // tierway runs the program with arguments and an empty standard input.
-func tierway(t *testing.T, args ...string) said {
+func tierway(t *testing.T, args ...string) output {
 	t.Helper()
 	var out, messages bytes.Buffer
 	c := root(&out, &messages)
@@ -39,11 +39,11 @@ func tierway(t *testing.T, args ...string) said {
 		fmt.Fprintln(&messages, "tierway: "+err.Error())
 		status = 2
 	}
-	return said{out.String(), messages.String(), status}
+	return output{out.String(), messages.String(), status}
 }
 
 // must runs the program and fails the test unless its status is 0.
-func must(t *testing.T, args ...string) said {
+func must(t *testing.T, args ...string) output {
 	t.Helper()
 	s := tierway(t, args...)
 	if s.status != 0 {

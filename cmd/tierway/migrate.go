@@ -23,7 +23,7 @@ func migrateCommand() *cobra.Command {
 // migration returns a command for the database of a configuration. If fill is set, it creates a
 // missing database.
 func migration(name, short, long string, fill bool,
-	work func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
+	run func(ctx context.Context, c *cobra.Command, d *database) error) *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:     name,
@@ -36,7 +36,7 @@ func migration(name, short, long string, fill bool,
 				if err := d.open(fill); err != nil {
 					return err
 				}
-				return work(c.Context(), c, d)
+				return run(c.Context(), c, d)
 			})
 		},
 	}

@@ -66,7 +66,7 @@ func (trainFiles) write(t *testing.T, path, text string) {
 }
 
 // run runs the command on the files.
-func (f trainFiles) run(t *testing.T, more ...string) said {
+func (f trainFiles) run(t *testing.T, more ...string) output {
 	t.Helper()
 	return tierway(t, append([]string{"train", "--features", f.features, "--labels", f.labels, "-o", f.model}, more...)...)
 }

@@ -112,9 +112,9 @@ func (d *builder) isPaired() bool {
 // handover returns the hand-over of the pairs, with the setting that states it. A router that discovers its workers
 // uses P2P NCCL, and one with bootstrap ports speaks to SGLang, unless it is told otherwise.
 func (d *builder) handover(all []pairWorker) (handover string, from setting) {
-	said, _ := d.kept["pairs"].text()
+	pairs, _ := d.kept["pairs"].text()
 	program, _ := d.kept["program"].text()
-	vllm := d.kept["vllm_pairs"].node != nil || strings.Contains(said, "vllm")
+	vllm := d.kept["vllm_pairs"].node != nil || strings.Contains(pairs, "vllm")
 	if s := d.kept["kv_connector"]; s.node != nil {
 		switch name, _ := s.text(); name {
 		case "nixl":

@@ -66,7 +66,7 @@ func out(reason string) rule {
 
 // attempts returns the rule for retries; first is 1 if the number leaves the first attempt out.
 func attempts(first int) rule {
-	const most = 5 // retry.attempts
+	const maxAttempts = 5 // retry.attempts
 	return func(d *builder, s setting) {
 		text, _ := s.text()
 		n, err := strconv.Atoi(text)
@@ -75,10 +75,10 @@ func attempts(first int) rule {
 			return
 		}
 		comment := "with the first attempt; a retry goes to another worker, and retry.budget limits all retries"
-		if n+first > most {
-			comment = fmt.Sprintf("at most %d; ", most) + comment
+		if n+first > maxAttempts {
+			comment = fmt.Sprintf("at most %d; ", maxAttempts) + comment
 		}
-		d.set("retry.attempts", min(max(n+first, 1), most), s, comment)
+		d.set("retry.attempts", min(max(n+first, 1), maxAttempts), s, comment)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // faulty is a load with clients that leave, engines that die, and requests that engines reject.
 type faulty struct {
 	*fleet
-	dice  *rand.Rand
+	rng   *rand.Rand
 	every int // after so many requests an engine dies
 
 	mu       sync.Mutex
@@ -55,7 +55,7 @@ func TestRandomFaultsLeakNothing(t *testing.T) {
 }
 
 func testRandomFaults(t *testing.T, handover string, down time.Duration, seed uint64) {
-	f := &faulty{every: 50, dice: rand.New(rand.NewPCG(seed, 7)), refused: map[int]int{}}
+	f := &faulty{every: 50, rng: rand.New(rand.NewPCG(seed, 7)), refused: map[int]int{}}
 	c := engines.Config{Handover: handover, Script: f.script, Prefill: 1000, Transfer: 500 * time.Microsecond,
 		Context: 4000} // short prompts take less of the machine's time
 	f.fleet = newFleet(t, c, "handover: "+handover+", uncached_threshold: 40,", "p0", "d0", "p1", "d1", "p2", "d2")
@@ -84,11 +84,11 @@ func (f *faulty) load(n int, down time.Duration) {
 			f.deaths.Add(1)
 			all.Go(func() { f.restart(w, down) })
 		}
-		leave, pause := time.Duration(0), time.Duration(f.dice.Int64N(int64(100*time.Millisecond)))
-		if f.dice.IntN(4) == 0 {
-			leave = time.Duration(1 + f.dice.Int64N(int64(800*time.Millisecond)))
+		leave, pause := time.Duration(0), time.Duration(f.rng.Int64N(int64(100*time.Millisecond)))
+		if f.rng.IntN(4) == 0 {
+			leave = time.Duration(1 + f.rng.Int64N(int64(800*time.Millisecond)))
 		}
-		tokens, stream, bad := 1+f.dice.IntN(200), f.dice.IntN(2) == 0, f.dice.IntN(20) == 0
+		tokens, stream, bad := 1+f.rng.IntN(200), f.rng.IntN(2) == 0, f.rng.IntN(20) == 0
 		all.Go(func() {
 			defer func() { <-clients }()
 			f.ask(i, tokens, stream, bad, leave)

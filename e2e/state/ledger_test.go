@@ -50,15 +50,15 @@ func (m *mixed) count(n *int) {
 
 // sendOne sends one request of a mixed load: a random dialect and prompt, streamed or not. One
 // client in five disconnects at a random time.
-func (m *mixed) sendOne(r *stateRig, dice *rand.Rand, base string) {
+func (m *mixed) sendOne(r *stateRig, rng *rand.Rand, base string) {
 	m.count(&m.asked)
-	d := dialects()[dice.IntN(len(dialects()))]
-	body := fmt.Sprintf(d.body, prompt(dice), 8+dice.IntN(120), dice.IntN(3) > 0)
+	d := dialects()[rng.IntN(len(dialects()))]
+	body := fmt.Sprintf(d.body, prompt(rng), 8+rng.IntN(120), rng.IntN(3) > 0)
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
-	leaves := dice.IntN(5) == 0
+	leaves := rng.IntN(5) == 0
 	if leaves {
-		defer time.AfterFunc(time.Duration(dice.IntN(300))*time.Millisecond, cancel).Stop()
+		defer time.AfterFunc(time.Duration(rng.IntN(300))*time.Millisecond, cancel).Stop()
 	}
 	got, err := r.post(ctx, base, d.path, rig.TenantKey, body)
 	m.mu.Lock()
@@ -81,12 +81,12 @@ func (m *mixed) sendOne(r *stateRig, dice *rand.Rand, base string) {
 }
 
 // prompt returns ten to two hundred random words.
-func prompt(dice *rand.Rand) string {
+func prompt(rng *rand.Rand) string {
 	words := strings.Fields("the quick brown fox jumps over a lazy dog while seven wizards brew jovial potions beneath " +
 		"pale moonlight and question every strange answer that ancient libraries give to travellers")
 	var b strings.Builder
-	for range 10 + dice.IntN(190) {
-		b.WriteString(words[dice.IntN(len(words))])
+	for range 10 + rng.IntN(190) {
+		b.WriteString(words[rng.IntN(len(words))])
 		b.WriteByte(' ')
 	}
 	return b.String()
@@ -186,10 +186,10 @@ func (r *stateRig) runMixed(m *mixed, p *gateway.Process, clients, questions int
 	left.Store(int64(questions))
 	var work sync.WaitGroup
 	for i := range clients {
-		dice := rand.New(rand.NewPCG(uint64(i), 4))
+		rng := rand.New(rand.NewPCG(uint64(i), 4))
 		work.Go(func() {
 			for left.Add(-1) >= 0 {
-				m.sendOne(r, dice, p.BaseURL)
+				m.sendOne(r, rng, p.BaseURL)
 			}
 		})
 	}
@@ -199,14 +199,14 @@ func (r *stateRig) runMixed(m *mixed, p *gateway.Process, clients, questions int
 	}()
 	var last *rig.Worker // the last one that was killed, and when it was back
 	var back time.Time
-	dice := rand.New(rand.NewPCG(1, 5))
+	rng := rand.New(rand.NewPCG(1, 5))
 	for {
 		select {
 		case <-done:
 			return deaths
-		case <-time.After(time.Duration(dice.Int64N(int64(300 * time.Millisecond)))):
+		case <-time.After(time.Duration(rng.Int64N(int64(300 * time.Millisecond)))):
 		}
-		w := r.Workers[dice.IntN(len(r.Workers))]
+		w := r.Workers[rng.IntN(len(r.Workers))]
 		if !allHealthy(p, len(r.Workers)) || w != last && time.Since(back) < unreachable {
 			continue // a retry needs another healthy worker
 		}

@@ -62,10 +62,10 @@ func TestTelemetryAddsUp(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), rig.Soak(t, shortStorm))
 	defer stop()
 	for i := range stormClients {
-		dice := rand.New(rand.NewPCG(uint64(i), 6))
+		rng := rand.New(rand.NewPCG(uint64(i), 6))
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				s.sendOne(dice)
+				s.sendOne(rng)
 			}
 		})
 	}
@@ -246,11 +246,11 @@ func (s *storm) injectFaults(ctx context.Context) {
 		{Kind: chaos.Status, Status: 429, RetryAfter: "1", Times: 1}, {Kind: chaos.HTML}, {Kind: chaos.JSONError},
 		{Kind: chaos.Empty},
 		{Kind: chaos.NoUsage}, {Kind: chaos.Redirect}}
-	dice := rand.New(rand.NewPCG(7, 6))
+	rng := rand.New(rand.NewPCG(7, 6))
 	for ctx.Err() == nil {
 		for _, w := range s.Workers {
-			faults := []chaos.Fault{kinds[dice.IntN(len(kinds))]}
-			if dice.IntN(3) == 0 {
+			faults := []chaos.Fault{kinds[rng.IntN(len(kinds))]}
+			if rng.IntN(3) == 0 {
 				faults = nil
 			}
 			if err := w.Set(faults...); err != nil {
@@ -314,7 +314,7 @@ func (s *storm) scrape(over <-chan struct{}) {
 }
 
 // sendOne sends one random request and counts it.
-func (s *storm) sendOne(dice *rand.Rand) {
+func (s *storm) sendOne(rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
 	defer cancel()
 	uses := make(chan use, 8) // net/http may send a request again on another connection
@@ -322,10 +322,10 @@ func (s *storm) sendOne(dice *rand.Rand) {
 		c := i.Conn.(*countedConn)
 		uses <- use{c, c.writeCount()}
 	}})
-	req := s.randomRequest(ctx, dice)
+	req := s.randomRequest(ctx, rng)
 	var leaver sync.WaitGroup
-	if dice.IntN(5) == 0 { // a client that disconnects after it has sent its request
-		after := time.Duration(dice.IntN(60)) * time.Millisecond
+	if rng.IntN(5) == 0 { // a client that disconnects after it has sent its request
+		after := time.Duration(rng.IntN(60)) * time.Millisecond
 		leaver.Go(func() {
 			select {
 			case u := <-uses:
@@ -393,16 +393,16 @@ type use struct {
 func (u use) written() bool { return u.conn.writeCount() > u.before }
 
 // randomRequest returns a random request. Some are invalid.
-func (s *storm) randomRequest(ctx context.Context, dice *rand.Rand) *http.Request {
-	key := []string{rig.TenantKey, rig.TenantKey, rig.TenantKey, limitedKey, narrowKey}[dice.IntN(5)]
-	class := []string{"interactive", "background", "batch"}[dice.IntN(3)]
+func (s *storm) randomRequest(ctx context.Context, rng *rand.Rand) *http.Request {
+	key := []string{rig.TenantKey, rig.TenantKey, rig.TenantKey, limitedKey, narrowKey}[rng.IntN(5)]
+	class := []string{"interactive", "background", "batch"}[rng.IntN(3)]
 	headers := []string{"Authorization", "Bearer " + key, "X-Request-Priority", class}
-	text := fmt.Sprintf("question %d", dice.IntN(50))
-	streams := fmt.Sprintf(`"stream":%v`, dice.IntN(3) > 0)
+	text := fmt.Sprintf("question %d", rng.IntN(50))
+	streams := fmt.Sprintf(`"stream":%v`, rng.IntN(3) > 0)
 	post := func(path, body string) *http.Request {
 		return s.Request(ctx, http.MethodPost, path, body, headers...)
 	}
-	switch dice.IntN(16) {
+	switch rng.IntN(16) {
 	case 0:
 		return post("/v1/chat/completions", rig.Chat("nobody-has-it", text))
 	case 1:

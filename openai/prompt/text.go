@@ -122,8 +122,8 @@ func (t *excerpt) addUser(from, system int) {
 	}
 	var texts [8][]byte
 	rules := t.appendRules(texts[:0], system)
-	var places [32]userTurn
-	turns := places[:0]
+	var scratch [32]userTurn
+	turns := scratch[:0]
 	answered := t.answered
 	for first := true; t.More(']'); first = false {
 		role, content := readTurn(&t.Reader)

@@ -190,7 +190,7 @@ func (w *Worker) drop(place uint32) {
 // became smaller.
 func (w *Worker) compact() {
 	x := w.index
-	if most := x.perWorker(); int(w.tree.used) <= most+most/8+chunkBlocks || w.tree.count > most {
+	if maxBlocks := x.perWorker(); int(w.tree.used) <= maxBlocks+maxBlocks/8+chunkBlocks || w.tree.count > maxBlocks {
 		return
 	}
 	x.mu.Unlock()

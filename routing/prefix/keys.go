@@ -56,8 +56,8 @@ type Keys struct {
 	requests int64 // in total
 	swept    time.Time
 
-	windowEnd    time.Time // the number of eligible workers varies by the second if they are full
-	most, before int       // largest number of eligible workers in this settleTime and in the last one
+	windowEnd              time.Time // the number of eligible workers varies by the second if they are full
+	maxEligible, maxBefore int       // largest number of eligible workers in this settleTime and in the last one
 
 	shared, splits, changes atomic.Int64 // copies for other goroutines
 }
@@ -124,10 +124,10 @@ func (k *Keys) Find(blocks []Block) uint64 {
 // the last one.
 func (k *Keys) mostWorkers(now time.Time, eligible int) float64 {
 	if !now.Before(k.windowEnd) {
-		k.windowEnd, k.before, k.most = now.Add(settleTime), k.most, 0
+		k.windowEnd, k.maxBefore, k.maxEligible = now.Add(settleTime), k.maxEligible, 0
 	}
-	k.most = max(k.most, eligible)
-	return float64(max(k.most, k.before))
+	k.maxEligible = max(k.maxEligible, eligible)
+	return float64(max(k.maxEligible, k.maxBefore))
 }
 
 // fadeCounts lets all counts fade, and once per second joins branches with little traffic.
@@ -181,7 +181,7 @@ func (k *Keys) countRequest(now time.Time, key uint64, at int, n float64) {
 func (k *Keys) Clone(blocks []Block) *Keys {
 	c := &Keys{
 		root: k.root.clone(), branches: make(map[uint64]*branch, len(k.branches)), keys: k.keys, traffic: k.traffic,
-		requests: k.requests, swept: k.swept, windowEnd: k.windowEnd, most: k.most, before: k.before,
+		requests: k.requests, swept: k.swept, windowEnd: k.windowEnd, maxEligible: k.maxEligible, maxBefore: k.maxBefore,
 	}
 	for key, b := range k.branches {
 		same := *b // branches outside the chain only fade

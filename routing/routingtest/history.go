@@ -42,7 +42,7 @@ func history(rt *rapid.T, newPolicy func() routing.Policy) {
 	m.pool.SetHealthWeight(healthWeight())
 	m.configure(rt)
 	rt.Repeat(map[string]func(*rapid.T){
-		"":          m.checkBooks,
+		"":          m.checkBookings,
 		"acquire":   m.acquire,
 		"acquire ":  m.acquire, // twice as often, so that bounds are reached
 		"round":     m.round,

@@ -236,15 +236,15 @@ func (m *machine) reserve(rt *rapid.T, round *routing.DispatchRound, r *routing.
 	members []*member) {
 	prompt, output := tokensOf(r)
 	group, _ := m.usable(r, members, false)
-	var room bool
+	var free bool
 	var least *member
 	for _, w := range group {
-		room = room || !w.status.Saturated && !w.full(prompt+output)
+		free = free || !w.status.Saturated && !w.full(prompt+output)
 		if !w.status.Saturated && !w.reserved && w.crowded(prompt+output) && (least == nil || w.tokens < least.tokens) {
 			least = w
 		}
 	}
-	want := least != nil && !room
+	want := least != nil && !free
 	if got := round.Reserve(r, tried); got != want {
 		rt.Fatalf("whether a worker is reserved: %v, not %v", got, want)
 	}

@@ -141,13 +141,13 @@ func withoutCandidates(c *routing.Choice) *routing.Choice {
 	return &s
 }
 
-// reservePlace adds one to n. If n is already most, it returns the answer to the client instead.
-func reservePlace(n *atomic.Int32, most int32, what, wayOut string) error {
-	if n.Add(1) <= most {
+// reservePlace adds one to n. If n is already maxPlaces, it returns the answer to the client instead.
+func reservePlace(n *atomic.Int32, maxPlaces int32, what, wayOut string) error {
+	if n.Add(1) <= maxPlaces {
 		return nil
 	}
 	n.Add(-1)
-	full := fmt.Sprintf("The maximum of %d %s is reached. %s", most, what, wayOut)
+	full := fmt.Sprintf("The maximum of %d %s is reached. %s", maxPlaces, what, wayOut)
 	return huma.ErrorWithHeaders(huma.Error429TooManyRequests(full), http.Header{"Retry-After": {"15"}})
 }
 

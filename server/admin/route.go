@@ -111,9 +111,10 @@ func (a *routeAPI) draft(ctx context.Context, text *string, command string) (und
 	if err != nil {
 		return nil, review, draftRejected(err)
 	}
-	if n, most := f.WorkerCount(), max(maxDraftWorkers, 2*base.WorkerCount()); n > most {
+	if n, maxWorkers := f.WorkerCount(), max(maxDraftWorkers, 2*base.WorkerCount()); n > maxWorkers {
 		return nil, review, invalid("body.draft", fmt.Sprintf("the draft has %d workers, and the gateway evaluates at most "+
-			"%d: send a draft with fewer workers, or evaluate the file with %s, which needs no gateway", n, most, command), nil)
+			"%d: send a draft with fewer workers, or evaluate the file with %s, which needs no gateway", n, maxWorkers, command),
+			nil)
 	}
 	if under, err = a.control.DraftOf(f); err != nil {
 		return nil, review, a.failed("building the draft", err)

@@ -186,10 +186,10 @@ func (ctl *Control) recordReload(ctx context.Context, r ReloadRequest, result Re
 
 // problemLines returns the first 10 errors in the format of `tierway check`.
 func problemLines(ps config.Problems) []string {
-	const most = 10 // a readable log line; `tierway check` prints all
+	const maxLines = 10 // a readable log line; `tierway check` prints all
 	var lines []string
 	for _, p := range ps {
-		if !p.Warning && len(lines) < most {
+		if !p.Warning && len(lines) < maxLines {
 			lines = append(lines, p.String())
 		}
 	}

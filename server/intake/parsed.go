@@ -61,12 +61,12 @@ func (p *Parsed) MaxTokensAt(pool *control.Pool) int64 {
 		return limit
 	}
 	prompt := pool.Routing.Learned().PromptTokens(p.RawTokens)
-	room := pool.Context - prompt
-	if limit <= room {
+	maxOutput := pool.Context - prompt
+	if limit <= maxOutput {
 		return limit
 	}
 	const template = 64 // tokens that a chat template adds
-	return max(room-prompt/5-template, room/2, leastAnswer)
+	return max(maxOutput-prompt/5-template, maxOutput/2, leastAnswer)
 }
 
 // fitsContext reports whether a prompt of that many tokens fits into the context of a pool beside the output.

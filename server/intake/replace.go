@@ -22,8 +22,8 @@ func (it *Intake) Replace(in *Inbound, c *Caller, p *Parsed, body []byte) error 
 		p.Class, p.AskedClass = in.class(c.Caller, p.Req.ServiceTier)
 		return nil
 	}
-	if most := int64(in.Snap.File.MaxBodyBytes); int64(len(body)) > most {
-		return fmt.Errorf("the changed body has %d bytes, more than max_body_bytes (%d)", len(body), most)
+	if maxBytes := int64(in.Snap.File.MaxBodyBytes); int64(len(body)) > maxBytes {
+		return fmt.Errorf("the changed body has %d bytes, more than max_body_bytes (%d)", len(body), maxBytes)
 	}
 	req, err := openai.Parse(in.Dialect, body)
 	switch {

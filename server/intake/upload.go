@@ -24,11 +24,11 @@ var (
 // Upload is a request body that streams to one worker. One piece of it is in memory at a time, and it is
 // sent at most once. Read may run on another goroutine than Stop and End, which end the upload.
 type Upload struct {
-	Length int64 // in bytes; -1: unknown
-	in     *Inbound
-	most   int64     // maximum length in bytes
-	source io.Reader // the head, then the rest of the client's body
-	closes bool      // the upload has set `Connection: close` in the answer
+	Length    int64 // in bytes; -1: unknown
+	in        *Inbound
+	maxLength int64     // maximum length in bytes
+	source    io.Reader // the head, then the rest of the client's body
+	closes    bool      // the upload has set `Connection: close` in the answer
 
 	reading sync.Mutex // locked during a read; guards the next three
 	n       int64
@@ -41,17 +41,17 @@ type Upload struct {
 	ended bool       // no further reads
 }
 
-// openUpload returns the request's body as an upload of at most `most` bytes. It returns nil if the pool
+// openUpload returns the request's body as an upload of at most maxLength bytes. It returns nil if the pool
 // takes no uploads, if the body is at most max_body_bytes long, if it is compressed, or if it may be a
 // JSON object with fields to check. Such bodies are buffered.
-func openUpload(in *Inbound, most int64) (*Upload, error) {
+func openUpload(in *Inbound, maxLength int64) (*Upload, error) {
 	length := in.HTTP.ContentLength
-	if most == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) ||
+	if maxLength == 0 || !in.hasBody() || length >= 0 && length <= int64(in.Snap.File.MaxBodyBytes) ||
 		len(in.HTTP.Header["Content-Encoding"]) > 0 {
 		return nil, nil
 	}
-	u := &Upload{in: in, most: most, Length: length, source: in.HTTP.Body}
-	if length > most {
+	u := &Upload{in: in, maxLength: maxLength, Length: length, source: in.HTTP.Body}
+	if length > maxLength {
 		in.closeConnection()
 		return nil, u.failure(errUploadTooLong)
 	}
@@ -121,7 +121,7 @@ func (u *Upload) read(p []byte) (int, error) {
 	err = stalled(err, limit)
 	u.n += int64(n)
 	u.waited += time.Since(began)
-	if u.n > u.most {
+	if u.n > u.maxLength {
 		n, err = 0, errUploadTooLong
 	}
 	if over := u.clearDeadline(errors.Is(err, io.EOF) || u.n == u.Length); err != nil && !errors.Is(err, io.EOF) && !over {
@@ -216,7 +216,7 @@ func (u *Upload) failure(err error) error {
 	if errors.Is(err, errUploadTooLong) {
 		return &openai.Error{Code: openai.CodeRequestTooLarge, Cause: err,
 			Message: fmt.Sprintf("The request body is larger than %d bytes: send less, or raise max_upload_bytes of the pool.",
-				u.most)}
+				u.maxLength)}
 	}
 	return u.in.brokenBody(err)
 }

@@ -31,7 +31,7 @@ func TestLongBodiesHaveTheirTime(t *testing.T) {
 				Snap: &control.Snapshot{Configuration: control.Configuration{File: file}}}
 			body.send = 1 << 10
 			for name, r := range map[string]io.Reader{
-				"upload":   &Upload{in: in, Length: -1, most: math.MaxInt64, source: timely{body}, n: n},
+				"upload":   &Upload{in: in, Length: -1, maxLength: math.MaxInt64, source: timely{body}, n: n},
 				"buffered": &pacedReader{r: timely{body}, control: in.conn, start: time.Now(), stall: stall, n: n},
 			} {
 				if _, err := r.Read(make([]byte, 1)); err != nil && n < math.MaxInt64 {

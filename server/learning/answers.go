@@ -26,9 +26,9 @@ type Answer struct {
 type answers struct {
 	limit int
 
-	mu     sync.Mutex               // guards all below
-	places map[uint64]*list.Element // in uses, by prompt
-	uses   list.List                // of *answered, the newest first
+	mu       sync.Mutex               // guards all below
+	byPrompt map[uint64]*list.Element // in uses, by prompt
+	uses     list.List                // of *answered, the newest first
 }
 
 // answered is the last answer to a prompt.
@@ -38,23 +38,23 @@ type answered struct {
 }
 
 func newAnswers(limit int) *answers {
-	return &answers{limit: limit, places: map[uint64]*list.Element{}}
+	return &answers{limit: limit, byPrompt: map[uint64]*list.Element{}}
 }
 
 // remember stores the last answer to a prompt.
 func (a *answers) remember(prompt uint64, last Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := a.places[prompt]
+	at := a.byPrompt[prompt]
 	switch {
 	case at == nil && a.uses.Len() < a.limit:
 		at = a.uses.PushFront(&answered{})
 	case at == nil:
 		at = a.uses.Back()
-		delete(a.places, at.Value.(*answered).prompt)
+		delete(a.byPrompt, at.Value.(*answered).prompt)
 	}
 	*at.Value.(*answered) = answered{prompt, last}
-	a.places[prompt] = at
+	a.byPrompt[prompt] = at
 	a.uses.MoveToFront(at)
 }
 
@@ -63,7 +63,7 @@ func (a *answers) remember(prompt uint64, last Answer) {
 func (a *answers) removeIfLower(prompt uint64, now time.Time, lower func(tier string) bool) (Answer, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := a.places[prompt]
+	at := a.byPrompt[prompt]
 	if at == nil {
 		return Answer{}, false
 	}
@@ -71,7 +71,7 @@ func (a *answers) removeIfLower(prompt uint64, now time.Time, lower func(tier st
 	if now.Sub(last.At) > escalationTime || !lower(last.Tier) {
 		return Answer{}, false
 	}
-	delete(a.places, prompt)
+	delete(a.byPrompt, prompt)
 	a.uses.Remove(at)
 	return last, true
 }

@@ -177,8 +177,8 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Errorf("prompt %d has the answer %q, want %q", prompt, got.ID, want)
 		}
 	}
-	if a.uses.Len() != 0 || len(a.places) != 0 {
-		t.Errorf("%d and %d answers are left", a.uses.Len(), len(a.places))
+	if a.uses.Len() != 0 || len(a.byPrompt) != 0 {
+		t.Errorf("%d and %d answers are left", a.uses.Len(), len(a.byPrompt))
 	}
 }
 

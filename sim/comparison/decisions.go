@@ -53,15 +53,15 @@ func requestOf(d *decisions.Decision, blockCharacters int64) sim.Request {
 		Kind: "recorded", Tenant: d.Tenant, Session: uint64(d.Features.Session), Prefix: uint64(d.Features.Prefix),
 		PromptTokens: promptTokens(d), OutputTokens: max(1, d.Usage.Output), MaxTokens: d.MaxTokens,
 	}
-	most := int((r.PromptTokens + sim.BlockTokens - 1) / sim.BlockTokens)
-	r.Chain = chainOf(d.Features.Chain, blockCharacters, most)
+	maxBlocks := int((r.PromptTokens + sim.BlockTokens - 1) / sim.BlockTokens)
+	r.Chain = chainOf(d.Features.Chain, blockCharacters, maxBlocks)
 	return r
 }
 
 // chainOf rebuilds a chain of at most that many blocks.
-func chainOf(links []routing.Link, blockCharacters int64, most int) (chain []routing.Block) {
+func chainOf(links []routing.Link, blockCharacters int64, maxBlocks int) (chain []routing.Block) {
 	for _, l := range links {
-		for len(chain) < most {
+		for len(chain) < maxBlocks {
 			end := int64(len(chain)+1) * blockCharacters
 			if end > l.End {
 				break

@@ -109,8 +109,8 @@ func (r *rank) Apply(b *kvevents.Batch) {
 
 // unixTime returns the time of a batch; zero for a time that is not valid.
 func unixTime(seconds float64) time.Time {
-	const most = 1 << 33 // the year 2242
-	if !(seconds > 0 && seconds < most) {
+	const maxSeconds = 1 << 33 // the year 2242
+	if !(seconds > 0 && seconds < maxSeconds) {
 		return time.Time{}
 	}
 	return time.Unix(0, int64(seconds*1e9))

@@ -87,7 +87,7 @@ func (d *Decoder) Trim() {
 func (d *Decoder) positionalBatch(b []byte) error {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || n < 2 {
-		return cmpError(err)
+		return orMalformed(err)
 	}
 	for i := range n {
 		name := ""
@@ -188,7 +188,7 @@ func (d *Decoder) accept(err error) (Reason, bool) {
 func (d *Decoder) positionalEvent(b []byte) error {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || n == 0 {
-		return cmpError(err)
+		return orMalformed(err)
 	}
 	if d.raw.kind, b, err = readText(b); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (d *Decoder) readTokens(b []byte) ([]byte, error) {
 		}
 		n, b, err := msgp.ReadArrayHeaderBytes(b)
 		if err != nil || n == 0 {
-			return nil, cmpError(err)
+			return nil, orMalformed(err)
 		}
 		if b, err = d.readToken(b); err != nil {
 			return nil, err
@@ -311,7 +311,7 @@ func (d *Decoder) readTokens(b []byte) ([]byte, error) {
 func (d *Decoder) readToken(b []byte) ([]byte, error) {
 	id, rest, err := msgp.ReadUint64Bytes(b)
 	if err != nil || id > math.MaxUint32 {
-		return nil, cmpError(err)
+		return nil, orMalformed(err)
 	}
 	if len(d.tokens) == MaxTokens {
 		return nil, errTooLarge

@@ -7,8 +7,8 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// cmpError returns err, or errMalformed for a value that was read and is invalid.
-func cmpError(err error) error {
+// orMalformed returns err, or errMalformed for a value that was read and is invalid.
+func orMalformed(err error) error {
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func readCount(b []byte, none int) (int, []byte, error) {
 	}
 	n, rest, err := msgp.ReadInt64Bytes(b)
 	if err != nil || n < 0 || n > math.MaxInt32 {
-		return none, nil, cmpError(err)
+		return none, nil, orMalformed(err)
 	}
 	return int(n), rest, nil
 }
@@ -102,7 +102,7 @@ func readHash(b []byte) (uint64, []byte, error) {
 			digest, b, err = msgp.ReadStringZC(b)
 		}
 		if err != nil || len(digest) == 0 {
-			return 0, nil, cmpError(err)
+			return 0, nil, orMalformed(err)
 		}
 		var last [8]byte
 		tail := digest[max(0, len(digest)-8):]

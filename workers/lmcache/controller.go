@@ -97,7 +97,7 @@ func New(c Config) *Controller {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would get the key
 	}
 	k.lookups.due = make(chan struct{}, 1)
-	k.lookups.places = make(chan struct{}, maxConnections)
+	k.lookups.semaphore = make(chan struct{}, maxConnections)
 	return k
 }
 

@@ -37,11 +37,11 @@ type Match struct {
 
 // lookups is the state of a controller's look-ups.
 type lookups struct {
-	places chan struct{} // one for each that is sent
-	due    chan struct{} // has an element if Run must probe
-	down   atomic.Bool   // none is sent
-	since  atomic.Int64  // of the last change of down, in Unix nanoseconds; 0: none
-	cause  atomic.Value  // of the last failure, a string
+	semaphore chan struct{} // one for each that is sent
+	due       chan struct{} // has an element if Run must probe
+	down      atomic.Bool   // none is sent
+	since     atomic.Int64  // of the last change of down, in Unix nanoseconds; 0: none
+	cause     atomic.Value  // of the last failure, a string
 
 	matched, missed, failed, timedOut, suspended, busy atomic.Int64
 
@@ -59,8 +59,8 @@ func (k *Controller) Lookup(ctx context.Context, tokens []uint32, repeated bool,
 		return dst, false
 	}
 	select {
-	case l.places <- struct{}{}:
-		defer func() { <-l.places }()
+	case l.semaphore <- struct{}{}:
+		defer func() { <-l.semaphore }()
 	default:
 		l.busy.Add(1)
 		return dst, false

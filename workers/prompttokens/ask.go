@@ -57,12 +57,12 @@ func (s *Source) requestTokens(ctx context.Context, path string, body []byte) ([
 		return nil, err
 	}
 	defer resp.Body.Close() // it was only read
-	most := min(maxAnswer, answerBase+answerPerByte*int64(len(body)))
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	maxBytes := min(maxAnswer, answerBase+answerPerByte*int64(len(body)))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case int64(len(answer)) > most:
+	case int64(len(answer)) > maxBytes:
 		return nil, errTooLong
 	case resp.Status == http.StatusOK:
 		return readTokens(answer)

@@ -117,7 +117,7 @@ func (j *job) prepare() (ok bool) {
 	}
 	b[len(b)-1] = '}'
 	j.body = b
-	j.seams = mix(xxhash.Sum64(j.model), xxhash.Sum64(j.arguments))
+	j.template = mix(xxhash.Sum64(j.model), xxhash.Sum64(j.arguments))
 	return true
 }
 

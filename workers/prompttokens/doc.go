@@ -36,7 +36,7 @@
 //
 // Of a chat that grows, only the messages behind the known ones are sent, after a short message that stands
 // for those. The result is correct only if the template renders messages independently, and no token
-// crosses the seam between them. A source tests both first. It renders probe messages with different ends,
+// crosses the end of a message. A source tests both first. It renders probe messages with different ends,
 // each alone and with the beginning of an answer, which must add the same tokens to all of them. It also
 // compares the first prompts in parts, and each 64th later one, with the whole prompt. After a difference
 // it discards all known tokens, and tokenizes prompts as a whole for an hour. If the template begins a chat

@@ -41,7 +41,7 @@ type job struct {
 	translated []turn // the messages of another dialect; nil: those of messages
 	divisible  bool
 	inline     bool   // Messages with system messages behind others
-	seams      uint64 // hash of model and arguments
+	template   uint64 // hash of model and arguments
 
 	queued time.Time
 	once   sync.Once
@@ -195,10 +195,10 @@ func (s *Source) suspendParts() {
 	s.inParts.Store(0)
 }
 
-// forget removes all known tokens of prompts, and the seams of the template.
+// forget removes all known tokens of prompts, and the message ends of the template.
 func (s *Source) forget() {
 	s.memo.clear()
-	s.seams.clear()
+	s.ends.clear()
 }
 
 // resolveEnd tokenizes the messages behind the last one with known tokens. It returns nil if there is none, or they
@@ -216,7 +216,7 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages []turn) (token
 		return nil, false
 	}
 	role := messages[known].role
-	m := s.seam(ctx, j, role)
+	m := s.probeMessageEnd(ctx, j, role)
 	if !m.holds {
 		return nil, false
 	}
@@ -235,12 +235,12 @@ func (s *Source) resolveEnd(ctx context.Context, j *job, messages []turn) (token
 	return tokens, exact
 }
 
-// renew discards all known tokens and probes a seam again, after a chat did not begin with the tokens of the
+// renew discards all known tokens and probes a message end again, after a chat did not begin with the tokens of the
 // first probe. If the probe begins with other tokens too, such as the date of a new day, the source starts
 // again with it. Otherwise the template depends on the messages that follow, and parts are suspended.
-func (s *Source) renew(ctx context.Context, j *job, role string, was seam) {
+func (s *Source) renew(ctx context.Context, j *job, role string, was messageEnd) {
 	s.forget()
-	if now := s.seam(ctx, j, role); now.holds && slices.Equal(now.first, was.first) {
+	if now := s.probeMessageEnd(ctx, j, role); now.holds && slices.Equal(now.first, was.first) {
 		s.suspendParts()
 	}
 }
@@ -260,13 +260,13 @@ func (s *Source) compare(ctx context.Context, j *job, tokens []uint32) (equal bo
 	return true
 }
 
-// knownStart returns the tokens at a prompt's end that begin the answer, if the seam behind its last
+// knownStart returns the tokens at a prompt's end that begin the answer, if the message end of its last
 // message is known. exact reports whether it is.
 func (s *Source) knownStart(j *job, messages []turn, tokens []uint32) (suffix []uint32, exact bool) {
 	if messages == nil {
 		return nil, false
 	}
-	m, ok := s.seams.get(seamKey{j.seams, messages[len(messages)-1].role})
+	m, ok := s.ends.get(messageEndKey{j.template, messages[len(messages)-1].role})
 	if !ok || !m.holds || !endsWith(tokens, m.start) {
 		return nil, false
 	}
@@ -281,14 +281,14 @@ func endsWith(tokens, end []uint32) bool {
 // other chats then need to send only their further messages.
 func (s *Source) learn(ctx context.Context, j *job, messages []turn, tokens []uint32, exact bool) {
 	if !exact {
-		m := s.seam(ctx, j, messages[len(messages)-1].role)
+		m := s.probeMessageEnd(ctx, j, messages[len(messages)-1].role)
 		if m.holds && endsWith(tokens, m.start) {
 			s.addPrompt(j, tokens, m.start, true)
 		}
 	}
 	role := messages[0].role
 	if len(messages) < 2 || role != "system" && role != "developer" || s.memo.proved(j.blocks[j.ends[0]]) ||
-		!s.seam(ctx, j, role).holds {
+		!s.probeMessageEnd(ctx, j, role).holds {
 		return
 	}
 	if begin, err := s.requestTokens(ctx, tokenizePath, j.part(messages[:1], false, true)); err == nil {

@@ -86,7 +86,7 @@ type Prompt struct {
 type Source struct {
 	c      Config
 	memo   *memo
-	seams  seams
+	ends   messageEnds
 	counts counts
 	ids    idBuffers
 	jobs   chan *job
@@ -119,7 +119,7 @@ func New(c Config) *Source {
 	if c.Recover == nil {
 		c.Recover = func(_ string, step func() error) error { return step() }
 	}
-	return &Source{c: c, memo: newMemo(c.Budget), seams: seams{known: make(map[seamKey]seam)},
+	return &Source{c: c, memo: newMemo(c.Budget), ends: messageEnds{known: make(map[messageEndKey]messageEnd)},
 		jobs: make(chan *job, maxWaiting), flights: make(map[uint64]*job)}
 }
 

@@ -383,16 +383,16 @@ func (j *job) readThinking() bool {
 // placeInline moves the system messages that follow other messages to where the engine puts them: into the first
 // one, if the chat template rejects them elsewhere.
 func (s *Source) placeInline(ctx context.Context, j *job) bool {
-	k := seamKey{j.seams, "inline system"}
-	m, known := s.seams.get(k)
+	k := messageEndKey{j.template, "inline system"}
+	m, known := s.ends.get(k)
 	if !known {
 		probe := []turn{probeTurn("system", "t"), probeTurn("user", "t"), probeTurn("system", "t"), probeTurn("user", "t")}
 		_, err := s.requestTokens(ctx, tokenizePath, j.part(probe, false, false))
 		if err != nil && !errors.Is(err, errRefused) {
 			return false
 		}
-		m = seam{holds: err == nil}
-		s.seams.set(k, m)
+		m = messageEnd{holds: err == nil}
+		s.ends.set(k, m)
 	}
 	return m.holds || j.mergeSystem()
 }

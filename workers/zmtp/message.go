@@ -68,15 +68,15 @@ func (c *Conn) nextPart(m *Message) (flags byte, size uint64, err error) {
 
 // checkSize returns an error if the message must not have a further part of a size.
 func (c *Conn) checkSize(m *Message, size uint64) error {
-	most := c.limits.Bytes - len(m.buf)
+	maxBytes := c.limits.Bytes - len(m.buf)
 	switch {
 	case len(m.ends) == c.limits.Parts:
 		return fmt.Errorf("%w: more than %d parts", ErrLimit, c.limits.Parts)
 	case len(m.ends) == 0:
-		most = min(most, c.limits.First)
+		maxBytes = min(maxBytes, c.limits.First)
 	}
-	if size > uint64(most) {
-		return fmt.Errorf("%w: part %d has %d bytes, and may have %d", ErrLimit, len(m.ends)+1, size, most)
+	if size > uint64(maxBytes) {
+		return fmt.Errorf("%w: part %d has %d bytes, and may have %d", ErrLimit, len(m.ends)+1, size, maxBytes)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (a Admission) String() string { return [...]string{"queue", "direct", "fifo
 type Load interface {
 	// Start is called once, at the beginning. It plans events with the
 	// World's At and After, and calls Submit. The RNG belongs to the load.
-	Start(w *World, d *RNG)
+	Start(w *Simulation, d *RNG)
 }
 
 // Config is a whole simulation.
@@ -33,9 +33,9 @@ type Config struct {
 	Seed    uint64 // any value, including 0
 	Engines []Engine
 	Policy  routing.Config
-	// NewPolicy, unless nil, makes the policy instead of Policy, with the state of the world. It needs
+	// NewPolicy, unless nil, makes the policy instead of Policy, with the state of the simulation. It needs
 	// Admission Direct and one gateway.
-	NewPolicy func(w *World) (routing.Policy, error)
+	NewPolicy func(w *Simulation) (routing.Policy, error)
 	// UnstreamedShare is the share of the answers that are not streamed.
 	UnstreamedShare float64
 	// DirectShare is the share of the requests that go past the gateway, to the engines in turn.
@@ -66,7 +66,7 @@ type Config struct {
 
 	// Observer, unless nil, is called for each dispatched request, at the same moment
 	// of virtual time, after the pass that dispatched it.
-	Observer func(w *World, granted *Record)
+	Observer func(w *Simulation, granted *Record)
 }
 
 // ShareEvery is the default of Config.ShareEvery. With 100 ms, the mean time to first token of three gateways is up to
@@ -78,7 +78,7 @@ const tickEach = 100 * time.Millisecond
 
 // World is a simulation in progress. It belongs to one goroutine, like everything that it
 // calls.
-type World struct {
+type Simulation struct {
 	config    Config
 	now       time.Duration
 	ticked    time.Duration
@@ -91,7 +91,7 @@ type World struct {
 	direct    int       // requests past the gateway so far
 	index     *index    // nil unless a policy or Config.Events needs it
 	current   *inflight // the request that the policy decides on; only with Direct
-	knowledge knowledge // the parts of the books that the policy needs
+	knowledge knowledge // the parts of the counts that the policy needs
 	rng       *RNG      // of the gateways
 	clients   *RNG      // of the clients' retry delays
 	requests  []*Record
@@ -103,7 +103,7 @@ func epoch() time.Time { return time.Unix(1_800_000_000, 0).UTC() }
 // Run runs a simulation. Without Until it returns when no event is left, which the loads must
 // ensure. An error names the invalid part of the config.
 func Run(c Config) (*Result, error) {
-	w, err := newWorld(c)
+	w, err := newSimulation(c)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the simulation: %w", err)
 	}
@@ -111,7 +111,7 @@ func Run(c Config) (*Result, error) {
 }
 
 // run processes all events.
-func (w *World) run() *Result {
+func (w *Simulation) run() *Result {
 	c := &w.config
 	for i, l := range c.Loads {
 		l.Start(w, Split(c.Seed, uint64(i)))
@@ -132,7 +132,7 @@ func (w *World) run() *Result {
 	return w.result()
 }
 
-func newWorld(c Config) (*World, error) {
+func newSimulation(c Config) (*Simulation, error) {
 	if len(c.Engines) == 0 {
 		return nil, fmt.Errorf("there are no engines")
 	}
@@ -147,7 +147,7 @@ func newWorld(c Config) (*World, error) {
 	}
 	c.Gateways = max(1, c.Gateways)
 	const gateway, clients = 1 << 32, 1<<32 + 1 // numbers above those of any load
-	w := &World{
+	w := &Simulation{
 		config: c, byID: map[string]*engineState{}, numbers: blockNumbers{},
 		rng: Split(c.Seed, gateway), clients: Split(c.Seed, clients),
 	}
@@ -179,7 +179,7 @@ func newWorld(c Config) (*World, error) {
 }
 
 // newPolicy returns the policy of the config, and opens the index if the config needs it.
-func (w *World) newPolicy() (routing.Policy, error) {
+func (w *Simulation) newPolicy() (routing.Policy, error) {
 	if w.config.Events {
 		if err := w.openIndex(); err != nil {
 			return nil, err
@@ -217,13 +217,13 @@ func (e *engineState) member(c *Config) routing.Member {
 }
 
 // Now returns the virtual time since the start.
-func (w *World) Now() time.Duration { return w.now }
+func (w *Simulation) Now() time.Duration { return w.now }
 
 // Pool returns the pool of the first gateway.
-func (w *World) Pool() *routing.Pool { return w.gateways[0].pool }
+func (w *Simulation) Pool() *routing.Pool { return w.gateways[0].pool }
 
 // Queue returns the queue of the first gateway; nil with another admission.
-func (w *World) Queue() *queue.Queue {
+func (w *Simulation) Queue() *queue.Queue {
 	if h, ok := w.gateways[0].admission.(*queueAdmission); ok {
 		return h.queue
 	}
@@ -231,16 +231,16 @@ func (w *World) Queue() *queue.Queue {
 }
 
 // At plans an event for that time, or for now if it has passed.
-func (w *World) At(at time.Duration, do func()) { w.events.plan(max(at, w.now), do) }
+func (w *Simulation) At(at time.Duration, do func()) { w.events.plan(max(at, w.now), do) }
 
 // After plans an event for now plus d.
-func (w *World) After(d time.Duration, do func()) { w.At(w.now+d, do) }
+func (w *Simulation) After(d time.Duration, do func()) { w.At(w.now+d, do) }
 
 // time returns a moment of virtual time as a time.Time.
-func (w *World) time(at time.Duration) time.Time { return epoch().Add(at) }
+func (w *Simulation) time(at time.Duration) time.Time { return epoch().Add(at) }
 
 // repeat calls do now and then at that interval, while there are events besides those of repeat.
-func (w *World) repeat(every time.Duration, do func()) {
+func (w *Simulation) repeat(every time.Duration, do func()) {
 	do()
 	if len(w.events.heap) > w.repeated {
 		w.repeated++
@@ -252,7 +252,7 @@ func (w *World) repeat(every time.Duration, do func()) {
 }
 
 // waiting returns the number of requests that wait in the gateways.
-func (w *World) waiting() (n int) {
+func (w *Simulation) waiting() (n int) {
 	for _, g := range w.gateways {
 		n += g.admission.waiting()
 	}
@@ -260,7 +260,7 @@ func (w *World) waiting() (n int) {
 }
 
 // tickUntil runs all ticks before the next event. While no request waits, a tick has no effect.
-func (w *World) tickUntil(next time.Duration) {
+func (w *Simulation) tickUntil(next time.Duration) {
 	for w.ticked+tickEach < next {
 		if w.waiting() == 0 {
 			w.ticked = next / tickEach * tickEach
@@ -278,7 +278,7 @@ func (w *World) tickUntil(next time.Duration) {
 }
 
 // scrape observes all engines.
-func (w *World) scrape() {
+func (w *Simulation) scrape() {
 	for _, e := range w.engines {
 		s := routing.Status{Up: true, Waiting: e.scheduler.waiting(), LoadAt: w.time(w.now),
 			CacheTokens: max(0, e.ReportedTokens)}

@@ -10,7 +10,7 @@ import (
 )
 
 // drawTried draws tried workers, the same ones of each pool.
-func (m *twins) drawTried(rt *rapid.T) (tried [2][]*routing.Worker) {
+func (m *poolPair) drawTried(rt *rapid.T) (tried [2][]*routing.Worker) {
 	if n := len(m.leases[0]); n > 0 && rapid.IntRange(0, 3).Draw(rt, "tries again") == 0 {
 		i := rapid.IntRange(0, n-1).Draw(rt, "tried")
 		m.both(func(_ *routing.Pool, side int) { tried[side] = append(tried[side], m.leases[side][i].Worker()) })
@@ -19,7 +19,7 @@ func (m *twins) drawTried(rt *rapid.T) (tried [2][]*routing.Worker) {
 }
 
 // drawPair draws a request, with one copy for each pool.
-func (m *twins) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
+func (m *poolPair) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
 	r := drawRequest(rt, m.now)
 	if rapid.Bool().Draw(rt, "usual") { // of sizes among which bounds are reached
 		r.PromptTokens, r.OutputTokens = rapid.Int64Range(0, 30_000).Draw(rt, "usual prompt"),
@@ -35,7 +35,7 @@ func (m *twins) drawPair(rt *rapid.T) (pair [2]*routing.Request) {
 
 // preview previews a request on the first pool: twice, with a draft of the present configuration, and with
 // other drafts. Nothing may change.
-func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker) (routing.Preview, error) {
+func (m *poolPair) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker) (routing.Preview, error) {
 	p := m.pools[0]
 	preview, err := p.Preview(r, nil, tried...)
 	for _, draft := range []*routing.Draft{
@@ -58,13 +58,13 @@ func (m *twins) preview(rt *rapid.T, r *routing.Request, tried []*routing.Worker
 	return preview, err
 }
 
-func (m *twins) acquire(rt *rapid.T) {
+func (m *poolPair) acquire(rt *rapid.T) {
 	pair, tried := m.drawPair(rt), m.drawTried(rt)
 	m.sendRequest(rt, pair, tried)
 }
 
 // sendRequest previews a request and sends it.
-func (m *twins) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.Worker) {
+func (m *poolPair) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*routing.Worker) {
 	preview, want := m.preview(rt, pair[0], tried[0])
 	pair[0].Record = &routing.Choice{}
 	var leases [2]*routing.Lease
@@ -78,7 +78,7 @@ func (m *twins) sendRequest(rt *rapid.T, pair [2]*routing.Request, tried [2][]*r
 }
 
 // checkPreview compares the result of a request with its preview.
-func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error,
+func (m *poolPair) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.Preview, want error,
 	lease *routing.Lease, err error) {
 	held := errors.Is(err, routing.ErrBestWorkerFull) || errors.Is(err, routing.ErrFull)
 	switch {
@@ -98,7 +98,7 @@ func (m *twins) checkPreview(rt *rapid.T, r *routing.Request, preview *routing.P
 }
 
 // checkPlaced compares the results of a request in both pools and decides it again.
-func (m *twins) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*routing.Lease, errs [2]error) {
+func (m *poolPair) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*routing.Lease, errs [2]error) {
 	if !sameError(errs[0], errs[1]) {
 		rt.Fatalf("recorded, a request ended with %v, and else with %v", errs[0], errs[1])
 	}
@@ -116,7 +116,7 @@ func (m *twins) checkPlaced(rt *rapid.T, pair [2]*routing.Request, leases [2]*ro
 }
 
 // round offers the waiting requests and some others; the first of them is previewed.
-func (m *twins) round(rt *rapid.T) {
+func (m *poolPair) round(rt *rapid.T) {
 	offers := [2][]*routing.Request{m.waiting[0], m.waiting[1]}
 	for range rapid.IntRange(0, 6).Draw(rt, "offers") {
 		pair := m.drawPair(rt)
@@ -167,7 +167,7 @@ func (m *twins) round(rt *rapid.T) {
 
 // draft previews a request under other members and other rules and then applies them: the preview
 // must be the same. A new member is up.
-func (m *twins) draft(rt *rapid.T) {
+func (m *poolPair) draft(rt *rapid.T) {
 	members, pair := m.drawMembers(rt), m.drawPair(rt)
 	m.limit.Waiting = rapid.IntRange(0, 9).Draw(rt, "saturated at")
 	m.health.Factor = rapid.SampledFrom([]float64{0, healthFactor}).Draw(rt, "health factor")

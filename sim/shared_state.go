@@ -2,8 +2,8 @@ package sim
 
 import "time"
 
-// exchange is what the other gateways have sent to a gateway, and it to them.
-type exchange struct {
+// sharedState is what the other gateways have sent to a gateway, and it to them.
+type sharedState struct {
 	load  []byte // as last sent; nil before the first exchange
 	inbox []journal
 }
@@ -15,7 +15,7 @@ type journal struct {
 }
 
 // startExchanges starts the exchanges of the gateways, each at its own phase of the interval.
-func (w *World) startExchanges() {
+func (w *Simulation) startExchanges() {
 	if len(w.gateways) == 1 {
 		return
 	}
@@ -31,7 +31,7 @@ func (w *World) startExchanges() {
 
 // exchangeState sends the gateway's load and journal to the others, and applies what they have sent.
 func (g *gateway) exchangeState() {
-	w := g.world
+	w := g.simulation
 	now := w.time(w.now)
 	g.load = g.pool.AppendLoad(nil, now)
 	text := g.pool.TakeJournal(nil)

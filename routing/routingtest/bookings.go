@@ -28,11 +28,11 @@ func (m *machine) checkOverlaps(r *routing.Request, ws []routing.View) {
 		tokens := func(shared int) float64 {
 			return prompt * float64(shared) / float64(max(1, len(r.Blocks)))
 		}
-		least, most := 0.8*tokens(flying), tokens(max(flying, cached))
+		least, maxTokens := 0.8*tokens(flying), tokens(max(flying, cached))
 		if answered {
-			most = prompt
+			maxTokens = prompt
 		}
-		if got := float64(v.Overlap); got > most*1.000001 || got < least-1 {
+		if got := float64(v.Overlap); got > maxTokens*1.000001 || got < least-1 {
 			m.policy.t.Fatalf("%v of a prompt's tokens are in flight and %v were prefilled, and the policy saw %v",
 				tokens(flying), tokens(cached), got)
 		}
@@ -71,8 +71,8 @@ func (m *machine) snapshot() []routing.WorkerView {
 	return views
 }
 
-// checkBooks compares the pool's books with the model's.
-func (m *machine) checkBooks(rt *rapid.T) {
+// checkBookings compares the pool's bookings with the model's.
+func (m *machine) checkBookings(rt *rapid.T) {
 	got := m.snapshot()
 	if len(got) != len(m.members) {
 		rt.Fatalf("the pool has %d members, not %d", len(got), len(m.members))

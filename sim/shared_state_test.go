@@ -9,7 +9,7 @@ import (
 	"tierway/routing"
 )
 
-// burstOf returns a world of three gateways, or of one, and a burst of 64 distinct prompts that arrive within that
+// burstOf returns a simulation of three gateways, or of one, and a burst of 64 distinct prompts that arrive within that
 // time at eight engines.
 func burstOf(policy string, gateways int, seed uint64, within time.Duration) Config {
 	var requests at
@@ -61,7 +61,7 @@ func TestGatewaysShareOneIdleWorker(t *testing.T) {
 	inBursts(func(policy string, seed uint64, within time.Duration) {
 		var idle [2]int
 		for i, gateways := range []int{1, 3} {
-			w, err := newWorld(burstOf(policy, gateways, seed, within))
+			w, err := newSimulation(burstOf(policy, gateways, seed, within))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestGatewaysShareOneIdleWorker(t *testing.T) {
 }
 
 // occupy books six requests on each of the engines, from the gateways in turn. They do not end.
-func occupy(t *testing.T, w *World, engines []*engineState) {
+func occupy(t *testing.T, w *Simulation, engines []*engineState) {
 	t.Helper()
 	for _, e := range engines {
 		for i := range 6 {
@@ -138,7 +138,7 @@ func TestGatewaysKeepTheInvariants(t *testing.T) {
 // although it arrives at another gateway. Without sharing, that gateway knows nothing of the cache.
 func TestARequestIsPlacedByWhatAnotherGatewayCached(t *testing.T) {
 	for _, every := range []time.Duration{0, -1} {
-		w, err := newWorld(Config{Gateways: 2, ShareEvery: every, Engines: identical(4, Engine{}), Admission: Direct,
+		w, err := newSimulation(Config{Gateways: 2, ShareEvery: every, Engines: identical(4, Engine{}), Admission: Direct,
 			Choices: true, Policy: routing.Config{Name: "kv_aware"}})
 		if err != nil {
 			t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"tierway/routing"
 )
 
-// twins are two pools with the same history. Requests to the first one are previewed and recorded,
+// poolPair is two pools with the same history. Requests to the first one are previewed and recorded,
 // requests to the second one are not: both must stay equal. Each record is decided again by a policy
 // that has no other memory.
-type twins struct {
+type poolPair struct {
 	newPolicy func() routing.Policy
 	judge     routing.Policy // decides all records again
 	other     routing.Policy // another policy; it plans if this one does not
@@ -37,9 +37,9 @@ func (g counting) Allow(time.Duration) (uint64, error) { *g.asked++; return 0, n
 func (g counting) Report(uint64, error)                {}
 func (g counting) ReportCut(time.Time, error)          {}
 
-// recorded runs one arbitrary history of twins.
+// recorded runs one arbitrary history of a pair.
 func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
-	m := &twins{
+	m := &poolPair{
 		newPolicy: newPolicy,
 		judge:     newPolicy(),
 		now:       epoch(),
@@ -80,13 +80,13 @@ func recorded(rt *rapid.T, newPolicy func() routing.Policy) {
 }
 
 // both calls f for each of the pools.
-func (m *twins) both(f func(p *routing.Pool, side int)) {
+func (m *poolPair) both(f func(p *routing.Pool, side int)) {
 	for side, p := range m.pools {
 		f(p, side)
 	}
 }
 
-func (m *twins) drawMembers(rt *rapid.T) (members []routing.Member) {
+func (m *poolPair) drawMembers(rt *rapid.T) (members []routing.Member) {
 	for _, name := range rapid.Permutation([]int{0, 1, 2, 3, 4, 5}).Draw(rt,
 		"names")[:rapid.IntRange(1, 6).Draw(rt, "members")] {
 		members = append(members, routing.Member{
@@ -102,7 +102,7 @@ func (m *twins) drawMembers(rt *rapid.T) (members []routing.Member) {
 	return members
 }
 
-func (m *twins) configure(members []routing.Member) {
+func (m *poolPair) configure(members []routing.Member) {
 	m.members = members
 	m.both(func(p *routing.Pool, side int) {
 		own := append([]routing.Member(nil), members...)
@@ -113,7 +113,7 @@ func (m *twins) configure(members []routing.Member) {
 	})
 }
 
-func (m *twins) allUp(*rapid.T) {
+func (m *poolPair) allUp(*rapid.T) {
 	m.both(func(p *routing.Pool, _ int) {
 		for _, w := range m.members {
 			p.Observe(w.ID, w.Ref, routing.Status{Up: true})
@@ -121,12 +121,12 @@ func (m *twins) allUp(*rapid.T) {
 	})
 }
 
-func (m *twins) drawRef(rt *rapid.T) (id string, ref int) {
+func (m *poolPair) drawRef(rt *rapid.T) (id string, ref int) {
 	ref = rapid.IntRange(0, 5).Draw(rt, "name")
 	return string(rune('a' + ref)), ref
 }
 
-func (m *twins) observe(rt *rapid.T) {
+func (m *poolPair) observe(rt *rapid.T) {
 	id, ref := m.drawRef(rt)
 	s := routing.Status{
 		Up: rapid.IntRange(0, 3).Draw(rt, "up") > 0, Saturated: rapid.IntRange(0, 3).Draw(rt, "saturated") == 0,
@@ -139,7 +139,7 @@ func (m *twins) observe(rt *rapid.T) {
 }
 
 // pause sets a backoff, ejects a worker, restores it, or marks its server as unreachable.
-func (m *twins) pause(rt *rapid.T) {
+func (m *poolPair) pause(rt *rapid.T) {
 	id, ref := m.drawRef(rt)
 	at := m.now.Add(time.Duration(rapid.IntRange(-8, 20).Draw(rt, "s")) * time.Second)
 	kind, lease := rapid.IntRange(0, 4).Draw(rt, "kind"), rapid.IntRange(0, 1<<20).Draw(rt, "lease")
@@ -157,7 +157,7 @@ func (m *twins) pause(rt *rapid.T) {
 	})
 }
 
-func (m *twins) answered(rt *rapid.T) {
+func (m *poolPair) answered(rt *rapid.T) {
 	i := rapid.IntRange(0, 1<<20).Draw(rt, "lease")
 	m.both(func(_ *routing.Pool, side int) {
 		if n := len(m.leases[side]); n > 0 {
@@ -166,7 +166,7 @@ func (m *twins) answered(rt *rapid.T) {
 	})
 }
 
-func (m *twins) release(rt *rapid.T) {
+func (m *poolPair) release(rt *rapid.T) {
 	i, output := rapid.IntRange(0, 1<<20).Draw(rt, "lease"), rapid.Int64Range(0, 4000).Draw(rt, "output")
 	m.both(func(_ *routing.Pool, side int) {
 		if n := len(m.leases[side]); n > 0 {
@@ -176,7 +176,7 @@ func (m *twins) release(rt *rapid.T) {
 }
 
 // check compares the visible state of both pools.
-func (m *twins) check(rt *rapid.T) {
+func (m *poolPair) check(rt *rapid.T) {
 	one, two := m.pools[0], m.pools[1]
 	if a, b := one.Snapshot(m.now), two.Snapshot(m.now); !reflect.DeepEqual(a, b) {
 		rt.Fatalf("the previewed and recorded pool shows\n%+v, and the other\n%+v", a, b)
@@ -189,7 +189,7 @@ func (m *twins) check(rt *rapid.T) {
 }
 
 // redecide decides a record again, as it is and after a round trip through JSON.
-func (m *twins) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string,
+func (m *poolPair) redecide(rt *rapid.T, r *routing.Request, record *routing.Choice, worker string,
 	reason routing.Reason) {
 	text, err := json.Marshal(record)
 	if err != nil {

@@ -2,9 +2,9 @@ package sim
 
 import "time"
 
-// books are a gateway's own counts of one engine, and the engine's metrics. The pool has its own books;
+// engineCounts are a gateway's own counts of one engine, and the engine's metrics. The pool has its own counts;
 // these are for policies that need other numbers.
-type books struct {
+type engineCounts struct {
 	unanswered int   // requests that wait for their first token
 	pending    int64 // their uncached tokens, as estimated when they were routed
 
@@ -29,7 +29,7 @@ type load struct {
 const scrapeEach = 100 * time.Millisecond
 
 // scrape returns the load at the last multiple of scrapeEach.
-func (b *books) scrape(now time.Duration) load {
+func (b *engineCounts) scrape(now time.Duration) load {
 	if at := now / scrapeEach * scrapeEach; at > b.scrapedAt {
 		b.scraped, b.scrapedAt = b.current, at
 	}
@@ -37,13 +37,13 @@ func (b *books) scrape(now time.Duration) load {
 }
 
 // change returns the present load for a change.
-func (b *books) change(now time.Duration) *load {
+func (b *engineCounts) change(now time.Duration) *load {
 	b.scrape(now)
 	return &b.current
 }
 
 // addActive counts one more request for each block of a prompt, and removeActive one less.
-func (b *books) addActive(numbers []int32, blocks int) {
+func (b *engineCounts) addActive(numbers []int32, blocks int) {
 	if missing := blocks - len(b.active); missing > 0 {
 		b.active = append(b.active, make([]uint16, missing+blocks/2)...)
 	}
@@ -54,7 +54,7 @@ func (b *books) addActive(numbers []int32, blocks int) {
 	}
 }
 
-func (b *books) removeActive(numbers []int32) {
+func (b *engineCounts) removeActive(numbers []int32) {
 	for _, number := range numbers {
 		if b.active[number]--; b.active[number] == 0 {
 			b.activeBlocks--
@@ -63,7 +63,7 @@ func (b *books) removeActive(numbers []int32) {
 }
 
 // newActive returns how many blocks of a prompt no request in flight has.
-func (b *books) newActive(numbers []int32) (n int) {
+func (b *engineCounts) newActive(numbers []int32) (n int) {
 	for _, number := range numbers {
 		if int(number) >= len(b.active) || b.active[number] == 0 {
 			n++

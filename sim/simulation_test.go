@@ -16,7 +16,7 @@ import (
 // released.
 func play(t testing.TB, c Config) *Result {
 	t.Helper()
-	w, err := newWorld(c)
+	w, err := newSimulation(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func play(t testing.TB, c Config) *Result {
 	return r
 }
 
-func allIsGivenBack(t testing.TB, w *World, r *Result) {
+func allIsGivenBack(t testing.TB, w *Simulation, r *Result) {
 	t.Helper()
 	for _, rec := range r.Records {
 		if !rec.Ended {

@@ -8,46 +8,46 @@ import (
 	"sync"
 )
 
-// maxSeams bounds the seams of a source: clients choose chat_template_kwargs.
-const maxSeams = 256
+// maxMessageEnds bounds the message ends of a source: clients choose chat_template_kwargs.
+const maxMessageEnds = 256
 
-// seam is the end of messages of one role in a chat template. If it holds, it does not depend on the
+// messageEnd is the end of messages of one role in a chat template. If it holds, it does not depend on the
 // message, and the messages behind it can be rendered without those before it.
-type seam struct {
+type messageEnd struct {
 	holds bool
 	first []uint32 // tokens of a chat with the message of probeContents()[0] alone
 	start []uint32 // tokens that begin the answer behind a message of the role
 }
 
-// seamKey identifies a seam: a template renders a role in the same way for all messages, unless
+// messageEndKey identifies a message end: a template renders a role in the same way for all messages, unless
 // its arguments differ.
-type seamKey struct {
+type messageEndKey struct {
 	template uint64 // hash of model and arguments
 	role     string
 }
 
-// seams are the seams that a source has probed.
-type seams struct {
+// messageEnds are the message ends that a source has probed.
+type messageEnds struct {
 	mu    sync.Mutex
-	known map[seamKey]seam
+	known map[messageEndKey]messageEnd
 }
 
-func (s *seams) get(k seamKey) (m seam, ok bool) {
+func (s *messageEnds) get(k messageEndKey) (m messageEnd, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m, ok = s.known[k]
 	return m, ok
 }
 
-func (s *seams) set(k seamKey, m seam) {
+func (s *messageEnds) set(k messageEndKey, m messageEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known) < maxSeams {
+	if len(s.known) < maxMessageEnds {
 		s.known[k] = m
 	}
 }
 
-func (s *seams) clear() {
+func (s *messageEnds) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.known)
@@ -70,15 +70,15 @@ func probeMessage(role, content string) []byte {
 // probeTurn is probeMessage as a turn.
 func probeTurn(role, content string) turn { return turn{probeMessage(role, content), role} }
 
-// seam returns the seam behind a role, and probes it once. The tokens of a chat of one message must be a
+// probeMessageEnd returns the message end of a role, and probes it once. The tokens of a chat of one message must be a
 // prefix of the tokens of the same chat with the beginning of an answer. The further tokens must be the
 // same for all messages of the probe.
-func (s *Source) seam(ctx context.Context, j *job, role string) seam {
-	k := seamKey{j.seams, role}
-	if m, ok := s.seams.get(k); ok {
+func (s *Source) probeMessageEnd(ctx context.Context, j *job, role string) messageEnd {
+	k := messageEndKey{j.template, role}
+	if m, ok := s.ends.get(k); ok {
 		return m
 	}
-	var m seam
+	var m messageEnd
 	for i, content := range probeContents() {
 		message := []turn{probeTurn(role, content)}
 		closed, err := s.requestTokens(ctx, tokenizePath, j.part(message, false, false))
@@ -90,26 +90,26 @@ func (s *Source) seam(ctx context.Context, j *job, role string) seam {
 			return s.failSeam(k, err)
 		}
 		if commonPrefix(closed, open) < len(closed) {
-			s.seams.set(k, seam{})
-			return seam{}
+			s.ends.set(k, messageEnd{})
+			return messageEnd{}
 		}
 		start := open[len(closed):]
 		if i == 0 {
-			m = seam{holds: true, first: closed, start: start}
+			m = messageEnd{holds: true, first: closed, start: start}
 		} else if !slices.Equal(start, m.start) {
-			s.seams.set(k, seam{})
-			return seam{}
+			s.ends.set(k, messageEnd{})
+			return messageEnd{}
 		}
 	}
-	s.seams.set(k, m)
+	s.ends.set(k, m)
 	return m
 }
 
 // failSeam records a refusal, such as that of a template that rejects a chat with this role alone. Another
 // failure of the engine is no property of the template, and is not recorded.
-func (s *Source) failSeam(k seamKey, err error) seam {
+func (s *Source) failSeam(k messageEndKey, err error) messageEnd {
 	if errors.Is(err, errRefused) {
-		s.seams.set(k, seam{})
+		s.ends.set(k, messageEnd{})
 	}
-	return seam{}
+	return messageEnd{}
 }
