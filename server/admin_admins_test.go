@@ -102,7 +102,7 @@ func TestTheLastAdminCannotBeDeleted(t *testing.T) {
 			if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{Name: "test"}, ad); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.control.Database.Refresh(t.Context()); err != nil {
+			if err := r.control.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			status := map[bool]int{true: http.StatusConflict, false: http.StatusNoContent}[others == ""]

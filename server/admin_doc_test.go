@@ -269,7 +269,7 @@ func TestAdminDocExamplesWork(t *testing.T) {
 			if _, err := r.control.Stores.SQL.CreateAdmin(t.Context(), store.Actor{}, ops); err != nil {
 				t.Fatal(err)
 			}
-			r.control.Database.Changed(t.Context())
+			r.control.Changed(t.Context())
 		}
 	}
 	if w := r.worker("small-0"); w.Weights.Effective != 5 {

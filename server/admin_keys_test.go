@@ -103,7 +103,7 @@ func TestKeyRotationAndRevocationHonourIfMatch(t *testing.T) {
 		a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"acme"}`)
 		made := decode[keyChanged](t, a.ops(http.StatusCreated, http.MethodPost, "/admin/tenants/acme/keys", `{}`))
 		path := "/admin/keys/" + made.Key.ID
-		if err := b.control.Database.Refresh(t.Context()); err != nil {
+		if err := b.control.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		seen := b.ops(http.StatusOK, http.MethodGet, path, "").header.Get("ETag")

@@ -100,7 +100,7 @@ func TestOverviewVersionsChangeWithTheirLists(t *testing.T) {
 		})
 		step("a tenant on another gateway", "directory", func() {
 			b.ops(http.StatusCreated, http.MethodPost, "/admin/tenants", `{"name":"team-b"}`)
-			must(t, a.control.Database.Refresh(t.Context()))
+			must(t, a.control.Refresh(t.Context()))
 		})
 		step("an override", "audit directory overrides", func() {
 			a.ops(http.StatusOK, http.MethodPatch, "/admin/workers/w0", `{"weight":5}`)

@@ -208,7 +208,7 @@ func TestTenantsAreListedInOneRequest(t *testing.T) {
 		if status := r.chat(made.Secret); status != http.StatusOK {
 			t.Fatalf("a chat is %d", status)
 		}
-		if err := r.control.Database.Refresh(t.Context()); err != nil {
+		if err := r.control.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		got := r.callAdmin("eyes", http.MethodGet, "/admin/tenants?limit=1000&q=acme", "")

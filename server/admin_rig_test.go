@@ -68,7 +68,7 @@ func twoGateways(t *testing.T) (a, b *adminRig) {
 	yaml := adminYAML("sqlite://" + filepath.Join(t.TempDir(), "t.db"))
 	a, b = adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine())), adminRigOf(newRig(t, yaml, fakeEngine(), fakeEngine()))
 	for _, r := range []*adminRig{a, b} {
-		if err := r.control.Database.Refresh(t.Context()); err != nil {
+		if err := r.control.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -209,7 +209,7 @@ func TestADrainShowsItsOwnDeadline(t *testing.T) {
 		}
 		read := func(r *adminRig) {
 			time.Sleep(time.Second)
-			must(t, r.control.Database.Refresh(t.Context()))
+			must(t, r.control.Refresh(t.Context()))
 		}
 		check := func(r *adminRig, what string, since, deadline time.Time) {
 			t.Helper()

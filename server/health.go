@@ -82,7 +82,7 @@ func (p *planes) readiness() readiness {
 	if !served {
 		r.reasons = append(r.reasons, "no worker of any tier or pool is in rotation")
 	}
-	if !p.control.Database.HasCallers() {
+	if !p.control.HasCallers() {
 		r.reasons = append(r.reasons, "tenants and keys are not read from the database yet")
 	}
 	r.Ready = len(r.reasons) == 0
@@ -94,7 +94,7 @@ func (p *planes) databaseAway() string {
 	switch {
 	case !p.control.Snapshot().Identity.ReadAt.IsZero():
 		return "unavailable; tenants are served from memory, usage rows are buffered"
-	case p.control.Database.HasCallers():
+	case p.control.HasCallers():
 		return "unavailable since the start; only tenants of the configuration are served, usage rows are buffered"
 	}
 	return "unavailable since the start; no key is known, so that no request is served"

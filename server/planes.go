@@ -78,7 +78,7 @@ func (p *planes) addresses(f *config.File) []address {
 	if f.SharedPlanes() {
 		all[0].handler = sharePlanes(all[0].handler, p.adminHandler())
 	} else {
-		all[0].later = !p.control.Database.HasCallers()
+		all[0].later = !p.control.HasCallers()
 		all = append(all, address{plane: "admin", listen: f.Admin.Listen, files: f.Admin.TLS, handler: p.adminHandler()})
 	}
 	if f.Metrics.Listen != "" {

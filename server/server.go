@@ -92,7 +92,6 @@ func New(o Options) (*Server, error) {
 		Announce: s.announce(o.Announce),
 		Withdraw: o.Withdraw,
 		Offline:  o.Offline,
-		Applied:  s.configure,
 		Via:      intake.ViaEntry(name),
 		Log:      o.Log,
 		Metrics:  o.Metrics,
@@ -133,19 +132,13 @@ func New(o Options) (*Server, error) {
 	telemetry.Observe(s.metrics, s.control.Pools.PredictionGauges)
 	telemetry.Observe(s.metrics, s.control.Pools.TokenGauges)
 	telemetry.Observe(s.metrics, s.control.Pools.LMCacheGauges)
-	telemetry.Observe(s.metrics, s.control.Database.Gauges)
+	telemetry.Observe(s.metrics, s.control.Gauges)
 	telemetry.Observe(s.metrics, s.proxy.BodyMemory)
 	telemetry.Observe(s.metrics, s.proxy.CacheMemory)
 	telemetry.Observe(s.metrics, s.decisionGauges)
 	telemetry.Observe(s.metrics, s.learning.Counts)
 	telemetry.Observe(s.metrics, s.traces.Counts)
 	return s, nil
-}
-
-// configure applies a configuration that control has put in force.
-func (s *Server) configure(f *config.File) {
-	s.proxy.Configure(f)
-	s.repeats.Configure()
 }
 
 // openFiles opens the files of records, features and labels and the trace exporter if they are configured.
@@ -320,7 +313,7 @@ func (s *Server) openDataPlane(ctx context.Context) {
 		s.Addr("data"), "way_out", wayOut)
 	tick := time.NewTicker(callersEvery)
 	defer tick.Stop()
-	for !s.control.Database.HasCallers() {
+	for !s.control.HasCallers() {
 		select {
 		case <-ctx.Done():
 			return

@@ -86,7 +86,7 @@ func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate
 	if err != nil {
 		return nil, a.failed("creating an admin", err)
 	}
-	a.control.Database.Changed(ctx)
+	a.control.Changed(ctx)
 	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
 }
 
@@ -107,7 +107,7 @@ func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, erro
 	if err := a.control.Stores.SQL.DeleteAdmin(ctx, actorOf(ctx), in.ID, elsewhere); err != nil {
 		return nil, a.failed("deleting an admin", err)
 	}
-	a.control.Database.Changed(ctx)
+	a.control.Changed(ctx)
 	return nil, nil
 }
 
@@ -133,6 +133,6 @@ func (a *adminAPI) bootstrap(ctx context.Context, in *struct{ Body bootstrapRequ
 		return nil, a.failed("creating the first admin", err) // the secret stays valid: nothing was created
 	}
 	a.control.Bootstrap.Void()
-	a.control.Database.Changed(ctx)
+	a.control.Changed(ctx)
 	return &reply[adminAnswer]{Body: adminAnswer{Admin: showAdmin(made), Secret: secret}}, nil
 }

@@ -126,7 +126,7 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 	for range tries {
 		v, is, err := find()
 		if err == nil && !is.fromConfig && match != anyVersion {
-			if err = a.control.Database.Refresh(ctx); err == nil {
+			if err = a.control.Refresh(ctx); err == nil {
 				v, is, err = find()
 			}
 		}
@@ -139,13 +139,13 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 			return made, store.ErrConflict
 		}
 		if made, err = f(v); err == nil {
-			a.control.Database.Changed(ctx)
+			a.control.Changed(ctx)
 			return made, nil
 		}
 		if !errors.Is(err, store.ErrConflict) || match != anyVersion {
 			return made, err
 		}
-		if err = a.control.Database.Refresh(ctx); err != nil {
+		if err = a.control.Refresh(ctx); err != nil {
 			return made, err
 		}
 	}

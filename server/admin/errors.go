@@ -74,7 +74,7 @@ func upToDate[T any](ctx context.Context, a *gateway, read func() (T, error)) (T
 	if err == nil || a.control.Stores.SQL == nil {
 		return found, err
 	}
-	if err := a.control.Database.Refresh(ctx); err != nil {
+	if err := a.control.Refresh(ctx); err != nil {
 		return found, a.failed("reading the changes of other gateways", err)
 	}
 	return read()

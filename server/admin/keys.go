@@ -114,7 +114,7 @@ func (a *tenantAPI) createKey(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("creating a key", err)
 	}
-	a.control.Database.Changed(ctx)
+	a.control.Changed(ctx)
 	return &tagged[keyAnswer]{ETag: etag(k.Version), Body: keyAnswer{Key: showKey(k, time.Now()), Secret: secret,
 		Warnings: append(warnings, a.keyWarnings(ctx, &k)...)}}, nil
 }

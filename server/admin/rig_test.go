@@ -53,7 +53,7 @@ health: { path: "off" }
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	c, err := control.New(control.Options{Config: f, Log: slog.New(slog.DiscardHandler), Metrics: r.metrics,
 		Rand: fixedseed.Uint64(), Recover: control.NewRecoverer(log, r.metrics),
-		Applied: func(*config.File) {}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

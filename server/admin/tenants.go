@@ -200,7 +200,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if c.IssueKey {
 		key, secret, err := a.createKeyWithSecret(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
 		if err != nil {
-			a.control.Database.Changed(ctx)
+			a.control.Changed(ctx)
 			return nil,
 				a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
 		}
@@ -208,7 +208,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 		answer.Tenant = showTenant(made, []tenants.Key{key}, now)
 		answer.Key, answer.Secret = new(showKey(key, now)), secret
 	}
-	a.control.Database.Changed(ctx)
+	a.control.Changed(ctx)
 	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
 }
 

@@ -38,7 +38,9 @@ func TestBootstrapSecretIsAnnouncedOnlyWithoutAnAdmin(t *testing.T) {
 			c.Bootstrap.announce, c.Bootstrap.withdraw = func(string, time.Time) { announced++ }, func() { withdrawn++ }
 			apply := func(admins []store.Admin) {
 				t.Helper()
-				if err := c.applyChanges(&store.Changes{Few: true, Admins: admins}, whole(t, c), time.Now()); err != nil {
+				c.changing.Lock()
+				defer c.changing.Unlock()
+				if err := c.change(changeDirectory{changes: &store.Changes{Few: true, Admins: admins}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -77,15 +79,6 @@ func TestBootstrapSecretExpires(t *testing.T) {
 			t.Errorf("valid for %v, accepted: %v", until, !want)
 		}
 	}
-}
-
-// whole returns the position behind all changes.
-func whole(t *testing.T, c *Control) *store.Position {
-	t.Helper()
-	if err := c.Database.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &c.Database.position
 }
 
 // hexDigest returns the digest of a key in the form of config.yaml.

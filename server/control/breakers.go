@@ -47,7 +47,7 @@ func (ps *Pools) breakerChanged(pool string, p *routing.Pool, m *Member, c break
 	} else {
 		p.Eject(m.Name, m, routing.Ejection{At: now, Until: c.Until, Unreachable: c.Unreachable, Slow: c.Slow})
 	}
-	if in := ps.snapshot().ByName[pool]; in == nil || in.Members[m.Name] != m {
+	if in := ps.current.Load().ByName[pool]; in == nil || in.Members[m.Name] != m {
 		return // a reload has removed or replaced the worker
 	}
 	m.Series.BreakerChanged(c.To.String())
@@ -79,7 +79,7 @@ func (ps *Pools) pollBreakers(done <-chan struct{}) {
 			ps.onStopped(stopped)
 		}
 		ps.logSilent(stopped)
-		for _, p := range ps.snapshot().Pools {
+		for _, p := range ps.current.Load().Pools {
 			p.measureRegions()
 		}
 	})
@@ -116,7 +116,7 @@ func (m *Member) reportCheck(st workers.Status, now time.Time) {
 // afterwards. The caller reports each opening once. An unknown pool or worker is ignored, because the other
 // gateway may have another configuration.
 func (ps *Pools) Suspect(pool, worker string) {
-	p := ps.snapshot().ByName[pool]
+	p := ps.current.Load().ByName[pool]
 	if p == nil {
 		return
 	}

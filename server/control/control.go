@@ -11,7 +11,6 @@ import (
 	"tierway/config"
 	"tierway/hooks"
 	"tierway/routing"
-	"tierway/store"
 	"tierway/telemetry"
 	"tierway/tenants"
 	"tierway/workers"
@@ -33,20 +32,17 @@ type Control struct {
 	AuthFailures *AuthFailureLimiter
 	hookOptions  hooks.Options
 
-	snapshot atomic.Pointer[Snapshot]     // never nil; only apply and amend store it
-	applied  func(*config.File)           // receives each configuration that was put in force
-	source   func() (*config.File, error) // reads the configuration again; nil without a file
-	rejected atomic.Bool                  // the last reloaded file was rejected
+	snapshot  atomic.Pointer[Snapshot]     // never nil; only change stores it
+	followers []func(*config.File)         // see Follow
+	source    func() (*config.File, error) // reads the configuration again; nil without a file
+	rejected  atomic.Bool                  // the last reloaded file was rejected
 
-	reloading    sync.Mutex                       // one reload at a time; taken before applying
-	applying     sync.Mutex                       // one change of configuration, overrides or directory at a time
-	ownOverrides atomic.Pointer[[]store.Override] // used without a database
-	reading      *Identity                        // of a database that was not read before; guarded by applying
-	departed     []tenants.Subject                // that the limiter cannot forget yet; guarded by applying
+	reloading sync.Mutex        // one reload at a time; taken before changing
+	changing  sync.Mutex        // one change of the state at a time
+	departed  []tenants.Subject // that the limiter cannot forget yet; guarded by changing
 }
 
-// Options are the parts of a Control. Config, Applied, Log, Metrics, Recover and Rand are
-// required.
+// Options are the parts of a Control. Config, Log, Metrics, Recover and Rand are required.
 type Options struct {
 	Config *config.File
 	// Source reads the configuration again for a reload; nil without a file.
@@ -57,8 +53,6 @@ type Options struct {
 	Withdraw func()
 	// Offline opens neither database nor Redis.
 	Offline bool
-	// Applied receives each configuration after it was put in force, and again when tenants or keys no longer exist.
-	Applied func(*config.File)
 	// Via is the entry of this gateway in the Via header of requests to workers.
 	Via     string
 	Log     *slog.Logger
@@ -86,19 +80,17 @@ func New(o Options) (*Control, error) {
 		AuthFailures: &AuthFailureLimiter{},
 		hookOptions: hooks.Options{Log: o.Log, Dial: o.Dial,
 			Rand: func() float64 { return routing.Unit(o.Rand()) }},
-		applied: o.Applied,
-		source:  o.Source,
+		source: o.Source,
 	}
 	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
-	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, snapshot: ctl.Snapshot, due: make(chan struct{}, 1)}
+	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, due: make(chan string, 1)}
 	ctl.Pools = &Pools{
-		log:      o.Log,
-		metrics:  o.Metrics,
-		recover:  o.Recover,
-		rand:     o.Rand,
-		redis:    stores.Redis,
-		snapshot: ctl.Snapshot,
-		dial:     o.Dial,
+		log:     o.Log,
+		metrics: o.Metrics,
+		recover: o.Recover,
+		rand:    o.Rand,
+		redis:   stores.Redis,
+		dial:    o.Dial,
 
 		connected: make(chan struct{}, 1),
 		onStopped: func(StoppedWorkers) {},
@@ -121,9 +113,6 @@ func New(o Options) (*Control, error) {
 		log:        o.Log,
 		recover:    o.Recover,
 		stores:     stores,
-		snapshot:   ctl.Snapshot,
-		apply:      ctl.applyChanges,
-		sharing:    ctl.Pools.sharingGauges,
 		readDue:    make(chan struct{}, 1),
 		refreshDue: make(chan struct{}, 1),
 
@@ -133,56 +122,31 @@ func New(o Options) (*Control, error) {
 	if stores.Redis != nil {
 		stores.Redis.OnChange(ctl.Database.requestRead)
 	}
-	ctl.ownOverrides.Store(&[]store.Override{})
-	ctl.snapshot.Store(&Snapshot{Configuration: Configuration{Base: o.Config},
-		Identity: &Identity{Directory: tenants.NewDirectory(nil, nil)}})
+	empty := &Snapshot{Configuration: Configuration{Base: o.Config},
+		Identity: &Identity{Directory: tenants.NewDirectory(nil, nil)}}
+	ctl.snapshot.Store(empty)
+	ctl.Pools.current.Store(empty)
 	return ctl, nil
 }
 
 // Snapshot returns the configuration in force; one without pools before Begin.
 func (ctl *Control) Snapshot() *Snapshot { return ctl.snapshot.Load() }
 
-// apply builds every part of a configuration that can fail, then applies it. After an error nothing has
-// changed. The caller holds applying.
-func (ctl *Control) apply(c Configuration, identity *Identity) error {
-	was := ctl.Snapshot()
-	next, err := newSnapshot(c, identity, was)
-	if err != nil {
-		return err
-	}
-	// Nothing can fail from here on.
-	ctl.addHooks(next, was)
-	ctl.Pools.connect(was, next, func() { ctl.snapshot.Store(next) })
-	ctl.retireHooks(was.Hooks, next.Hooks)
-	ctl.metrics.KeepTenants(next.File.Telemetry.Tenants)
-	ctl.Stores.Limits.SetGateways(next.File.Gateways)
-	ctl.Vocabularies.requestLoad()
-	ctl.applied(next.File)
-	return nil
-}
-
-// amend puts a changed copy of the snapshot in force, under the same pools. The caller holds
-// applying.
-func (ctl *Control) amend(change func(*Snapshot)) {
-	next := *ctl.Snapshot()
-	change(&next)
-	ctl.snapshot.Store(&next)
-}
+// Follow makes the Control call f with each configuration after it was put in force, and with the same one when tenants
+// or keys no longer exist. Calls do not overlap. It must be called before Begin.
+func (ctl *Control) Follow(f func(*config.File)) { ctl.followers = append(ctl.followers, f) }
 
 // Begin puts the first configuration in force and reads the directory. It must be called once, before
 // all other methods except Close. An unreachable database is not an error: Run reads it later.
 func (ctl *Control) Begin(ctx context.Context) error {
-	f := ctl.Snapshot().Base
-	identity, err := newIdentity(f, nil)
+	ctl.changing.Lock()
+	err := ctl.change(begin{})
+	ctl.changing.Unlock()
 	if err != nil {
 		return err
 	}
-	first := Configuration{Base: f, Hash: f.Hash(), Generation: 1, LoadedAt: time.Now()}
-	if err := ctl.apply(first.withWeights(nil), identity); err != nil {
-		return err
-	}
-	ctl.metrics.Reloaded(1, first.LoadedAt)
-	return ctl.Database.open(ctx)
+	ctl.metrics.Reloaded(1, ctl.Snapshot().LoadedAt)
+	return ctl.openDatabase(ctx)
 }
 
 // Run keeps pools, directory and overrides up to date. It returns when ctx has ended and all
@@ -196,8 +160,8 @@ func (ctl *Control) Run(ctx context.Context) {
 	owned.Go(func() { ctl.Pools.tickQueues(ctx.Done()) })
 	owned.Go(func() { ctl.Pools.runExchanges(ctx) })
 	owned.Go(func() { ctl.Vocabularies.run(ctx.Done()) })
-	owned.Go(func() { ctl.Database.follow(ctx) })
-	owned.Go(func() { ctl.followOverrides(ctx.Done()) })
+	owned.Go(func() { ctl.followDatabase(ctx) })
+	owned.Go(func() { ctl.followTime(ctx.Done()) })
 	owned.Go(func() { ctl.rankTenants(ctx.Done()) })
 	owned.Wait()
 }

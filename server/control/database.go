@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"tierway/store"
-	"tierway/telemetry"
+	"tierway/tenants"
 )
 
 // Intervals and time limits of the database.
@@ -51,14 +50,9 @@ func (s DatabaseState) String() string { return [...]string{"ok", "away", "read_
 // Database follows the SQL database: it reads the changes of tenants, keys and admins, and writes when keys were last
 // used. Without a database it does nothing. It is safe for concurrent use.
 type Database struct {
-	log      *slog.Logger
-	recover  *Recoverer
-	stores   *Stores
-	snapshot func() *Snapshot
-	// apply puts changes in force that lead to a position.
-	apply   func(c *store.Changes, to *store.Position, now time.Time) error
-	sharing func() telemetry.SharingGauges // called with Redis only
-
+	log         *slog.Logger
+	recover     *Recoverer
+	stores      *Stores
 	state       atomic.Int32 // a DatabaseState
 	migrated    atomic.Bool
 	currentAt   atomic.Int64  // when the directory was last known to be current, in Unix nanoseconds; 0: never
@@ -68,9 +62,16 @@ type Database struct {
 	LastUsed    lastUsed
 	budgets     dueBudgets
 
-	updating turn           // one reading of changes at a time
-	position store.Position // what was read; guarded by updating
-	readAt   time.Time      // when it was read; guarded by updating
+	updating turn           // one reading of changes at a time; guards the fields below
+	position store.Position // what was read and put in force
+	readAt   time.Time      // when it was read
+	first    firstReading
+}
+
+// firstReading is what was read of a database that was not read before. It is put in force once it is whole.
+type firstReading struct {
+	directory *tenants.Directory // nil: the database was read before
+	few       store.Changes      // with the admins and overrides
 }
 
 // turn is a lock whose wait ends with a context. It holds one value while it is locked.
@@ -87,73 +88,50 @@ func (t turn) lock(ctx context.Context) error {
 
 func (t turn) unlock() { <-t }
 
-// open brings the schema up to date and reads the directory. An unavailable database is not an error, nor is a
-// directory whose reading takes longer than a start may wait: follow reads the rest.
-func (db *Database) open(ctx context.Context) error {
-	if db.stores.SQL == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err := db.Refresh(ctx)
-	if err == nil {
-		err = db.seedBudgets(ctx)
-	}
-	switch {
-	case err != nil && db.migrated.Load() && errors.Is(err, context.DeadlineExceeded):
-		db.log.Warn("reading tenants and keys takes longer than a start waits; the gateway is ready once they are read",
-			"waited", startTimeout.String())
-	case err != nil && !store.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded):
-		return err
-	default:
-		db.updateState(err, nil)
-	}
-	return nil
-}
-
-// Refresh puts all changes in force that were made before the call, by any gateway.
-func (db *Database) Refresh(ctx context.Context) error {
-	for {
-		if whole, err := db.readChanges(ctx); err != nil || whole {
-			return err
-		}
-	}
-}
-
-// readChanges puts the next changes of the database in force, those that withdraw rights first. whole reports that
-// nothing is missing. It has no time limit of its own while the database sends rows.
-func (db *Database) readChanges(ctx context.Context) (whole bool, err error) {
-	if err := db.updating.lock(ctx); err != nil {
-		return false, fmt.Errorf("reading the changes of the directory: %w", err)
-	}
-	defer db.updating.unlock()
+// next reads the next changes of the database, those that withdraw rights first. change is nil if there is nothing to
+// put in force. The caller holds updating, puts the change in force and calls took. It has no time limit of its own
+// while the database sends rows.
+func (db *Database) next(ctx context.Context) (change *changeDirectory, to store.Position, err error) {
 	if err := db.migrate(ctx); err != nil {
-		return false, err
+		return nil, to, err
 	}
-	now := time.Now()
-	if !db.readAt.IsZero() && now.Round(0).Sub(db.readAt.Round(0)) > marksKept/2 {
-		db.position = db.position.Expired()
+	at := db.position
+	if now := time.Now(); !db.readAt.IsZero() && now.Round(0).Sub(db.readAt.Round(0)) > marksKept/2 {
+		at = at.Expired()
 	}
-	if changed, err := db.stores.SQL.HasChanged(ctx, db.position); err != nil {
-		return false, err
-	} else if changed {
-		c, to, err := db.stores.SQL.ChangesSince(ctx, db.position)
-		if err == nil {
-			err = db.apply(&c, &to, now)
-		}
-		if err != nil {
-			return false, err
-		}
-		db.position = to
-		if db.budgets.add(&c) {
-			wake(db.maintainDue)
-		}
+	if changed, err := db.stores.SQL.HasChanged(ctx, at); err != nil || !changed {
+		return nil, at, err
 	}
-	db.readAt = now
-	if whole = db.position.Whole(); whole {
+	c, to, err := db.stores.SQL.ChangesSince(ctx, at)
+	if err != nil {
+		return nil, to, err
+	}
+	if db.budgets.add(&c) {
+		wake(db.maintainDue)
+	}
+	change = &changeDirectory{changes: &c, revision: to.Revision}
+	if c.Restart || db.readAt.IsZero() {
+		db.first.directory = tenants.NewDirectory(nil, nil)
+	}
+	if db.first.directory != nil {
+		if db.first.directory.Add(&c.Changes); c.Few {
+			db.first.few = c
+		}
+		if !to.Whole() {
+			return nil, to, nil
+		}
+		change.changes, change.whole = &db.first.few, db.first.directory
+	}
+	return change, to, nil
+}
+
+// took records that everything up to a position is in force. now is the time from before it was read.
+func (db *Database) took(to store.Position, now time.Time) {
+	db.position, db.readAt = to, now
+	if to.Whole() {
+		db.first = firstReading{}
 		db.currentAt.Store(now.UnixNano())
 	}
-	return whole, nil
 }
 
 // migrate brings the schema up to date, once. It has no time limit if the database responds. The schema
@@ -180,44 +158,6 @@ func (db *Database) migrate(ctx context.Context) error {
 	}
 	db.migrated.Store(true)
 	return nil
-}
-
-// follow puts each change of the database in force until ctx ends. What may take long is work of maintain, so that a
-// revocation never waits for it.
-func (db *Database) follow(ctx context.Context) {
-	if db.stores.SQL == nil {
-		return
-	}
-	var owned sync.WaitGroup
-	owned.Go(func() { db.maintain(ctx) })
-	defer owned.Wait()
-	poll := time.NewTicker(PollInterval)
-	defer poll.Stop()
-	polled := time.Now()
-	for {
-		select {
-		case <-db.refreshDue:
-			if time.Since(polled) < minRefreshInterval {
-				continue
-			}
-		case <-ctx.Done():
-			return
-		case <-db.readDue:
-		case <-poll.C:
-		}
-		polled = time.Now()
-		err := db.recover.Try("following the database", func() error {
-			whole, err := db.readChanges(ctx)
-			if err == nil && !whole {
-				db.requestRead()
-			}
-			return err
-		})
-		// Until the schema exists, a database that responds is not available.
-		if ctx.Err() == nil && (err != nil || db.migrated.Load()) {
-			db.updateState(err, db.stores.Ledger.Stats().Err)
-		}
-	}
 }
 
 // maintain reads the spent budgets, and writes when keys were last used.
@@ -284,36 +224,12 @@ func (db *Database) updateState(read, write error) {
 	switch now {
 	case DatabaseAway:
 		db.log.Error("database unavailable; serving tenants from memory, buffering usage rows", "cause", cause, "read",
-			!db.snapshot().Identity.ReadAt.IsZero())
+			db.currentAt.Load() != 0)
 	case DatabaseReadOnly:
 		db.log.Error("database takes no writes; buffering usage rows", "cause", cause, "rows",
 			db.stores.Ledger.Stats().Waiting)
 	default:
 		db.log.Info("database available")
-	}
-}
-
-// HasCallers reports whether any request could be authenticated. Before the first read of the database,
-// this needs a configuration that has keys or requires none.
-func (db *Database) HasCallers() bool {
-	snap := db.snapshot()
-	return db.stores.SQL == nil || !snap.Identity.ReadAt.IsZero() || len(snap.File.Auth.Keys) > 0 ||
-		!snap.File.Auth.Required
-}
-
-// Changed puts a change in force that this gateway has made in the database, and notifies the
-// other gateways. If the read fails, it is repeated in the background.
-func (db *Database) Changed(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
-	defer cancel()
-	if err := db.Refresh(ctx); err != nil {
-		db.log.Warn("reading the directory after a change failed; it is read again shortly", "cause", err.Error())
-		db.requestRead()
-	}
-	if db.stores.Redis != nil {
-		if err := db.stores.Redis.PublishChange(ctx); err != nil {
-			db.log.Debug("notifying other gateways failed; they read the change from the database", "cause", err.Error())
-		}
 	}
 }
 

@@ -45,7 +45,7 @@ func TestRevokedKeyIsInvalidAlthoughTheLedgerFails(t *testing.T) {
 		key, err = c.Stores.SQL.CreateKey(t.Context(), store.Actor{}, key)
 	}
 	if err == nil {
-		err = c.Database.Refresh(t.Context())
+		err = c.Refresh(t.Context())
 	}
 	if err == nil {
 		_, err = c.Snapshot().Identity.Directory.Authenticate(secret, time.Now())
@@ -67,7 +67,7 @@ func TestRevokedKeyIsInvalidAlthoughTheLedgerFails(t *testing.T) {
 	if err := c.Database.seedBudgets(t.Context()); err == nil {
 		t.Error("the ledger was read")
 	}
-	if err := c.Database.Refresh(t.Context()); err != nil {
+	if err := c.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now()); err == nil {

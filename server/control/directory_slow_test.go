@@ -58,7 +58,7 @@ func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
 	text := &bytes.Buffer{}
 	log, metrics := slog.New(slog.NewJSONHandler(text, nil)), telemetry.New("test")
 	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: func() uint64 { return 1 },
-		Recover: NewRecoverer(log, metrics), Applied: func(*config.File) {}, Dial: memnet.New().Dial})
+		Recover: NewRecoverer(log, metrics), Dial: memnet.New().Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
-	run.Go(func() { c.Database.follow(ctx) })
+	run.Go(func() { c.followDatabase(ctx) })
 	t.Cleanup(func() {
 		stop()
 		run.Wait()
@@ -88,10 +88,10 @@ func TestDirectoryThatTakesLongToReadIsReadAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		url, secret, _ := newLargeDatabase(t)
 		c, log := runSlow(t, url)
-		if c.Database.HasCallers() || c.Database.State() != DatabaseOK {
-			t.Errorf("at the start: has callers: %v, state %v", c.Database.HasCallers(), c.Database.State())
+		if c.HasCallers() || c.Database.State() != DatabaseOK {
+			t.Errorf("at the start: has callers: %v, state %v", c.HasCallers(), c.Database.State())
 		}
-		until(t, "the directory", c.Database.HasCallers)
+		until(t, "the directory", c.HasCallers)
 		if _, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now()); err != nil {
 			t.Error(err)
 		}
@@ -106,7 +106,7 @@ func TestDirectoryThatTakesLongToReadIsReadAtTheStart(t *testing.T) {
 // TestRevocationDoesNotWaitForAWholeReading of a directory that takes 20 s to read, whether it is under way or not.
 func TestRevocationDoesNotWaitForAWholeReading(t *testing.T) {
 	for name, isTime := range map[string]func(*Control, string) bool{
-		"after it": func(c *Control, _ string) bool { return c.Database.HasCallers() },
+		"after it": func(c *Control, _ string) bool { return c.HasCallers() },
 		"during it": func(c *Control, secret string) bool {
 			_, err := c.Snapshot().Identity.Directory.Authenticate(secret, time.Now())
 			return err == nil

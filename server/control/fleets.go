@@ -100,7 +100,7 @@ func (s *sharing) findForeign(all []*Pool, now time.Time) {
 // isSameServer reports whether another gateway, with that result of ServerOf, means the same server by a worker's name.
 // Gateways of earlier versions publish none.
 func (s *sharing) isSameServer(pool, worker string, server uint64) bool {
-	p := s.pools.snapshot().ByName[pool]
+	p := s.pools.current.Load().ByName[pool]
 	return server == 0 || p == nil || p.ServerOf(worker) == server
 }
 

@@ -62,22 +62,6 @@ func newIdentity(f *config.File, was *Identity) (*Identity, error) {
 	return p, nil
 }
 
-// with returns the identity with changes of the database, up to a revision.
-func (p *Identity) with(c *store.Changes, revision int64) *Identity {
-	next := *p
-	next.Directory = p.Directory.With(&c.Changes)
-	next.take(c, revision)
-	return &next
-}
-
-// take takes over what the changes have besides tenants and keys.
-func (p *Identity) take(c *store.Changes, revision int64) {
-	if p.Revision = revision; c.Few {
-		p.storedAdmins, p.overrides = c.Admins, c.Overrides
-	}
-	p.index()
-}
-
 // index sets the fields that follow from the others.
 func (p *Identity) index() {
 	p.admins = make(map[[sha256.Size]byte]*store.Admin, len(p.storedAdmins)+len(p.fileAdmins))
@@ -91,53 +75,6 @@ func (p *Identity) index() {
 		// An error leaves a key that authenticates no request. No key has expired at the zero time.
 		p.repeater, _ = p.Directory.Authenticate(p.repeaterKey, time.Time{})
 	}
-}
-
-// applyChanges puts changes of the database in force, with the live overrides. They lead to the position to. The
-// contents of a database that was not read before are put in force once they are whole.
-func (ctl *Control) applyChanges(c *store.Changes, to *store.Position, now time.Time) error {
-	ctl.applying.Lock()
-	defer ctl.applying.Unlock()
-	was, removed := ctl.Snapshot().Identity, &c.Changes
-	var next *Identity
-	if c.Restart || was.ReadAt.IsZero() && ctl.reading == nil {
-		fresh, err := newIdentity(ctl.Snapshot().Base, nil)
-		if err != nil {
-			return err
-		}
-		ctl.reading = fresh
-	}
-	if ctl.reading != nil {
-		ctl.reading.Directory.Add(&c.Changes)
-		if ctl.reading.take(c, to.Revision); !to.Whole() {
-			return nil
-		}
-		var err error
-		if next, err = newIdentity(ctl.Snapshot().Base, ctl.reading); err != nil { // the file may have changed since
-			return err
-		}
-		removed, ctl.reading = was.Directory.Removal(), nil
-	} else {
-		next = was.with(c, to.Revision)
-	}
-	if next.ReadAt = was.ReadAt; next.ReadAt.IsZero() {
-		next.ReadAt = now
-	}
-	ctl.amend(func(snap *Snapshot) { snap.Identity = next })
-	if departed := was.Directory.Departed(next.Directory, removed); len(departed) > 0 {
-		ctl.forget(departed)
-		ctl.applied(ctl.Snapshot().File) // which forgets their answers
-	}
-	ctl.Bootstrap.announceWithoutAdmin(next)
-	return ctl.applyOverrides()
-}
-
-// forget removes tenants and keys that no longer exist from the limiter, now or once their requests have ended. The
-// caller holds applying.
-func (ctl *Control) forget(departed []tenants.Subject) {
-	ctl.departed = slices.DeleteFunc(append(ctl.departed, departed...), func(s tenants.Subject) bool {
-		return ctl.Snapshot().Identity.Directory.Knows(s.Tenant, s.Key) || ctl.Stores.Limiter.Forget(s.Tenant, s.Key)
-	})
 }
 
 // adminKeys returns the keys of the admin plane in the form that tenants.FromConfig checks.

@@ -177,7 +177,7 @@ func (p *Pool) LMCacheView() (v lmcache.View, ok bool) {
 // LMCacheGauges returns the state of LMCache's controllers, for a scrape of the metrics.
 func (ps *Pools) LMCacheGauges() []telemetry.LMCacheGauges {
 	var out []telemetry.LMCacheGauges
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		v, ok := p.LMCacheView()
 		if !ok {
 			continue

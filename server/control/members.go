@@ -90,7 +90,7 @@ func (m *Member) statusOf(st *workers.Status) routing.Status {
 
 // observe applies the result of a health check or a scrape to the worker's pool.
 func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
-	p := ps.snapshot().ByName[w.Pool()]
+	p := ps.current.Load().ByName[w.Pool()]
 	if p == nil {
 		return
 	}
@@ -208,7 +208,7 @@ func (w *LiveWorker) State() string {
 func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
 	now := time.Now()
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		for _, w := range p.LiveWorkers(now) {
 			g := telemetry.WorkerGauges{
 				Tier:             p.Name,

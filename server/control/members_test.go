@@ -43,7 +43,9 @@ func TestNewMemberHasTheStateOfEarlierChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		was := c.Snapshot().Pools[0].Members["w0"]
-		c.Pools.connect(&Snapshot{}, snap, func() {})
+		c.Pools.current.Store(&Snapshot{})
+		c.Pools.connect(snap)
+		c.Pools.observeNew(&Snapshot{}, snap)
 		m := snap.Pools[0].Members["w0"]
 		if m == was || !m.HasTimings() || !m.down.Load() {
 			t.Errorf("new: %v, has timings: %v, is down: %v", m != was, m.HasTimings(), m.down.Load())

@@ -45,7 +45,7 @@ func TestPanicInADatabaseReadDoesNotEndTheLoop(t *testing.T) {
 		c.Bootstrap = nil
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
-		run.Go(func() { c.Database.follow(ctx) })
+		run.Go(func() { c.followDatabase(ctx) })
 		for n := range 2 {
 			if _, err := c.Stores.SQL.CreateTenant(ctx, store.Actor{}, tenants.Tenant{Name: fmt.Sprint("t", n)}); err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestPanicInADatabaseReadDoesNotEndTheLoop(t *testing.T) {
 		}
 		stop()
 		run.Wait()
-		c.applying.Lock() // hangs if a panic has left it locked
-		defer c.applying.Unlock()
+		c.changing.Lock() // hangs if a panic has left it locked
+		defer c.changing.Unlock()
 	})
 }

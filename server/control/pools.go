@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -24,14 +25,14 @@ import (
 // Pools connects the pools of a snapshot with their workers, breakers and queues, which outlive a
 // reload. It is safe for concurrent use.
 type Pools struct {
-	log      *slog.Logger
-	metrics  *telemetry.Metrics
-	recover  *Recoverer
-	rand     func() uint64
-	redis    *store.Redis // nil without
-	fleet    *workers.Fleet
-	caches   *kvcache.Caches
-	snapshot func() *Snapshot
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	recover *Recoverer
+	rand    func() uint64
+	redis   *store.Redis // nil without
+	fleet   *workers.Fleet
+	caches  *kvcache.Caches
+	current atomic.Pointer[Snapshot] // the last one that was connected
 	// dial opens the connections to LMCache's controllers; nil: net.Dialer
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -133,11 +134,12 @@ func (p *Pool) usesCaches() bool {
 	return routing.UsesCaches(p.Picker) || p.Prefill != nil && routing.UsesCaches(p.Prefill)
 }
 
-// connect gives the pools of a new snapshot their workers and the state that outlives a reload, and
-// calls publish, which puts the snapshot in force. was is the previous snapshot.
-func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
+// connect gives the pools of a new snapshot their workers and the state that outlives a reload. The caller puts the
+// snapshot in force and then calls observeNew.
+func (ps *Pools) connect(snap *Snapshot) {
 	ps.configuring.Lock()
 	defer ps.configuring.Unlock()
+	was := ps.current.Load()
 	ps.fleet.Sync(snap.File.Specs())
 	ps.forgetWorkers(was)
 	ps.caches.SetMemory(int(snap.File.KVEvents.MaxBytes))
@@ -146,13 +148,17 @@ func (ps *Pools) connect(was, snap *Snapshot, publish func()) {
 		ps.open(p, was.ByName[p.Name], snap.File)
 	}
 	ps.mu.Lock()
-	publish()
+	ps.current.Store(snap)
 	ps.retireLocked(was, snap)
 	ps.mu.Unlock()
-	for _, p := range snap.Pools { // health checks that have ended since
+	wake(ps.connected)
+}
+
+// observeNew takes over the results of the health checks of new workers that ended before the snapshot was in force.
+func (ps *Pools) observeNew(was, snap *Snapshot) {
+	for _, p := range snap.Pools {
 		p.observeAll(func(m *Member) bool { return was.ByName[p.Name] == nil || was.ByName[p.Name].Members[m.Name] != m })
 	}
-	wake(ps.connected)
 }
 
 // open connects a pool of a new snapshot with its live pool and its workers, and configures them.
@@ -223,7 +229,7 @@ func (ps *Pools) retireLocked(was, snap *Snapshot) {
 // live returns the pools of the configuration, then the removed ones that requests still use.
 func (ps *Pools) live() []*livePool {
 	var all []*livePool
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		all = append(all, p.livePool)
 	}
 	ps.mu.Lock()
@@ -251,7 +257,7 @@ func (ps *Pools) Gateways(f *config.File) int {
 func (ps *Pools) updateGatewayCount() {
 	ps.configuring.Lock()
 	defer ps.configuring.Unlock()
-	snap := ps.snapshot()
+	snap := ps.current.Load()
 	now := ps.Gateways(snap.File)
 	if now == ps.gateways {
 		return

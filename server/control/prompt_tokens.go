@@ -164,7 +164,7 @@ func (ps *Pools) runCacheSources(ctx context.Context) {
 	running := map[cacheSource]context.CancelFunc{}
 	for {
 		wanted := map[cacheSource]bool{}
-		for _, p := range ps.snapshot().Pools {
+		for _, p := range ps.current.Load().Pools {
 			for _, s := range p.cacheSources() {
 				wanted[s] = true
 				if running[s] == nil {
@@ -229,7 +229,7 @@ func (p *Pool) JudgePrompt(found prompttokens.Prompt, counted int64) {
 // TokenGauges returns what is known of each pool's prompts, for a scrape of the metrics.
 func (ps *Pools) TokenGauges() []telemetry.TokenGauges {
 	var out []telemetry.TokenGauges
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		if p.tokens == nil {
 			continue
 		}

@@ -34,7 +34,7 @@ func (ps *Pools) dispatchQueue(q *queue.Queue, now time.Time) {
 func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 	now := time.Now()
 	var out []telemetry.QueueGauges
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		v := p.WaitQueue.View(now)
 		g := telemetry.QueueGauges{Tier: p.Name, Bytes: v.Bytes, Stale: p.Routing.StaleSeconds(),
 			MaxBytes: p.Queue.MaxBytes, MaxDepth: p.Queue.MaxDepth}
@@ -50,7 +50,7 @@ func (ps *Pools) QueueGauges() []telemetry.QueueGauges {
 func (ps *Pools) PredictionGauges() []telemetry.PredictionGauges {
 	now := time.Now()
 	var out []telemetry.PredictionGauges
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		n := p.Routing.Predictions()
 		g := telemetry.PredictionGauges{Tier: p.Name, Events: n.Events, History: n.History, None: n.None,
 			WrongTokens: n.WrongTokens, Judged: n.Judged, Regretted: n.Regretted}

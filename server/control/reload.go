@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"tierway/config"
 	"tierway/routing"
 	"tierway/store"
-	"tierway/tenants"
 	"tierway/workers"
 )
 
@@ -66,10 +64,10 @@ func (ctl *Control) Reload(ctx context.Context, r ReloadRequest) (ReloadResult, 
 	ctl.reloading.Lock()
 	defer ctl.reloading.Unlock()
 	before := ctl.Snapshot().Generation
-	f, err := ctl.ReadSource() // before applying is locked: a read may hang, and keys must stay revocable
-	ctl.applying.Lock()
+	f, err := ctl.ReadSource() // before changing is locked: a read may hang, and keys must stay revocable
+	ctl.changing.Lock()
 	result, err := ctl.reload(r, f, err)
-	ctl.applying.Unlock()
+	ctl.changing.Unlock()
 	if !r.DryRun {
 		ctl.recordReload(ctx, r, result, result.Generation != before, err)
 	}
@@ -90,7 +88,7 @@ func (ctl *Control) ReadSource() (*config.File, error) {
 func (ctl *Control) FileRejected() bool { return ctl.rejected.Load() }
 
 // reload applies f. err is the error of reading f; if it lists problems, they are in the result and the
-// error is ErrRejected. The caller holds ctl.applying.
+// error is ErrRejected. The caller holds ctl.changing.
 func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadResult, error) {
 	live := ctl.Snapshot()
 	old := live.Base
@@ -117,25 +115,9 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	if r.DryRun {
 		return result, nil
 	}
-	next := f.KeepRestartOnly(old)
-	if len(config.Changes(old, next)) == 0 { // every change needs a restart
-		ctl.amend(func(snap *Snapshot) { // the lines of its keys may differ
-			snap.Base, snap.Hash = next, result.ToHash
-			snap.Configuration = snap.Configuration.withWeights(snap.weights)
-		})
-		return result, nil
-	}
-	identity, err := newIdentity(next, live.Identity)
-	if err != nil {
-		return result, err
-	}
-	c := Configuration{Base: next, Hash: result.ToHash, Generation: live.Generation + 1, LoadedAt: time.Now()}
-	if err := ctl.apply(c.withWeights(weights), identity); err != nil {
-		return result, err
-	}
-	ctl.forget(live.Identity.Directory.Departed(identity.Directory, &tenants.Changes{}))
-	result.Generation = c.Generation
-	return result, nil
+	err = ctl.change(replaceConfig{f})
+	result.Generation = ctl.Snapshot().Generation
+	return result, err
 }
 
 // recordReload records the result of a reload in log, metrics and audit log.

@@ -28,13 +28,15 @@ func manyWorkers(n int) string {
 func TestReloadAllocatesInProportionToItsWorkers(t *testing.T) {
 	cost := func(n int) float64 {
 		c := newTestControl(t, manyWorkers(n))
-		live := c.Snapshot()
+		another, times := parsed(t, strings.Replace(manyWorkers(n), "models: [m]", "models: [m], weight: 2", 1)), 0
+		files := []*config.File{another, c.Snapshot().Base}
 		return testing.AllocsPerRun(1, func() {
-			c.applying.Lock()
-			defer c.applying.Unlock()
-			if err := c.apply(live.Configuration, live.Identity); err != nil {
+			c.changing.Lock()
+			defer c.changing.Unlock()
+			if err := c.change(replaceConfig{files[times%2]}); err != nil {
 				t.Fatal(err)
 			}
+			times++
 		})
 	}
 	few, many := cost(50), cost(200)
@@ -81,14 +83,10 @@ func TestReloadHoldsNoLockThatReadersOfPoolsTake(t *testing.T) {
 	if _, err := p.WaitQueue.Enter(waiting, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 		t.Fatal(err)
 	}
-	two, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\nstore: { sql: \"\" }\n"+
-		strings.Replace(one, "max_inflight: 1", "max_inflight: 2", 1)), func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.applying.Lock()
-	defer c.applying.Unlock()
-	if err := c.apply(Configuration{Base: two}.withWeights(nil), c.Snapshot().Identity); err != nil || !woken || !free {
+	two := parsed(t, strings.Replace(one, "max_inflight: 1", "max_inflight: 2", 1))
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	if err := c.change(replaceConfig{two}); err != nil || !woken || !free {
 		t.Errorf("%v; a slot was offered: %v; the lock was free: %v", err, woken, free)
 	}
 	if lease, err := p.WaitQueue.Claim(waiting, time.Now()); err == nil {

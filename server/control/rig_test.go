@@ -33,7 +33,7 @@ func newTestControlOn(t *testing.T, network *memnet.Network, yaml string) *Contr
 	}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
 	c, err := New(Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(),
-		Recover: NewRecoverer(log, metrics), Applied: func(*config.File) {}, Dial: network.Dial})
+		Recover: NewRecoverer(log, metrics), Dial: network.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func (ps *Pools) runExchanges(ctx context.Context) {
 // exchangeIfDue makes one exchange, unless nothing has changed and the last one is recent. It reports whether the
 // next one should follow soon: this one succeeded and was made for a change.
 func (s *sharing) exchangeIfDue(ctx context.Context, now time.Time) (changed bool) {
-	all := s.pools.snapshot().Pools
+	all := s.pools.current.Load().Pools
 	state := s.encodeState(all, now)
 	s.takeJournals(all, now)
 	changed = len(s.unsent) > 0 || state != s.state || s.active || !s.caughtUp
@@ -233,7 +233,7 @@ func (s *sharing) dropLoads(all []*Pool, now time.Time) {
 	if now.Sub(s.sent) < shareIdle {
 		return
 	}
-	count := s.pools.Gateways(s.pools.snapshot().File) - 1
+	count := s.pools.Gateways(s.pools.current.Load().File) - 1
 	s.others, s.states = nil, nil // another gateway may miss what was written before the loss
 	for _, p := range all {
 		_ = p.Routing.SetOtherGateways(now, count) // without a load nothing can be wrong
@@ -339,7 +339,7 @@ func (ps *Pools) sharingGauges() telemetry.SharingGauges {
 	v := ps.Sharing()
 	g := telemetry.SharingGauges{Gateways: len(v.Gateways), CaughtUp: v.CaughtUp, Exchanges: v.Exchanges, Failed: v.Failed,
 		Sent: v.Sent, Received: v.Received, Unreadable: v.Unreadable}
-	for _, p := range ps.snapshot().Pools {
+	for _, p := range ps.current.Load().Pools {
 		g.Dropped += p.Routing.JournalDropped()
 	}
 	return g

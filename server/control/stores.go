@@ -91,23 +91,23 @@ func (st *Stores) close() error {
 }
 
 // Gauges returns the values of the stores for a scrape of the metrics.
-func (db *Database) Gauges() telemetry.Stores {
+func (ctl *Control) Gauges() telemetry.Stores {
 	var g telemetry.Stores
-	if db.stores.Redis != nil {
-		g.Redis = &telemetry.RedisGauges{Up: db.stores.Redis.Up(), Gateways: db.stores.Redis.Gateways(),
-			Degraded: db.stores.Limits.Degraded(), Sharing: db.sharing()}
+	if ctl.Stores.Redis != nil {
+		g.Redis = &telemetry.RedisGauges{Up: ctl.Stores.Redis.Up(), Gateways: ctl.Stores.Redis.Gateways(),
+			Degraded: ctl.Stores.Limits.Degraded(), Sharing: ctl.Pools.sharingGauges()}
 	}
-	if db.stores.SQL != nil {
-		stats := db.stores.Ledger.Stats()
+	if ctl.Stores.SQL != nil {
+		stats := ctl.Stores.Ledger.Stats()
 		g.Database = &telemetry.DatabaseGauges{
-			Up:      db.State() == DatabaseOK,
+			Up:      ctl.Database.State() == DatabaseOK,
 			Spooled: stats.Waiting,
 			Written: stats.Written,
 			Dropped: stats.Dropped,
 		}
-		if at := db.currentAt.Load(); at != 0 {
+		if at := ctl.Database.currentAt.Load(); at != 0 {
 			g.Database.Loaded = true
-			ts, ks := db.snapshot().Identity.Directory.Stored()
+			ts, ks := ctl.Snapshot().Identity.Directory.Stored()
 			g.Database.Directory = &telemetry.DirectoryGauges{Read: time.Unix(0, at), Tenants: ts, Keys: ks}
 		}
 	}

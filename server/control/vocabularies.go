@@ -11,10 +11,9 @@ import (
 // Vocabularies holds the loaded tokenizer vocabularies. Requests do not wait for a vocabulary: until it
 // is loaded, their tokens are estimated. It is safe for concurrent use.
 type Vocabularies struct {
-	log      *slog.Logger
-	recover  *Recoverer
-	snapshot func() *Snapshot
-	due      chan struct{} // a vocabulary may be missing
+	log     *slog.Logger
+	recover *Recoverer
+	due     chan string // the name of a vocabulary that may be missing
 
 	loading sync.Mutex // held during a load, so that each vocabulary is loaded once
 	mu      sync.Mutex
@@ -28,17 +27,24 @@ func (v *Vocabularies) Get(name string) *tokens.Vocabulary {
 	return v.byName[name]
 }
 
-// requestLoad makes run load the snapshot's vocabulary unless it is loaded. It does not block.
-func (v *Vocabularies) requestLoad() { wake(v.due) }
+// request makes run load a vocabulary unless it is loaded, in place of one that still waits. It does not block. Calls
+// must not overlap.
+func (v *Vocabularies) request(name string) {
+	select {
+	case <-v.due:
+	default:
+	}
+	v.due <- name
+}
 
-// run loads the vocabularies of the snapshots until done is closed.
+// run loads the requested vocabularies until done is closed.
 func (v *Vocabularies) run(done <-chan struct{}) {
 	for {
 		select {
 		case <-done:
 			return
-		case <-v.due:
-			err := v.recover.Try("loading a vocabulary", func() error { return v.Load(v.snapshot().Vocabulary) })
+		case name := <-v.due:
+			err := v.recover.Try("loading a vocabulary", func() error { return v.Load(name) })
 			if err != nil {
 				v.log.Error("loading a vocabulary failed; prompt lengths near a threshold are estimated", "cause", err.Error())
 			}

@@ -85,6 +85,7 @@ func New(o Options) *Proxy {
 	if o.Control.Pools != nil {
 		o.Control.Pools.OnStopped(px.leaveStopped)
 	}
+	o.Control.Follow(px.Configure)
 	return px
 }
 

@@ -79,8 +79,7 @@ func newProxyRigOn(t *testing.T, network *memnet.Network, yaml string, handlers 
 	r := &proxyRig{t: t, network: network, transport: network.Transport()}
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New("test")
 	control, err := control.New(control.Options{Config: f, Log: log, Metrics: metrics, Rand: fixedseed.Uint64(),
-		Recover: control.NewRecoverer(log, metrics), Dial: network.Dial,
-		Applied: func(f *config.File) { r.Configure(f) }})
+		Recover: control.NewRecoverer(log, metrics), Dial: network.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}

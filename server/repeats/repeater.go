@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"tierway/config"
 	"tierway/pairing"
 	"tierway/server/control"
 	"tierway/server/learning"
@@ -45,16 +46,15 @@ type Repeater struct {
 	warned map[telemetry.SampleOutcome]time.Time // used by Run
 }
 
-// New returns a Repeater. Run repeats the samples.
+// New returns a Repeater. Run repeats the samples. It must be called before Control.Begin.
 func New(o Options) *Repeater {
-	return &Repeater{Options: o, warned: map[telemetry.SampleOutcome]time.Time{}}
+	r := &Repeater{Options: o, warned: map[telemetry.SampleOutcome]time.Time{}}
+	o.Control.Follow(func(*config.File) { r.dropUnkept() })
+	return r
 }
 
-// Configure drops the samples that may not be kept under the configuration in force. It is safe for concurrent use.
-func (r *Repeater) Configure() {
-	if r == nil {
-		return
-	}
+// dropUnkept drops the samples that may not be kept under the configuration in force. It is safe for concurrent use.
+func (r *Repeater) dropUnkept() {
 	if n, _ := r.Samples.Len(); n == 0 {
 		return
 	}
@@ -68,7 +68,7 @@ func (r *Repeater) Run(ctx context.Context) {
 		return
 	}
 	r.Control.Recoverer.Every(checkEvery, ctx.Done(), "repeating requests", func(time.Time) {
-		r.Configure() // requests of an earlier configuration may have added samples since
+		r.dropUnkept() // requests of an earlier configuration may have added samples since
 		for ctx.Err() == nil && r.repeatNext(ctx) {
 		}
 	})

@@ -69,20 +69,15 @@ func newRig(t *testing.T, judge string) *rig {
 		t.Fatal(err)
 	}
 	r.control, err = control.New(control.Options{Config: file, Source: r.parse, Log: log, Metrics: metrics,
-		Rand: func() uint64 { return 0 }, Recover: control.NewRecoverer(log, metrics), Dial: memnet.New().Dial,
-		Applied: func(*config.File) {
-			if r.Repeater != nil {
-				r.Configure()
-			}
-		}})
+		Rand: func() uint64 { return 0 }, Recover: control.NewRecoverer(log, metrics), Dial: memnet.New().Dial})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.control.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.Repeater = New(Options{Control: r.control, Samples: new(pairing.Samples), Send: r.send, Labels: r, Log: log,
 		Metrics: metrics, Rand: func() uint64 { return 0 }})
+	if err := r.control.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
