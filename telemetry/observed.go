@@ -13,31 +13,37 @@ type BodyMemory struct {
 	Limit int64 `metric:"tierway_request_body_limit_bytes" help:"Limit of tierway_request_body_bytes: max_buffered_bytes or its default."`
 }
 
+// WorkerLoad is the load of a worker in the metrics and in the admin API. Waiting, Running and KVUsage are as the engine
+// reports them.
+type WorkerLoad struct {
+	Weight           int     `json:"weight" doc:"Weight in force." metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
+	EffectiveWeight  float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight." metric:"tierway_worker_effective_weight" help:"Weight by which requests are divided: tierway_worker_weight, or less if health_weight is enabled and the worker fails requests."`
+	SuccessRatio     float64 `json:"success_ratio" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts." metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
+	Inflight         int     `json:"inflight" doc:"Requests of this gateway." metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
+	OthersInflight   int     `json:"other_gateways_inflight" doc:"Requests of other gateways, as last published and estimated since." metric:"tierway_worker_other_gateways_inflight" help:"Requests that other gateways have booked on the worker, as last published and estimated since; 0 for a single gateway."`
+	HistoryTokens    int64   `json:"history_tokens" doc:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways." metric:"tierway_worker_history_tokens" help:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
+	PendingTokens    int64   `json:"pending_tokens" metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
+	OutputTokens     int64   `json:"output_tokens" metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
+	Waiting          int     `json:"engine_waiting" metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as the engine reports them."`
+	Running          int     `json:"engine_running" metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as the engine reports them."`
+	KVUsage          float64 `json:"kv_usage" metric:"tierway_worker_kv_usage_ratio" help:"Used share of the engine's KV cache, 0 to 1, as the engine reports it."`
+	ConcurrencyLimit int     `json:"bound" doc:"Concurrency limit in force. 0: unlimited." metric:"tierway_worker_concurrency_limit" help:"Limit on the worker's concurrent requests: max_inflight or the learned limit; 0 if there is none."`
+	Saturated        bool    `json:"saturated" doc:"The engine's metrics show that it cannot take more work; it receives no requests." metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
+}
+
 // WorkerGauges is the state of one worker.
 type WorkerGauges struct {
-	Tier             string          `label:"tier"`
-	Worker           string          `label:"worker"`
-	Up               bool            `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
-	Weight           int             `metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
-	EffectiveWeight  float64         `metric:"tierway_worker_effective_weight" help:"Weight by which requests are divided: tierway_worker_weight, or less if health_weight is enabled and the worker fails requests."`
-	SuccessRatio     float64         `metric:"tierway_worker_success_ratio" help:"Share of the worker's recent requests that succeeded, by the outcomes that its circuit breaker counts. It recovers within minutes without requests."`
-	Backoff          bool            `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, an overload of the engine (503, 529), or a rejection of the gateway's key."`
-	Inflight         int             `metric:"tierway_worker_inflight" help:"Requests booked on the worker."`
-	OthersInflight   int             `metric:"tierway_worker_other_gateways_inflight" help:"Requests that other gateways have booked on the worker, as last published and estimated since; 0 for a single gateway."`
-	HistoryTokens    int64           `metric:"tierway_worker_history_tokens" help:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
-	PendingTokens    int64           `metric:"tierway_worker_pending_tokens" help:"Prompt tokens of booked requests before their first content."`
-	OutputTokens     int64           `metric:"tierway_worker_output_tokens" help:"Output tokens booked for requests in flight."`
-	Waiting          int             `metric:"tierway_worker_engine_waiting" help:"Requests in the engine's own queue, as the engine reports them."`
-	Running          int             `metric:"tierway_worker_engine_running" help:"Requests that the engine runs, as the engine reports them."`
-	KVUsage          float64         `metric:"tierway_worker_kv_usage_ratio" help:"Used share of the engine's KV cache, 0 to 1, as the engine reports it."`
-	Breaker          int             `metric:"tierway_worker_breaker" help:"State of the worker's circuit breaker: 0 closed, 1 half-open, 2 open. A worker that the ejection cap keeps in rotation counts as closed."`
-	PrefillRate      float64         `metric:"tierway_worker_prefill_tokens_per_second" help:"Learned prefill rate: prompt tokens per second."`
-	ConcurrencyLimit int             `metric:"tierway_worker_concurrency_limit" help:"Limit on the worker's concurrent requests: max_inflight or the learned limit; 0 if there is none."`
-	Saturated        bool            `metric:"tierway_worker_saturated" help:"1 while the engine's own queue or KV cache keeps new requests from the worker."`
-	ChecksOK         int64           `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
-	ChecksFailed     int64           `metric:"tierway_health_checks_total" with:"result=failed"`
-	Events           *EventGauges    // nil if no KV-cache events of the worker are read
-	Handovers        *HandoverGauges // nil without a hand-over
+	Tier   string `label:"tier"`
+	Worker string `label:"worker"`
+	Up     bool   `metric:"tierway_worker_up" help:"1 while the worker's health checks pass and its engine reports neither sleep nor pause."`
+	WorkerLoad
+	Backoff      bool            `metric:"tierway_worker_backoff" help:"1 while the worker is in backoff and receives no requests. Causes: 429, an overload of the engine (503, 529), or a rejection of the gateway's key."`
+	Breaker      int             `metric:"tierway_worker_breaker" help:"State of the worker's circuit breaker: 0 closed, 1 half-open, 2 open. A worker that the ejection cap keeps in rotation counts as closed."`
+	PrefillRate  float64         `metric:"tierway_worker_prefill_tokens_per_second" help:"Learned prefill rate: prompt tokens per second."`
+	ChecksOK     int64           `metric:"tierway_health_checks_total" with:"result=ok" help:"Health checks of a worker by result: ok, failed."`
+	ChecksFailed int64           `metric:"tierway_health_checks_total" with:"result=failed"`
+	Events       *EventGauges    // nil if no KV-cache events of the worker are read
+	Handovers    *HandoverGauges // nil without a hand-over
 }
 
 // EventGauges is the state of a worker's KV-cache events, of all its data-parallel ranks together.

@@ -15,6 +15,7 @@ import (
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
+	"tierway/telemetry"
 	"tierway/tenants"
 )
 
@@ -90,7 +91,7 @@ func TestAttentionNamesOverridesThatEnd(t *testing.T) {
 		return &workerState{Name: "w1", Weights: workerWeights{Effective: 5, File: 1,
 			Override: &store.Override{Until: until}}}
 	}
-	overdue := &workerState{Name: "w1", WorkerLoad: WorkerLoad{Inflight: 2},
+	overdue := &workerState{Name: "w1", WorkerLoad: WorkerLoad{WorkerLoad: telemetry.WorkerLoad{Inflight: 2}},
 		Drain: &drainState{Overdue: true, Deadline: &now}}
 	for _, tt := range []struct {
 		worker *workerState

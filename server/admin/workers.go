@@ -10,6 +10,7 @@ import (
 	"tierway/routing"
 	"tierway/server/control"
 	"tierway/store"
+	"tierway/telemetry"
 	"tierway/tenants"
 )
 
@@ -31,7 +32,6 @@ type workerState struct {
 	RoundTrip float64       `json:"round_trip_ms,omitempty" doc:"Time of a health check on a new connection, without delays by the engine. It orders regions that regions.order does not list. Absent: unknown."`
 
 	WorkerLoad
-	EngineLoad
 
 	Stages        routing.Stages `json:"stages,omitempty" doc:"What the worker serves, as a list such as whole,decode. whole: requests of which it computes the prompt; prefill: prompts for other workers; decode: answers from prompts that others have computed."`
 	OpenHandovers *int           `json:"open_handovers,omitempty" doc:"Prompts that the worker keeps until other workers have read them, or until handover_lease ends. Absent if it computes none for others."`
@@ -52,31 +52,16 @@ type workerState struct {
 	inRotation bool // the pool sends requests to the worker
 }
 
-// WorkerLoad is the load of a worker that this gateway counts.
+// WorkerLoad is the load of a worker.
 type WorkerLoad struct {
-	Weight         int     `json:"weight" doc:"Weight in force."`
-	Effective      float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight."`
-	SuccessRatio   float64 `json:"success_ratio" doc:"Share of the worker's recent requests that succeeded, by the outcomes that its breaker counts."`
-	Share          float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
-	Inflight       int     `json:"inflight" doc:"Requests of this gateway."`
-	OthersInflight int     `json:"other_gateways_inflight" doc:"Requests of other gateways, as last published and estimated since."`
-	HistoryTokens  int64   `json:"history_tokens" doc:"Tokens in the gateway's model of the worker's cache, which follows the routing history of all gateways."`
-	MaxInflight    int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
-	Bound          int     `json:"bound" doc:"Concurrency limit in force. 0: unlimited."`
-	BoundLearned   bool    `json:"bound_learned" doc:"true: the concurrency limit is learned from times to first token."`
-	Tokens         int64   `json:"tokens_inflight" doc:"Tokens of in-flight prompts, cached or not, and their expected answers."`
-	MaxTokens      int64   `json:"max_tokens_inflight" doc:"Configured maximum of tokens_inflight. 0: unlimited."`
-	PendingTokens  int64   `json:"pending_tokens"`
-	OutputTokens   int64   `json:"output_tokens"`
-}
+	telemetry.WorkerLoad
 
-// EngineLoad is the load of a worker in the metrics of its engine.
-type EngineLoad struct {
-	Waiting   int     `json:"engine_waiting"`
-	Running   int     `json:"engine_running"`
-	KVUsage   float64 `json:"kv_usage"`
-	Saturated bool    `json:"saturated" doc:"The engine's metrics show that it cannot take more work; it receives no requests."`
-	Stale     bool    `json:"metrics_stale" doc:"The engine's metrics are too old and are ignored."`
+	Share        float64 `json:"share" doc:"Fraction of the worker's usual load; below 1 during slow start."`
+	MaxInflight  int     `json:"max_inflight" doc:"Configured maximum of in-flight requests. 0: unlimited."`
+	BoundLearned bool    `json:"bound_learned" doc:"true: the concurrency limit is learned from times to first token."`
+	Tokens       int64   `json:"tokens_inflight" doc:"Tokens of in-flight prompts, cached or not, and their expected answers."`
+	MaxTokens    int64   `json:"max_tokens_inflight" doc:"Configured maximum of tokens_inflight. 0: unlimited."`
+	Stale        bool    `json:"metrics_stale" doc:"The engine's metrics are too old and are ignored."`
 }
 
 type failureState struct {
@@ -278,27 +263,13 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		Region:    w.Worker.Spec().Region,
 		RoundTrip: millis(seen.RoundTrip),
 		WorkerLoad: WorkerLoad{
-			Weight:         w.Weight,
-			Effective:      w.EffectiveWeight(),
-			SuccessRatio:   w.SuccessRatio,
-			Share:          w.Share,
-			Inflight:       w.Inflight,
-			OthersInflight: w.OthersInflight,
-			HistoryTokens:  w.HistoryTokens,
-			MaxInflight:    w.MaxInflight,
-			Bound:          w.ConcurrencyLimit,
-			BoundLearned:   w.LimitLearned,
-			Tokens:         w.TokensInflight,
-			MaxTokens:      w.MaxTokensInflight,
-			PendingTokens:  w.PendingTokens,
-			OutputTokens:   w.OutputTokens,
-		},
-		EngineLoad: EngineLoad{
-			Waiting:   seen.Waiting,
-			Running:   seen.Running,
-			KVUsage:   seen.KVUsage,
-			Saturated: w.Saturated,
-			Stale:     w.Stale,
+			WorkerLoad:   w.Load(),
+			Share:        w.Share,
+			MaxInflight:  w.MaxInflight,
+			BoundLearned: w.LimitLearned,
+			Tokens:       w.TokensInflight,
+			MaxTokens:    w.MaxTokensInflight,
+			Stale:        w.Stale,
 		},
 		Totals: workerTotals{Requests: requestTotals{OK: stats.OK, Excluded: stats.Excluded, Error: stats.Failed},
 			Tokens: tokenTotals{Prompt: stats.Prompt, Cached: stats.Cached, Output: stats.Output}},

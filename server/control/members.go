@@ -204,6 +204,25 @@ func (w *LiveWorker) State() string {
 	return "up"
 }
 
+// Load returns the load of the worker.
+func (w *LiveWorker) Load() telemetry.WorkerLoad {
+	return telemetry.WorkerLoad{
+		Weight:           w.Weight,
+		EffectiveWeight:  w.EffectiveWeight(),
+		SuccessRatio:     w.SuccessRatio,
+		Inflight:         w.Inflight,
+		OthersInflight:   w.OthersInflight,
+		HistoryTokens:    w.HistoryTokens,
+		PendingTokens:    w.PendingTokens,
+		OutputTokens:     w.OutputTokens,
+		Waiting:          w.Waiting,
+		Running:          w.Health.Running,
+		KVUsage:          w.KVUsage,
+		ConcurrencyLimit: w.ConcurrencyLimit,
+		Saturated:        w.Saturated,
+	}
+}
+
 // Gauges returns the values of all workers for a scrape of the metrics.
 func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	var out []telemetry.WorkerGauges
@@ -211,26 +230,14 @@ func (ps *Pools) Gauges() []telemetry.WorkerGauges {
 	for _, p := range ps.current.Load().Pools {
 		for _, w := range p.LiveWorkers(now) {
 			g := telemetry.WorkerGauges{
-				Tier:             p.Name,
-				Worker:           w.ID,
-				Up:               w.Up,
-				Weight:           w.Weight,
-				EffectiveWeight:  w.EffectiveWeight(),
-				SuccessRatio:     w.SuccessRatio,
-				Backoff:          w.Backoff > 0,
-				Inflight:         w.Inflight,
-				OthersInflight:   w.OthersInflight,
-				HistoryTokens:    w.HistoryTokens,
-				PendingTokens:    w.PendingTokens,
-				OutputTokens:     w.OutputTokens,
-				Waiting:          w.Waiting,
-				Running:          w.Health.Running,
-				KVUsage:          w.KVUsage,
-				PrefillRate:      w.Rate,
-				ConcurrencyLimit: w.ConcurrencyLimit,
-				Saturated:        w.Saturated,
-				ChecksOK:         w.Health.Passed,
-				ChecksFailed:     w.Health.Failed,
+				Tier:         p.Name,
+				Worker:       w.ID,
+				Up:           w.Up,
+				WorkerLoad:   w.Load(),
+				Backoff:      w.Backoff > 0,
+				PrefillRate:  w.Rate,
+				ChecksOK:     w.Health.Passed,
+				ChecksFailed: w.Health.Failed,
 			}
 			if !w.EjectionDenied { // a worker that the ejection cap keeps in rotation can be used
 				g.Breaker = int(w.Breaker.State)
