@@ -256,7 +256,8 @@ func secretHint(keys map[string]key) string {
 	return "name the variable of a worker's key in api_key_env; write a tenant's key as sha256"
 }
 
-// reportUnknownKey reports a key that its section does not have. hint is what to write instead; empty if it is not known.
+// reportUnknownKey reports a key that its section does not have. hint is what to write instead; empty if it
+// is not known.
 func (d *decoder) reportUnknownKey(kn, vn *yaml.Node, path, sub string, section fields, hint string) {
 	if secretWords[kn.Value] {
 		p := d.reportNode(kn, sub, "the file must not contain secrets", secretHint(section.keys))

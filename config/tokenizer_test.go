@@ -14,7 +14,8 @@ func TestTheTokenizerOfAPolicyIsLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.ResolvedPools()[0].Policy
-	if tok := f.Tokenizer(p); tok == nil || len(tok.Encode(nil, []byte("abc"))) != 3 || p.LookupTimeout != 20*time.Millisecond {
+	tok := f.Tokenizer(p)
+	if tok == nil || len(tok.Encode(nil, []byte("abc"))) != 3 || p.LookupTimeout != 20*time.Millisecond {
 		t.Errorf("%v for %+v", tok, p)
 	}
 	draft, err := f.Draft(t.Context(), []byte(src))

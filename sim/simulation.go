@@ -76,7 +76,7 @@ const ShareEvery = 25 * time.Millisecond
 // tickEach is the interval of dispatches without an event, as in the server.
 const tickEach = 100 * time.Millisecond
 
-// World is a simulation in progress. It belongs to one goroutine, like everything that it
+// Simulation is a simulation in progress. It belongs to one goroutine, like everything that it
 // calls.
 type Simulation struct {
 	config    Config
