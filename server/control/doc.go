@@ -10,8 +10,9 @@
 // # Snapshots
 //
 // Snapshot returns the configuration in force. A Snapshot is immutable, and a request keeps the one that
-// it began with. Reload, a change of the directory and an override each store a new one. They first build
-// everything that can fail and then store one pointer, so that a rejected change changes nothing.
+// it began with. A reload, a change of the directory and an override are each a Change. Next makes the
+// snapshot that follows, with everything that can fail, and changes nothing else, so that a rejected change
+// has no effect.
 //
 // # Parts
 //

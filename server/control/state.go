@@ -146,7 +146,8 @@ func (snap *Snapshot) Overrides(now time.Time) []store.Override {
 	return slices.DeleteFunc(slices.Clone(snap.Identity.overrides), func(o store.Override) bool { return !o.InForce(now) })
 }
 
-// change puts a change in force and runs its effects. The caller holds ctl.changing. After an error nothing has changed.
+// change puts a change in force and runs its effects. After an error nothing has changed. The caller holds
+// ctl.changing.
 func (ctl *Control) change(c Change) error {
 	was := ctl.Snapshot()
 	next, effects, err := Next(was, c, time.Now())

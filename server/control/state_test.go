@@ -71,7 +71,8 @@ func TestNextStateHasTheChangeAndNothingElse(t *testing.T) {
 			if c.check != nil && !c.check(next) {
 				t.Errorf("the state is %+v with %+v", next.Configuration, next.Identity)
 			}
-			if before.Identity != was.Identity || before.Generation != was.Generation || was.Identity.Directory.Knows("acme", "") {
+			if before.Identity != was.Identity || before.Generation != was.Generation ||
+				was.Identity.Directory.Knows("acme", "") {
 				t.Error("the state before has changed")
 			}
 		})
