@@ -30,8 +30,8 @@ type database struct {
 
 // newDatabase makes a database in dir, or on the PostgreSQL server that backends.Main has started. The gateway's
 // binary makes the tables.
-func newDatabase(ctx context.Context, binary, kind, dir string, s seeds) (d *database, err error) {
-	d = &database{kind: kind, remove: func() error { return nil }}
+func newDatabase(ctx context.Context, binary, kind, dir string, s seeds) (_ *database, err error) {
+	d := &database{kind: kind, remove: func() error { return nil }}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.remove())
