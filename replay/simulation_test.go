@@ -54,7 +54,7 @@ func decision(rec *sim.Record, c *routing.Choice) *decisions.Decision {
 			Status: 200, Predicted: c.CandidateOf(rec.Worker).Overlap, Usage: usage, Choice: c}}}
 }
 
-// house returns the setup of a world of four engines.
+// house returns the setup of a simulation of four engines.
 func house(t testing.TB, c sim.Config) Setup {
 	t.Helper()
 	catalog, err := tiers.New(tiers.Config{Targets: []tiers.Target{{Name: "only", Tier: true, Model: "m"}}})
@@ -126,7 +126,7 @@ func TestEstimatedHitRateAgreesWithTheRealOne(t *testing.T) {
 
 // draftTolerance bounds the difference between the estimated hit rate of a draft and that of a
 // simulation under it; draftFactor bounds the ratio of their regrets. They differ because
-// requests keep their real durations, and chats of a faster world continue sooner.
+// requests keep their real durations, and chats of faster engines continue sooner.
 const draftTolerance, draftFactor = 0.05, 2.0
 
 func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
@@ -146,17 +146,17 @@ func TestDraftEstimatesAgreeWithASimulationUnderTheDraft(t *testing.T) {
 		{"chwbl", "least_load"}, {"random", "chwbl"}} {
 		now, other := runs[pair[0]], runs[pair[1]]
 		got := replay(t, Config{Now: now.setup, Draft: &other.setup}, now.ds...)
-		world, real := replay(t, Config{Now: other.setup}, other.ds...).Regret.Now, other.hits
+		measured, real := replay(t, Config{Now: other.setup}, other.ds...).Regret.Now, other.hits
 		t.Logf("%s under %s: real %.3f, estimated %.3f (now %.3f), changed %d of %d, regret real %.0f ms, estimated %.0f "+
 			"ms (now %.0f ms)",
-			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, world.Mean,
+			pair[0], pair[1], real, got.Hit.Draft, got.Hit.Now, got.ChangedWorker, got.Redecided, measured.Mean,
 			got.Regret.Draft.Mean, got.Regret.Now.Mean)
 		if math.Abs(got.Hit.Draft-real) > draftTolerance {
 			t.Errorf("%s under %s: the estimate is %v, and the simulation gives %v", pair[0], pair[1], got.Hit.Draft, real)
 		}
-		if off := got.Regret.Draft.Mean / world.Mean; off < 1/draftFactor || off > draftFactor {
-			t.Errorf("%s under %s: a regret of %v ms is estimated, and a world has %v ms", pair[0], pair[1],
-				got.Regret.Draft.Mean, world.Mean)
+		if off := got.Regret.Draft.Mean / measured.Mean; off < 1/draftFactor || off > draftFactor {
+			t.Errorf("%s under %s: a regret of %v ms is estimated, and the simulation has %v ms", pair[0], pair[1],
+				got.Regret.Draft.Mean, measured.Mean)
 		}
 	}
 }

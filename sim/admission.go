@@ -11,7 +11,7 @@ import (
 
 // admission admits requests to the engines, at once or after a wait.
 type admission interface {
-	enter(f *inflight)                     // takes a new request: calls World.send or World.refuse, now or later
+	enter(f *inflight)                     // takes a new request: calls Simulation.send or Simulation.refuse, now or later
 	abandon(f *inflight)                   // the client leaves during the wait
 	settleUsage(f *inflight, tokens int64) // the request ended after that number of tokens in total
 	dispatch()                             // dispatches waiting requests, after a change of the pool or the time

@@ -122,7 +122,7 @@ type scheduler interface {
 	timeToFirst(r *Request) time.Duration
 }
 
-// engineState is an engine in a World.
+// engineState is an engine in a simulation.
 type engineState struct {
 	Engine
 	simulation     *Simulation

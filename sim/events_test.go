@@ -49,7 +49,7 @@ func TestPoolGetsTheCacheEventsOfItsEngines(t *testing.T) {
 	}
 }
 
-func TestWorldsThatCannotBeIndexedAreRefused(t *testing.T) {
+func TestConfigsThatCannotBeIndexedAreRefused(t *testing.T) {
 	for want, c := range map[string]Config{
 		"at most 64 engines":     {Engines: make([]Engine, 65), Policy: leastLoad(), Events: true},
 		"needs direct admission": {Engines: make([]Engine, 1), NewPolicy: Peers()[0].New},

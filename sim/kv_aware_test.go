@@ -17,7 +17,7 @@ var kvAwareCells = []struct {
 }{{"base", 7, 0}, {"nosharing", 20, 0}, {"mixed", 12, 2048}, {"agentic", 0.45, 0}, {"hetero", 5, 0},
 	{"base", 7, 2048}}[:fixedseed.Samples(3, 6)]
 
-func kvAwareWorld(policy string, events bool, chunk int64) Config {
+func kvAwareConfig(policy string, events bool, chunk int64) Config {
 	c := Config{Engines: make([]Engine, 8), Policy: routing.Config{Name: policy}, Events: events, Admission: Direct}
 	for i := range c.Engines {
 		c.Engines[i].Chunk = chunk
@@ -39,7 +39,7 @@ func kvAwareMean(t *testing.T, cell int) float64 {
 	t.Helper()
 	if _, known := kvAwareMeans[cell]; !known {
 		c := kvAwareCells[cell]
-		kvAwareMeans[cell], _, _ = runMode(t, kvAwareWorld("kv_aware", false, c.chunk), c.mode, c.rate, 1)
+		kvAwareMeans[cell], _, _ = runMode(t, kvAwareConfig("kv_aware", false, c.chunk), c.mode, c.rate, 1)
 	}
 	return kvAwareMeans[cell]
 }
@@ -51,7 +51,7 @@ func TestKVAwareIsNearThePerfectPolicy(t *testing.T) {
 	b.row("load", "kv_aware+events", "kv_aware", "perfect", "chwbl", "least_load")
 	for i, c := range kvAwareCells {
 		mean := func(policy string, events bool) float64 {
-			m, _, _ := runMode(t, kvAwareWorld(policy, events, c.chunk), c.mode, c.rate, 1)
+			m, _, _ := runMode(t, kvAwareConfig(policy, events, c.chunk), c.mode, c.rate, 1)
 			return m
 		}
 		exact, history, perfect := mean("kv_aware", true), kvAwareMean(t, i), mean("perfect", false)
@@ -81,7 +81,7 @@ func TestKVAwareNeedsNoStreamsAndNoReports(t *testing.T) {
 			if c.mode != "base" && hidden.name != "both" {
 				break // one at a time with short and with long steps
 			}
-			w := kvAwareWorld("kv_aware", false, c.chunk)
+			w := kvAwareConfig("kv_aware", false, c.chunk)
 			w.UnstreamedShare, w.HideCachedTokens = hidden.notStreamed, hidden.unreported
 			if mean, _, _ := runMode(t, w, c.mode, c.rate, 1); mean > 4.0/3*baseline {
 				t.Errorf("%s %v, chunks of %d, %s: the mean is %.3f s, with streams and reports %.3f s", c.mode, c.rate,

@@ -28,17 +28,17 @@ type ejected struct {
 
 // pacedGate is the breaker of one worker. The bubble's time follows that of the simulation.
 type pacedGate struct {
-	world *pacedSimulation
+	simulation *pacedSimulation
 	*breaker.Breaker
 }
 
 func (g pacedGate) Allow(expected time.Duration) (uint64, error) {
-	g.world.align()
+	g.simulation.align()
 	return g.Breaker.Allow(expected)
 }
 
 func (g pacedGate) Report(ticket uint64, err error) {
-	g.world.align()
+	g.simulation.align()
 	g.Breaker.Report(ticket, err)
 }
 
@@ -117,9 +117,9 @@ func (c *Config) reports(d *RNG) {
 	}
 }
 
-// burstWorld is two engines without a configured limit that have prompts cached and
+// burstConfig is two engines without a configured limit that have prompts cached and
 // are idle, and five bursts of 200 such prompts.
-func burstWorld(seed uint64) Config {
+func burstConfig(seed uint64) Config {
 	const bursts, prompts, quiet = 5, 200, 500 * ms
 	d := Split(seed, 77)
 	step, distinct, prefix := time.Duration(5+d.Below(25))*ms, oneOf(d, 1, 8, prompts), int64(200+d.Below(4000))
@@ -153,16 +153,16 @@ func burstWorld(seed uint64) Config {
 func TestBurstEjectsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(fixedseed.Samples(20, 400)) {
-			if opened := ejections(t, burstWorld(seed)); len(opened) > 0 {
+			if opened := ejections(t, burstConfig(seed)); len(opened) > 0 {
 				t.Errorf("seed %d: ejected %v", seed, opened)
 			}
 		}
 	})
 }
 
-// soundWorld returns two to six engines that differ by a tenth at most, under any load up to
+// soundConfig returns two to six engines that differ by a tenth at most, under any load up to
 // more than they can serve.
-func soundWorld(seed uint64) Config {
+func soundConfig(seed uint64) Config {
 	d := Split(seed, 78)
 	n, step, answer := 2+d.Below(5), time.Duration(5+d.Below(25))*ms, d.Lognormal(120, 0.7)
 	e := Engine{MaxSeqs: oneOf(d, 8, 16, 32, 64, 128, 256), Rate: d.Lognormal(8000, 0.5), Step: step,
@@ -206,7 +206,7 @@ func TestSoundPoolKeepsItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ejecting := uint64(fixedseed.Samples(15, 3000)), uint64(0)
 		for seed := range n {
-			if opened := ejections(t, soundWorld(100+seed)); len(opened) > 0 {
+			if opened := ejections(t, soundConfig(100+seed)); len(opened) > 0 {
 				t.Logf("seed %d: ejected %v", 100+seed, opened)
 				ejecting++
 			}

@@ -13,8 +13,8 @@ type BodyMemory struct {
 	Limit int64 `metric:"tierway_request_body_limit_bytes" help:"Limit of tierway_request_body_bytes: max_buffered_bytes or its default."`
 }
 
-// WorkerLoad is the load of a worker in the metrics and in the admin API. Waiting, Running and KVUsage are as the engine
-// reports them.
+// WorkerLoad is the load of a worker in the metrics and in the admin API. Waiting, Running and KVUsage are as
+// the engine reports them.
 type WorkerLoad struct {
 	Weight           int     `json:"weight" doc:"Weight in force." metric:"tierway_worker_weight" help:"Weight in force, from the configuration or set by an operator; 0 while the worker is drained."`
 	EffectiveWeight  float64 `json:"effective_weight" doc:"The weight by which requests are divided: weight, or less by health_weight." metric:"tierway_worker_effective_weight" help:"Weight by which requests are divided: tierway_worker_weight, or less if health_weight is enabled and the worker fails requests."`
