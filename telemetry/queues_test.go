@@ -85,7 +85,8 @@ func TestScrapeShowsWorkers(t *testing.T) {
 	m := New("test")
 	Observe(m, func() []WorkerGauges {
 		return []WorkerGauges{{Tier: "small", Worker: "a", Up: true, Breaker: 2, PrefillRate: 7, ChecksOK: 9,
-			ChecksFailed: 10, WorkerLoad: WorkerLoad{Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3, Waiting: 4, Running: 5,
+			ChecksFailed: 10, WorkerLoad: WorkerLoad{Weight: 6, Inflight: 1, PendingTokens: 2, OutputTokens: 3,
+				Waiting: 4, Running: 5,
 				EffectiveWeight: 4.5, SuccessRatio: 0.85, KVUsage: 0.5, ConcurrencyLimit: 8, Saturated: true,
 				OthersInflight: 11, HistoryTokens: 12}}}
 	})
