@@ -124,21 +124,21 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 	defer a.changing.Unlock()
 	const tries = 3 // a try fails only if another gateway changes the object in the same millisecond
 	for range tries {
-		v, is, err := find()
-		if err == nil && !is.fromConfig && match != anyVersion {
+		value, state, err := find()
+		if err == nil && !state.fromConfig && match != anyVersion {
 			if err = a.control.Refresh(ctx); err == nil {
-				v, is, err = find()
+				value, state, err = find()
 			}
 		}
 		switch {
 		case err != nil:
 			return made, err
-		case is.fromConfig:
-			return made, fromConfig(is.what, is.name)
-		case !match.is(is.version):
+		case state.fromConfig:
+			return made, fromConfig(state.what, state.name)
+		case !match.is(state.version):
 			return made, store.ErrConflict
 		}
-		if made, err = f(v); err == nil {
+		if made, err = f(value); err == nil {
 			a.control.Changed(ctx)
 			return made, nil
 		}
