@@ -10,7 +10,8 @@ CREATE INDEX keys_revision ON keys (revision, id);
 -- Keys that may have lost their rights. They are read before others.
 CREATE INDEX keys_ending ON keys (revision) WHERE revoked_at > 0 OR expires_at > 0;
 
--- Deleted tenants and keys, so that gateways find out. key_id is empty for a tenant.
+-- Deleted tenants and keys, so that gateways remove them. key_id is empty for a tenant. The marks up to revision.pruned
+-- were deleted: a gateway that has not read them begins again.
 CREATE TABLE deletions (
     tenant   TEXT NOT NULL,
     key_id   TEXT NOT NULL,
@@ -20,6 +21,7 @@ CREATE TABLE deletions (
 );
 CREATE INDEX deletions_revision ON deletions (revision);
 CREATE INDEX deletions_at ON deletions (at);
+ALTER TABLE revision ADD COLUMN pruned BIGINT NOT NULL DEFAULT 0;
 
 -- +goose Down
 -- Nothing: the release before works with these additions, and the triggers need them.

@@ -290,7 +290,8 @@ func (s *Server) Run(ctx context.Context) error {
 	stopRecords()
 	recording.Wait() // before the stores and the files, which write the records
 	stopControl()
-	stopStores() // their Run writes buffered rows before it returns
+	s.proxy.FlushRecords() // of requests that have ended since
+	stopStores()           // their Run writes buffered rows before it returns
 	owned.Wait()
 	s.close()
 	return err

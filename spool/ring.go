@@ -64,9 +64,25 @@ func (r *Ring[T]) Add(v T) {
 			return
 		}
 		if turn < n { // the slot has the value of the previous round
-			r.Flush()
+			r.makeRoom()
 		}
 	}
+}
+
+// makeRoom passes a batch on, unless another goroutine has done so meanwhile.
+func (r *Ring[T]) makeRoom() {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	n := r.next.Load()
+	if r.slot(n).turn.Load() >= n {
+		return
+	}
+	if !r.takeBatch() {
+		runtime.Gosched() // a producer has the first number, and will write the value next
+		return
+	}
+	r.config.Consume(r.batch)
+	clear(r.batch)
 }
 
 func (r *Ring[T]) slot(n int64) *ringSlot[T] { return &r.slots[n%int64(len(r.slots))] }

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -22,8 +23,7 @@ const (
 type Position struct {
 	Revision int64 // of the newest change; 0 if nothing was read or changed
 
-	begun   bool
-	expired bool
+	begun bool
 	// The newest entry of the audit log at Revision. Another database does not have it.
 	auditID   int64
 	auditHash string
@@ -36,12 +36,6 @@ type Position struct {
 type rowPosition struct {
 	revision int64
 	name     string
-}
-
-// Expired returns p as a position that is too old for a continuation.
-func (p Position) Expired() Position {
-	p.expired = true
-	return p
 }
 
 // Whole reports whether all changes up to Revision were read.
@@ -72,11 +66,13 @@ func (s *SQL) ChangesSince(ctx context.Context, p Position) (c Changes, next Pos
 	next = p
 	err = s.readSnapshot(ctx, "reading changes of tenants and keys", func(ctx context.Context, r *reading) error {
 		var now Position
-		if err := r.QueryRowContext(ctx, "SELECT number, audit_id, audit_hash FROM revision").Scan(&now.Revision,
-			&now.auditID, &now.auditHash); err != nil {
+		var pruned int64
+		if err := r.QueryRowContext(ctx, "SELECT number, pruned, audit_id, audit_hash FROM revision").Scan(&now.Revision,
+			&pruned, &now.auditID, &now.auditHash); err != nil {
 			return err
 		}
 		same, err := r.continues(ctx, &next, &now)
+		same = same && next.Revision >= pruned
 		if err != nil {
 			return err
 		}
@@ -107,10 +103,10 @@ func (s *SQL) ChangesSince(ctx context.Context, p Position) (c Changes, next Pos
 // continues reports whether the database at now is the one of the position p: no older state of it, and no other one.
 func (r *reading) continues(ctx context.Context, p, now *Position) (bool, error) {
 	switch {
-	case !p.begun || p.expired || now.Revision < p.Revision || now.auditID < p.auditID:
+	case !p.begun || now.Revision < p.Revision || now.auditID < p.auditID:
 		return false, nil
 	case p.auditID == 0:
-		return true, nil
+		return p.Revision == now.Revision, nil
 	case p.auditID == now.auditID:
 		return p.auditHash == now.auditHash, nil
 	}
@@ -212,12 +208,25 @@ func readPage[T any](ctx context.Context, r *reading, columns func(*T) []column,
 	return all, err == nil && len(all) < changesPage && !r.pageEnded, err
 }
 
-// PruneDeletions deletes the marks of deleted tenants and keys from before a time. A gateway that has not read the
-// changes since then must begin again.
+// PruneDeletions deletes the marks of tenants and keys that were deleted before a time. A gateway that has not read them
+// begins again.
 func (s *SQL) PruneDeletions(ctx context.Context, before time.Time) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
-	_, err := s.write.ExecContext(ctx, "DELETE FROM deletions WHERE at < $1", micros(before))
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		var last sql.NullInt64
+		err := tx.QueryRowContext(ctx, fmt.Sprintf(
+			"SELECT MAX(revision) FROM (SELECT revision FROM deletions WHERE at < $1 ORDER BY revision LIMIT %d) AS oldest",
+			pruneChunk), micros(before)).Scan(&last)
+		if err != nil || !last.Valid {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, "UPDATE revision SET pruned = $1 WHERE pruned < $1", last.Int64); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM deletions WHERE revision <= $1 AND at < $2", last.Int64, micros(before))
+		return err
+	})
 	return s.fail(ctx, "deleting old marks of deleted keys", err)
 }
 

@@ -22,6 +22,7 @@ func TestChangesLeadToTheContentsOfAWholeRead(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		rng := mathrand.New(mathrand.NewPCG(fixedseed.Uint64()(), 1))
 		ctx := t.Context()
+		createTenant(t, s, "first") // a position of a database without changes has no end to continue from
 		known, at := tenants.NewDirectory(nil, nil), store.Position{}
 		var few store.Changes
 		name := func() string { return fmt.Sprintf("t%d", rng.IntN(3)) }
@@ -113,22 +114,32 @@ func (f *follower) step(t testing.TB, s *store.SQL) (c store.Changes) {
 // has reports whether the key is valid.
 func (f *follower) has(k tenants.Key) bool { return f.Knows(k.Tenant, k.ID) }
 
-// TestChangesOfAnotherDatabaseBeginAgain: a backup was restored, or the position is too old.
+// TestChangesOfAnotherDatabaseBeginAgain: a backup was restored, or marks of deleted keys were pruned since.
 func TestChangesOfAnotherDatabaseBeginAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.SQL) {
 		must(s.CreateTenant(t.Context(), actor, tenants.Tenant{Name: "acme"}))(t)
 		first := createKey(t, s, "acme")
 		var f follower
 		f.step(t, s)
-		expired := f
+		away := f
 		second := createKey(t, s, "acme")
 		f.step(t, s)
 		if f.restart || !f.at.Whole() || !f.has(first) || !f.has(second) {
 			t.Fatalf("%+v", f)
 		}
-		expired.at = expired.at.Expired()
-		if expired.step(t, s); !expired.restart || !expired.at.Whole() || !expired.has(first) || !expired.has(second) {
-			t.Errorf("after an expired position: %+v", expired)
+		createTenant(t, s, "short")
+		if err := s.DeleteTenant(t.Context(), actor, "short", 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PruneDeletions(t.Context(), time.Unix(1<<40, 0)); err != nil {
+			t.Fatal(err)
+		}
+		if away.step(t, s); !away.restart || !away.at.Whole() || !away.has(first) || !away.has(second) {
+			t.Errorf("after the marks were pruned: %+v", away)
+		}
+		createTenant(t, s, "last")
+		if away.step(t, s); away.restart {
+			t.Error("it begins again without a reason")
 		}
 		other := must(store.OpenSQL(store.SQLConfig{URL: "sqlite://:memory:"}))(t)
 		defer other.Close()

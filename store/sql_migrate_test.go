@@ -100,7 +100,7 @@ func releaseBefore(t *testing.T, address string, back bool) {
 			statements = append(statements, "DROP FUNCTION directory_changed, tenant_deleted, key_deleted CASCADE")
 		}
 		statements = append(statements, "DROP INDEX tenants_revision", "DROP INDEX keys_revision", "DROP INDEX keys_ending",
-			"DROP TABLE deletions", "ALTER TABLE tenants DROP COLUMN revision", "ALTER TABLE keys DROP COLUMN revision",
+			"DROP TABLE deletions", "ALTER TABLE revision DROP COLUMN pruned", "ALTER TABLE tenants DROP COLUMN revision", "ALTER TABLE keys DROP COLUMN revision",
 			"ALTER TABLE tenants DROP COLUMN weight",
 			"ALTER TABLE tenants DROP COLUMN response_cache",
 			"ALTER TABLE usage DROP COLUMN cached_requests", "ALTER TABLE usage DROP COLUMN saved",

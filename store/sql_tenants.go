@@ -90,14 +90,12 @@ func (s *SQL) DeleteTenant(ctx context.Context, a Actor, name string, ifVersion 
 			if err != nil {
 				return edit{}, err
 			}
-			keys, err := collect(ctx, tx, keyColumns, "FROM keys WHERE tenant = $1", t.Name)
+			ids, err := collect(ctx, tx, func(id *string) []column { return []column{textColumn("id", id)} },
+				"FROM keys WHERE tenant = $1", t.Name)
 			if err != nil {
 				return edit{}, err
 			}
-			before := gone{Tenant: t, Keys: []string{}}
-			for _, k := range sorted(keys, func(k tenants.Key) string { return k.ID }) {
-				before.Keys = append(before.Keys, k.ID)
-			}
+			before := gone{Tenant: t, Keys: append([]string{}, sorted(ids, func(id string) string { return id })...)}
 			if _, err := tx.ExecContext(ctx, "DELETE FROM keys WHERE tenant = $1", t.Name); err != nil {
 				return edit{}, err
 			}

@@ -15,7 +15,7 @@ import (
 
 // sqliteTriggers returns the statements for SQLite, where a trigger cannot change the row before it is written.
 func sqliteTriggers() []string {
-	const number, now = "(SELECT number FROM revision)", "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+	const number, now = "(SELECT number FROM revision)", "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
 	return []string{
 		`CREATE TRIGGER IF NOT EXISTS audit_keeps_entries BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
 		`CREATE TRIGGER IF NOT EXISTS audit_keeps_words BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END`,
@@ -37,6 +37,9 @@ func sqliteTriggers() []string {
 	}
 }
 
+// postgresTriggerCount is the number of triggers that postgresTriggers creates.
+const postgresTriggerCount = 6
+
 // postgresTriggers returns the statements for PostgreSQL. A list of columns would miss those that a later release adds.
 func postgresTriggers() []string {
 	const number, now = "(SELECT number FROM revision)", "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -45,7 +48,9 @@ func postgresTriggers() []string {
 			ON CONFLICT (tenant, key_id) DO UPDATE SET revision = excluded.revision, at = excluded.at; RETURN NULL; END`
 	}
 	function := func(name, body string) string {
-		return `CREATE OR REPLACE FUNCTION ` + name + `() RETURNS trigger LANGUAGE plpgsql AS $$ ` + body + ` $$`
+		// With the rights of the owner: a role that may change keys need not see the tables that follow.
+		return `CREATE OR REPLACE FUNCTION ` + name + `() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+			SET search_path FROM CURRENT AS $$ ` + body + ` $$`
 	}
 	return []string{
 		function("audit_keeps_entries", `BEGIN RAISE EXCEPTION 'the audit log is append-only'; END`),
@@ -74,11 +79,11 @@ func (s *SQL) installTriggers(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(advisoryLock)); err != nil {
 			return err
 		}
-		// The last of them is there with all others. Installing a trigger waits for the transactions of other gateways.
+		// Installing a trigger waits for the transactions of other gateways.
 		var there int64
-		err := tx.QueryRowContext(ctx,
-			"SELECT COUNT(*) FROM pg_trigger WHERE tgrelid = 'keys'::regclass AND tgname = 'keys_deleted'").Scan(&there)
-		if err != nil || there > 0 {
+		err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM pg_trigger WHERE NOT tgisinternal
+			AND tgrelid IN ('audit'::regclass, 'tenants'::regclass, 'keys'::regclass)`).Scan(&there)
+		if err != nil || there >= postgresTriggerCount {
 			return err
 		}
 		statements = postgresTriggers()

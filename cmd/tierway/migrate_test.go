@@ -40,6 +40,7 @@ func TestOnlyMigrateUpdatesAnOlderDatabase(t *testing.T) {
 		h.execute(t, "DROP INDEX "+index)
 	}
 	h.execute(t, "DROP TABLE deletions")
+	h.execute(t, "ALTER TABLE revision DROP COLUMN pruned")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN revision")
 	h.execute(t, "ALTER TABLE keys DROP COLUMN revision")
 	h.execute(t, "ALTER TABLE tenants DROP COLUMN weight")

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -182,18 +181,6 @@ func adminAddress(file *config.File, s *server.Server) string {
 		listen = s.Addr("admin")
 	}
 	return reachable(listen, files)
-}
-
-// collectorPercent lets the heap grow to five times its live data before a collection. The
-// gateway's heap is small and its garbage consists of many short requests: Go's default of 100
-// would collect a hundred times per second.
-const collectorPercent = 400
-
-// tuneCollector sets the GC percentage unless GOGC is set.
-func tuneCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectorPercent)
-	}
 }
 
 // options returns the options of a server; access receives its access log.

@@ -47,9 +47,12 @@ func (a *tenantAPI) keysOf(ctx context.Context, names ...string) map[string][]te
 		keys = slices.AppendSeq(keys, directory.StoredKeys())
 	}
 	of := make(map[string][]tenants.Key, len(names))
+	for _, name := range names {
+		of[name] = nil
+	}
 	for _, k := range keys {
-		if slices.Contains(names, k.Tenant) {
-			of[k.Tenant] = append(of[k.Tenant], a.withLastUse(k))
+		if some, wanted := of[k.Tenant]; wanted {
+			of[k.Tenant] = append(some, a.withLastUse(k))
 		}
 	}
 	return of

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"tierway/store"
 )
 
 // maxDueBudgets is the number of changed tenants up to which only their budgets are read. Beyond it, all are read.
@@ -19,43 +17,54 @@ const maxDueBudgets = 200
 type dueBudgets struct {
 	mu      sync.Mutex
 	tenants map[string]bool
+	all     bool
 }
 
-// add adds the tenants that have changed. It reports whether there are any.
-func (b *dueBudgets) add(c *store.Changes) bool {
+// add adds the tenants that have changed.
+func (b *dueBudgets) add(c *changeDirectory) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tenants == nil {
 		b.tenants = map[string]bool{}
 	}
-	for i := range c.Tenants {
-		b.tenants[c.Tenants[i].Name] = true
+	for i := range c.changes.Tenants {
+		b.tenants[c.changes.Tenants[i].Name] = true
 	}
-	for i := range c.Keys {
-		b.tenants[c.Keys[i].Tenant] = true
+	for i := range c.changes.Keys {
+		b.tenants[c.changes.Keys[i].Tenant] = true
 	}
-	return len(b.tenants) > 0
+	b.all = b.all || c.whole != nil || len(b.tenants) > maxDueBudgets
 }
 
-// take returns the tenants and forgets them.
-func (b *dueBudgets) take() []string {
+// take returns the tenants and forgets them. all means all tenants.
+func (b *dueBudgets) take() (names []string, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	names := slices.Sorted(maps.Keys(b.tenants))
-	b.tenants = nil
-	return names
+	if names, all = slices.Sorted(maps.Keys(b.tenants)), b.all; all {
+		names = nil
+	}
+	b.tenants, b.all = nil, false
+	return names, all
+}
+
+// addAll makes the budgets of all tenants due.
+func (b *dueBudgets) addAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = true
 }
 
 // seedChangedBudgets sets the limiter's spent budgets of the tenants that have changed.
 func (db *Database) seedChangedBudgets(ctx context.Context) error {
-	names := db.budgets.take()
-	switch {
-	case len(names) == 0:
+	names, all := db.budgets.take()
+	if !all && len(names) == 0 {
 		return nil
-	case len(names) > maxDueBudgets:
-		names = nil
 	}
-	return db.seedBudgets(ctx, names...)
+	err := db.seedBudgets(ctx, names...)
+	if err != nil {
+		db.budgets.addAll()
+	}
+	return err
 }
 
 // seedBudgets sets the limiter's spent budgets of some tenants to the ledger's sums; without names, of all.

@@ -22,8 +22,8 @@ const (
 	// spentInterval is the interval at which spent budgets are read from the ledger. Without Redis,
 	// it is the only source of the usage on other gateways.
 	spentInterval = 10 * time.Second
-	// marksKept is how long the database keeps the marks of deleted tenants and keys. A gateway that has not read the
-	// changes for half of it reads everything again.
+	// marksKept is how long the database keeps the marks of deleted tenants and keys. A gateway that was away for longer
+	// reads everything again.
 	marksKept = 24 * time.Hour
 	// pruneInterval is the interval at which older marks are deleted.
 	pruneInterval = time.Hour
@@ -64,7 +64,6 @@ type Database struct {
 
 	updating turn           // one reading of changes at a time; guards the fields below
 	position store.Position // what was read and put in force
-	readAt   time.Time      // when it was read
 	first    firstReading
 }
 
@@ -96,9 +95,6 @@ func (db *Database) next(ctx context.Context) (change *changeDirectory, to store
 		return nil, to, err
 	}
 	at := db.position
-	if now := time.Now(); !db.readAt.IsZero() && now.Round(0).Sub(db.readAt.Round(0)) > marksKept/2 {
-		at = at.Expired()
-	}
 	if changed, err := db.stores.SQL.HasChanged(ctx, at); err != nil || !changed {
 		return nil, at, err
 	}
@@ -106,11 +102,14 @@ func (db *Database) next(ctx context.Context) (change *changeDirectory, to store
 	if err != nil {
 		return nil, to, err
 	}
-	if db.budgets.add(&c) {
-		wake(db.maintainDue)
+	if !c.Few && len(c.Tenants)+len(c.Keys) == 0 {
+		return nil, to, nil
 	}
-	change = &changeDirectory{changes: &c, revision: to.Revision}
-	if c.Restart || db.readAt.IsZero() {
+	change = &changeDirectory{changes: &c, revision: db.position.Revision} // of the last state without a gap
+	if to.Whole() {
+		change.revision = to.Revision
+	}
+	if c.Restart || at == (store.Position{}) {
 		db.first.directory = tenants.NewDirectory(nil, nil)
 	}
 	if db.first.directory != nil {
@@ -127,12 +126,14 @@ func (db *Database) next(ctx context.Context) (change *changeDirectory, to store
 
 // took records that everything up to a position is in force. now is the time from before it was read.
 func (db *Database) took(to store.Position, now time.Time) {
-	db.position, db.readAt = to, now
-	if to.Whole() {
+	if db.position = to; to.Whole() {
 		db.first = firstReading{}
 		db.currentAt.Store(now.UnixNano())
 	}
 }
+
+// beginAgain makes the next reading the first one.
+func (db *Database) beginAgain() { db.position, db.first = store.Position{}, firstReading{} }
 
 // migrate brings the schema up to date, once. It has no time limit if the database responds. The schema
 // of the next release is accepted too: it only adds to this one, and gateways of both releases share a

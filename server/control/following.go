@@ -54,13 +54,24 @@ func (ctl *Control) readChanges(ctx context.Context) (whole bool, err error) {
 	defer db.updating.unlock()
 	now := time.Now()
 	change, to, err := db.next(ctx)
-	if err == nil && change != nil {
-		ctl.changing.Lock()
-		defer ctl.changing.Unlock()
-		err = ctl.change(*change)
-	}
 	if err != nil {
 		return false, err
+	}
+	if change != nil {
+		inForce := false
+		defer func() {
+			if !inForce && change.whole != nil { // requests may use it, so that no more may be added
+				db.beginAgain()
+			}
+		}()
+		ctl.changing.Lock()
+		defer ctl.changing.Unlock()
+		if err := ctl.change(*change); err != nil {
+			return false, err
+		}
+		inForce = true
+		db.budgets.add(change)
+		wake(db.maintainDue)
 	}
 	db.took(to, now)
 	return to.Whole(), nil
@@ -110,14 +121,14 @@ func (ctl *Control) followDatabase(ctx context.Context) {
 func (ctl *Control) Changed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlTimeout)
 	defer cancel()
-	if err := ctl.Refresh(ctx); err != nil {
-		ctl.log.Warn("reading the directory after a change failed; it is read again shortly", "cause", err.Error())
-		ctl.Database.requestRead()
-	}
 	if ctl.Stores.Redis != nil {
 		if err := ctl.Stores.Redis.PublishChange(ctx); err != nil {
 			ctl.log.Debug("notifying other gateways failed; they read the change from the database", "cause", err.Error())
 		}
+	}
+	if err := ctl.Refresh(ctx); err != nil {
+		ctl.log.Warn("reading the directory after a change failed; it is read again shortly", "cause", err.Error())
+		ctl.Database.requestRead()
 	}
 }
 

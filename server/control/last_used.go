@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -44,6 +45,9 @@ func (t *lastUsed) forget(written map[string]time.Time) {
 	maps.DeleteFunc(t.uses, func(key string, at time.Time) bool { return at.Equal(written[key]) })
 }
 
+// usesChunk is the number of times that one transaction writes: a few milliseconds, because revocations wait for it.
+const usesChunk = 200
+
 // flushLastUsed writes the recorded times when the gateway ends.
 func (db *Database) flushLastUsed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // not worth a longer wait
@@ -59,9 +63,15 @@ func (db *Database) writeLastUsed(ctx context.Context) error {
 	if len(times) == 0 {
 		return nil
 	}
-	err := db.stores.SQL.TouchKeys(ctx, times)
-	if err == nil {
-		db.LastUsed.forget(times)
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(times)), usesChunk) {
+		part := make(map[string]time.Time, len(ids))
+		for _, id := range ids {
+			part[id] = times[id]
+		}
+		if err := db.stores.SQL.TouchKeys(ctx, part); err != nil {
+			return err
+		}
+		db.LastUsed.forget(part)
 	}
-	return err
+	return nil
 }

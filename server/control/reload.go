@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"tierway/config"
 	"tierway/routing"
@@ -113,7 +114,8 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	result.Impact = impactOf(old.WithOverrides(weights), f.WithOverrides(weights), result.Changes)
 	result.Impact.Overrides = overrideImpacts(overrides, fileWeights(old), fileWeights(f))
 	if r.DryRun {
-		return result, nil
+		_, _, err = Next(live, replaceConfig{f}, time.Now())
+		return result, err
 	}
 	err = ctl.change(replaceConfig{f})
 	result.Generation = ctl.Snapshot().Generation

@@ -169,13 +169,20 @@ func (x *exchange) end() {
 	}
 }
 
-// finish publishes the record of the request, and settles its usage, also if a step before it panics.
+// finish settles the usage of the request, also if its record cannot be made, and publishes the record.
 func (x *exchange) finish() {
-	used := x.settlement()
+	r := x.settle(x.settlement())
+	defer x.recordLearning(r.Decision)
+	if x.trace.Sampled { // apart, so that a panic costs no row of the ledger
+		x.s.control.Recoverer.Run("making spans", func() { r.spans = x.spans(r.Decision) })
+	}
+	x.s.records.ring.Add(r)
+}
+
+// settle returns the record of the request, and settles its usage: the record may wait for room.
+func (x *exchange) settle(used settlement) record {
 	defer x.settleUsage(used)
-	d := x.buildDecision(used)
-	defer x.recordLearning(d)
-	x.s.records.ring.Add(x.record(d, used))
+	return x.record(x.buildDecision(used), used)
 }
 
 // fail answers with an error in the client's dialect, and sets the ending of the request.

@@ -16,7 +16,7 @@ import (
 	"tierway/tenants"
 )
 
-// record returns what the request leaves.
+// record returns what the request leaves, without its spans.
 func (x *exchange) record(d *decisions.Decision, used settlement) record {
 	return record{
 		Decision:   d,
@@ -26,7 +26,6 @@ func (x *exchange) record(d *decisions.Decision, used settlement) record {
 		dispatched: len(d.Attempts) > 0 && !x.resolution.Stored, // stored responses bypass the queue
 		waited:     x.wait.total,
 		booking:    x.booking(used),
-		spans:      x.spans(d),
 	}
 }
 
@@ -187,11 +186,8 @@ func (a *attempt) countPace() {
 	}
 }
 
-// spans returns the spans of the request, or nil if it is not exported.
+// spans returns the spans of the request, which is exported.
 func (x *exchange) spans(d *decisions.Decision) *endedSpans {
-	if !x.trace.Sampled {
-		return nil
-	}
 	s := &endedSpans{trace: x.trace, Trace: decisions.Trace{Decision: d, HookCalls: x.hookSpans(),
 		Prefills: x.dispatch.prefillSpans()}}
 	for _, a := range x.dispatch.attempts {

@@ -279,6 +279,21 @@ func TestSpentRetryBudgetForbidsClientRetries(t *testing.T) {
 // TestPanicWhileRecordingReleasesEverything: the tenant's only concurrent request is released.
 func TestPanicWhileRecordingReleasesEverything(t *testing.T) {
 	r := newProxyRig(t, strings.Replace(limitedTier, "LIMITS", "{ concurrent: 1 }", 1), fakeAnswers())
+	ring := r.records.ring
+	r.records.ring = nil // panics when the record is published
+	for range 2 {
+		if resp, text := r.chat(); resp.StatusCode != 200 {
+			t.Errorf("%d %s", resp.StatusCode, text)
+		}
+	}
+	if r.records.ring = ring; r.counter("tierway_panics_total") != "2" {
+		t.Errorf("%s panics", r.counter("tierway_panics_total"))
+	}
+}
+
+// TestPanicInAConsumerOfRecordsIsCounted, and the next request is served.
+func TestPanicInAConsumerOfRecordsIsCounted(t *testing.T) {
+	r := newProxyRig(t, strings.Replace(limitedTier, "LIMITS", "{ concurrent: 1 }", 1), fakeAnswers())
 	r.records.access = &decisions.AccessLog{} // panics when the record is written
 	for range 2 {
 		if resp, text := r.chat(); resp.StatusCode != 200 {
