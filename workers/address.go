@@ -225,11 +225,13 @@ func (a address) root() string {
 
 // metadataAddresses are the addresses at which clouds return credentials to any client (AWS, Google
 // and Azure, ECS tasks, EKS pods, Alibaba). No engine listens there.
-var metadataAddresses = []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200",
-	"fd00:ec2::254", "fd00:ec2::23"}
+var metadataAddresses = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.170.23"),
+	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"),
+}
 
 func isMetadata(ip netip.Addr) bool {
-	return slices.Contains(metadataAddresses, ip.Unmap().WithZone("").String())
+	return slices.Contains(metadataAddresses, ip.Unmap().WithZone(""))
 }
 
 // refuseMetadata is a net.Dialer's Control. It checks the resolved address, so no name can lead to

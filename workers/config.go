@@ -52,6 +52,34 @@ type TLS struct {
 	Key  string `yaml:"key" absent:"none" doc:"File of the private key of 'cert'. It is read for each connection."`
 }
 
+// Equal reports whether two entries are written the same. An absent and an empty list differ.
+func (c *Config) Equal(o *Config) bool {
+	return c.Name == o.Name && c.URL == o.URL && c.Ranks == o.Ranks && equalPointers(c.Weight, o.Weight) &&
+		c.MaxInflight == o.MaxInflight && c.MaxTokensInflight == o.MaxTokensInflight && c.Priority == o.Priority &&
+		(c.Models == nil) == (o.Models == nil) && slices.Equal(c.Models, o.Models) &&
+		c.Region == o.Region && c.APIKeyEnv == o.APIKeyEnv && c.APIKeyFile == o.APIKeyFile &&
+		(c.Headers == nil) == (o.Headers == nil) && maps.Equal(c.Headers, o.Headers) &&
+		equalPointers(c.TLS, o.TLS) && equalPointers(c.Health, o.Health) && c.equalEvents(o) &&
+		c.CacheTokens == o.CacheTokens && c.Role == o.Role && c.BootstrapPort == o.BootstrapPort &&
+		c.KVAddress == o.KVAddress
+}
+
+// equalEvents compares the sections kv_events.
+func (c *Config) equalEvents(o *Config) bool {
+	if c.KVEvents == nil || o.KVEvents == nil || c.KVEvents == o.KVEvents {
+		return c.KVEvents == o.KVEvents
+	}
+	a, b := *c.KVEvents, *o.KVEvents
+	same := equalPointers(a.Enabled, b.Enabled) && equalPointers(a.Rank, b.Rank)
+	a.Enabled, b.Enabled, a.Rank, b.Rank = nil, nil, nil, nil
+	return same && a == b
+}
+
+// equalPointers reports whether both are nil or point to equal values.
+func equalPointers[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
 // Health is the configuration of health checks.
 type Health struct {
 	Path      string        `yaml:"path" form:"health" doc:"Path of the check, 'auto' (/health, else /v1/models; in the opposite order with the engine 'anthropic') or 'off' (no checks, always up)."`
@@ -100,6 +128,12 @@ func (s Spec) health() Health {
 func (s Spec) SameWorker(o Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.sameRank(o) && s.Pool == o.Pool && s.Engine == o.Engine &&
 		s.Model == o.Model
+}
+
+// Equal reports whether all values of two Specs are equal. An absent and an empty list differ.
+func (s *Spec) Equal(o *Spec) bool {
+	return s.Config.Equal(&o.Config) && s.sameRank(*o) && s.Pool == o.Pool && s.Engine == o.Engine &&
+		s.Model == o.Model && s.Key == o.Key && s.ConnectTimeout == o.ConnectTimeout && s.StaleAfter == o.StaleAfter
 }
 
 // anthropic reports whether the worker speaks Anthropic's API, whose key has a header of its own.

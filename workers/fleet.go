@@ -3,7 +3,6 @@ package workers
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -39,7 +38,7 @@ type Options struct {
 type Fleet struct {
 	options Options
 	via     []string      // from Options.Via; immutable
-	changed chan struct{} // holds one if Run must read the workers again
+	changed chan struct{} // holds one if the checks of Run may differ
 
 	mu      sync.Mutex
 	workers []*Worker          // in the order of the last Sync; the slice is replaced, never changed
@@ -77,23 +76,29 @@ func NewFleet(o Options) *Fleet {
 func (f *Fleet) Sync(specs []Spec) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := maps.Clone(f.named)
 	now, named := make([]*Worker, 0, len(specs)), make(map[string]*Worker, len(specs))
-	for _, spec := range specs {
-		w := before[spec.Name]
-		if w != nil && w.Spec().SameWorker(spec) {
-			w.applySpec(spec, f.options.send, f.options.Log)
-			delete(before, spec.Name)
+	checksKept := true
+	for i := range specs {
+		spec := &specs[i]
+		w := f.named[spec.Name]
+		if w != nil && w.isSame(spec) {
+			checksKept = w.applySpec(spec, f.options.send, f.options.Log) && checksKept
 		} else {
-			w = newWorker(spec, f.options.send, f.options.Log)
+			w = newWorker(*spec, f.options.send, f.options.Log)
 			w.via = f.via
 		}
 		now, named[spec.Name] = append(now, w), w
 	}
-	for _, w := range before {
-		w.retire()
+	checksKept = checksKept && slices.Equal(now, f.workers)
+	for _, w := range f.workers {
+		if named[w.name] != w {
+			w.retire()
+		}
 	}
 	f.workers, f.named = now, named
+	if checksKept {
+		return
+	}
 	select {
 	case f.changed <- struct{}{}:
 	default:

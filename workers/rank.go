@@ -19,8 +19,10 @@ const rankHeader = "X-Data-Parallel-Rank"
 // the rank. Any other URL is returned unchanged: an @ in a path or in a socket's name is part of
 // it, and Canonical rejects users.
 func SplitRank(raw string) (url string, rank int, ranked bool) {
-	url, rank, ranked = cutRank(raw)
-	if a, err := parseAddress(url); !ranked || err != nil || a.scheme == "unix" || a.base != "" {
+	if url, rank, ranked = cutRank(raw); !ranked {
+		return raw, 0, false
+	}
+	if a, err := parseAddress(url); err != nil || a.scheme == "unix" || a.base != "" {
 		return raw, 0, false
 	}
 	return url, rank, true
@@ -48,30 +50,32 @@ func (c Config) Server() string {
 
 // PerRank returns the workers of an entry of the configuration: one for each of its Ranks, else
 // one. They have the URL of the server. Copies of an entry differ in Name and Rank only.
-func (s Spec) PerRank() []Spec {
+func (s Spec) PerRank() []Spec { return s.AppendRanks(nil) }
+
+// AppendRanks appends the result of PerRank to a list.
+func (s *Spec) AppendRanks(to []Spec) []Spec {
+	to = append(to, *s)
+	one := &to[len(to)-1]
 	url, rank, ranked := SplitRank(s.URL)
-	s.URL = url
+	one.URL = url
 	if ranked {
-		s.Rank = &rank
+		one.Rank = new(rank)
 	}
 	if s.Ranks == 0 {
-		return []Spec{s}
+		return to
 	}
-	all := make([]Spec, s.Ranks)
-	for r := range all {
-		all[r] = s.clone()
-		all[r].Name, all[r].Rank, all[r].Ranks = fmt.Sprintf("%s@%d", s.Name, r), &r, 0
+	entry := *one
+	to = to[:len(to)-1]
+	for r := range s.Ranks {
+		copied := entry.clone()
+		copied.Name, copied.Rank, copied.Ranks = fmt.Sprintf("%s@%d", s.Name, r), new(r), 0
+		to = append(to, copied)
 	}
-	return all
+	return to
 }
 
 // sameRank reports whether two Specs have the same rank, or both none.
-func (s Spec) sameRank(o Spec) bool {
-	if s.Rank == nil || o.Rank == nil {
-		return s.Rank == o.Rank
-	}
-	return *s.Rank == *o.Rank
-}
+func (s Spec) sameRank(o Spec) bool { return equalPointers(s.Rank, o.Rank) }
 
 // setRank sets the header that selects the worker's rank.
 func (w *Worker) setRank(r *http.Header) {

@@ -335,26 +335,37 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", w.name), slog.String("pool", w.pool))
 }
 
-// applySpec applies a spec for which SameWorker holds. Exchanges in flight continue unchanged. The
-// caller must hold the fleet's lock.
-func (w *Worker) applySpec(spec Spec, send func(Spec) Sender, log *slog.Logger) {
+// isSame reports whether a spec describes the worker.
+func (w *Worker) isSame(spec *Spec) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.spec.SameWorker(*spec)
+}
+
+// applySpec applies a spec for which isSame holds, and reports whether the worker's checks stay the same. Exchanges in
+// flight continue unchanged. The caller must hold the fleet's lock.
+func (w *Worker) applySpec(spec *Spec, send func(Spec) Sender, log *slog.Logger) (checksKept bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.link.Load()
 	keyKept := spec.APIKeyFile == w.spec.APIKeyFile && (spec.APIKeyFile != "" || spec.Key == old.key())
 	headersKept := maps.Equal(spec.Headers, old.headers())
-	reconnects := spec.ConnectTimeout != w.spec.ConnectTimeout || spec.tls() != w.spec.tls()
-	w.spec = spec.clone()
-	w.spec.Key, w.spec.Headers = "", nil
+	tlsKept := spec.tls() == w.spec.tls()
+	reconnects := spec.ConnectTimeout != w.spec.ConnectTimeout || !tlsKept
+	checksKept = keyKept && headersKept && tlsKept && spec.health() == w.spec.health()
+	shown := *spec
+	if shown.Key, shown.Headers = "", nil; !w.spec.Equal(&shown) {
+		w.spec = shown.clone()
+	}
 	if keyKept && headersKept && !reconnects {
-		return
+		return checksKept
 	}
 	sender := old.sender
 	if reconnects {
-		sender = send(spec)
+		sender = send(*spec)
 		defer old.sender.Close()
 	}
-	l := newLink(sender, spec, old.key, old.headers, log)
+	l := newLink(sender, *spec, old.key, old.headers, log)
 	if keyKept { // a key file has its last key, which applies while the file cannot be read
 		l.key, l.previousKey, l.authorize = old.key, old.previousKey, old.authorize
 	}
@@ -362,6 +373,7 @@ func (w *Worker) applySpec(spec Spec, send func(Spec) Sender, log *slog.Logger) 
 		l.previousHeaders = old.previousHeaders
 	}
 	w.link.Store(l)
+	return checksKept
 }
 
 // retire ends the worker's reports and closes its idle connections. Exchanges in flight continue to
