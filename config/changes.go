@@ -38,7 +38,8 @@ func Changes(old, new *File) []Change {
 			seen[k.Name] = true
 		}
 	}
-	before, after := newComparison(old, shared), newComparison(new, shared)
+	was, is := withoutEqualWorkers(old, new)
+	before, after := newComparison(was, shared), newComparison(is, shared)
 	changes := []Change{}
 	add := func(l setting, op, was, is string) {
 		switch {
@@ -71,6 +72,75 @@ func Changes(old, new *File) []Change {
 	rank := func(c Change) int { return order[c.Path[:min(len(c.Path), strings.IndexAny(c.Path+".", ".["))]].field }
 	slices.SortStableFunc(changes, func(a, b Change) int { return rank(a) - rank(b) })
 	return changes
+}
+
+// withoutEqualWorkers returns copies without the workers that have the same settings in both configurations: equal
+// entries of a tier or pool that inherit equal values. The rest costs much more to compare.
+func withoutEqualWorkers(old, new *File) (was, is *File) {
+	was, is = old.withLists(), new.withLists()
+	for i := range was.Tiers {
+		at := slices.IndexFunc(is.Tiers, func(t Tier) bool { return t.Name == was.Tiers[i].Name })
+		if at >= 0 {
+			dropEqualWorkers(old, new, (*PoolConfig)(&was.Tiers[i]), (*PoolConfig)(&is.Tiers[at]), true)
+		}
+	}
+	for i := range was.Pools {
+		at := slices.IndexFunc(is.Pools, func(p PoolConfig) bool { return p.Name == was.Pools[i].Name })
+		if at >= 0 {
+			dropEqualWorkers(old, new, &was.Pools[i], &is.Pools[at], false)
+		}
+	}
+	return was, is
+}
+
+// withLists returns a copy with its own lists of tiers and pools.
+func (f *File) withLists() *File {
+	out := *f
+	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
+	return &out
+}
+
+// dropEqualWorkers removes the equal workers from a tier or pool of two configurations.
+func dropEqualWorkers(old, new *File, was, is *PoolConfig, tier bool) {
+	inherited := func(f *File, c PoolConfig) PoolConfig {
+		c.Workers = nil
+		return f.inheritedBy(section{PoolConfig: c, tier: tier})
+	}
+	before, after := entriesByName(was.Workers), entriesByName(is.Workers)
+	if before == nil || after == nil || !reflect.DeepEqual(inherited(old, *was), inherited(new, *is)) {
+		return
+	}
+	different := func(list []workers.Config) []workers.Config {
+		rest := []workers.Config{}
+		for i := range list {
+			a, b := before[list[i].Name], after[list[i].Name]
+			if a == nil || b == nil || !a.Equal(b) || old.workerKey(a) != new.workerKey(b) {
+				rest = append(rest, list[i])
+			}
+		}
+		return rest
+	}
+	was.Workers, is.Workers = different(was.Workers), different(is.Workers)
+}
+
+// entriesByName returns the workers by name; nil if a name occurs twice, as in an unchecked file.
+func entriesByName(list []workers.Config) map[string]*workers.Config {
+	entries := make(map[string]*workers.Config, len(list))
+	for i := range list {
+		entries[list[i].Name] = &list[i]
+	}
+	if len(entries) < len(list) {
+		return nil
+	}
+	return entries
+}
+
+// workerKey returns the key in the variable of a worker; empty without one.
+func (f *File) workerKey(w *workers.Config) string {
+	if w.APIKeyEnv == "" || f.keys == nil {
+		return ""
+	}
+	return f.keys(w.APIKeyEnv)
 }
 
 // comparison is one of two configurations that are compared.
@@ -197,6 +267,9 @@ func (f *File) WithOverrides(weight map[string]int) *File {
 	out := *f
 	out.rankWeights = maps.Clone(weight)
 	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
+	if len(weight) == 0 {
+		return &out
+	}
 	override := func(list []workers.Config) []workers.Config {
 		list = slices.Clone(list)
 		for i := range list {

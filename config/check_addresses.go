@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
-
-	"tierway/workers"
 )
 
 // Hints for invalid addresses.
@@ -154,17 +151,21 @@ func (d *decoder) checkOwnAddress(f *File) {
 		{path: "metrics.listen", address: f.Metrics.Listen}}
 	for _, s := range f.sections() {
 		for i, w := range s.Workers {
-			canonical, err := workers.Canonical(w.Server())
-			if err != nil {
-				continue // reported before
-			}
-			u, err := url.Parse(canonical)
-			if err != nil || u.Scheme == "unix" {
+			address, err := d.serverOf(w)
+			if err != nil { // reported before
 				continue
 			}
-			path := fmt.Sprintf("%s.workers[%d].url", s.path, i)
+			host, found := strings.CutPrefix(address, "http://")
+			if !found {
+				host, found = strings.CutPrefix(address, "https://")
+			}
+			if !found { // a Unix socket
+				continue
+			}
+			host, _, _ = strings.Cut(host, "/")
 			for _, l := range own {
-				if leadsTo(u.Host, l.address) {
+				if leadsTo(host, l.address) {
+					path := itemPath(s.path+".workers", i) + ".url"
 					d.warn(path, d.shown(path, w.URL)+" is the gateway's own address ("+l.path+"), so requests would loop",
 						"write the URL of the inference engine")
 				}
@@ -176,12 +177,14 @@ func (d *decoder) checkOwnAddress(f *File) {
 // leadsTo reports whether a connection to an address reaches a listener of this machine, judged
 // by the two texts.
 func leadsTo(address, listen string) bool {
+	if !samePort(address, listen) {
+		return false
+	}
 	host, _, err := net.SplitHostPort(address)
 	on, _, listenErr := net.SplitHostPort(listen)
 	to, at := ipOf(host), ipOf(on)
-	return err == nil && listenErr == nil && samePort(address, listen) &&
-		(strings.EqualFold(host, on) || to.IsLoopback() ||
-			to.IsUnspecified() && (on == "" || at.IsUnspecified() || at.IsLoopback()))
+	return err == nil && listenErr == nil && (strings.EqualFold(host, on) || to.IsLoopback() ||
+		to.IsUnspecified() && (on == "" || at.IsUnspecified() || at.IsLoopback()))
 }
 
 // ipOf returns the IP address of a host in a URL or listener; the zero Addr for other names.

@@ -85,7 +85,7 @@ func (d *decoder) checkTransfer(f *File, s section) {
 	generates := []string{openai.Chat.String(), openai.Completions.String(), openai.Responses.String(),
 		openai.Messages.String()}
 	isAnswer := func(kind string) bool { return slices.Contains(generates, kind) }
-	if !slices.ContainsFunc(f.resolveSection(s).Serves, isAnswer) {
+	if !slices.ContainsFunc(s.serves(), isAnswer) {
 		d.report(s.path+".handover", "has no effect: the "+s.kind()+" serves no chat, completions, responses or messages",
 			"remove the key, or add one of them to serves")
 	}
@@ -181,7 +181,7 @@ func roleOf(w workers.Config) string {
 // engine serves one stage only. seen has the servers so far.
 func (d *decoder) checkServerRole(seen map[string]usedServer, s section, at int) {
 	w, path := s.Workers[at], itemPath(s.path+".workers", at)
-	server, err := workers.Canonical(w.Server())
+	server, err := d.serverOf(w)
 	if err != nil {
 		return // reported before
 	}

@@ -47,7 +47,7 @@ func (d *decoder) checkPools(f *File) {
 			d.checkPurpose(s)
 			d.checkUpload(f, s)
 		}
-		if messages := openai.Messages.String(); s.CacheControl && !slices.Contains(f.resolveSection(s).Serves, messages) {
+		if messages := openai.Messages.String(); s.CacheControl && !slices.Contains(s.serves(), messages) {
 			d.report(s.path+".inject_cache_control", "has no effect: the "+s.kind()+" serves no "+messages,
 				"add "+messages+" to serves, or remove the key")
 		}
@@ -66,8 +66,8 @@ func (d *decoder) checkPools(f *File) {
 			d.checkHealth(s.path+".health", health)
 		}
 		for i, w := range s.Workers {
-			if path := fmt.Sprintf("%s.workers[%d].health", s.path, i); w.Health != nil {
-				d.checkHealth(path, overlay(*w.Health, health))
+			if w.Health != nil {
+				d.checkHealth(itemPath(s.path+".workers", i)+".health", overlay(*w.Health, health))
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (d *decoder) checkWorkers(f *File) {
 		}))
 		d.checkPoolHeaders(s)
 		for i, w := range s.Workers {
-			path := fmt.Sprintf("%s.workers[%d]", s.path, i)
+			path := itemPath(s.path+".workers", i)
 			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path, w)
 			d.checkKey(path+".api_key_env", w.APIKeyEnv, "the worker's key")
@@ -163,6 +163,25 @@ func (d *decoder) checkWorkers(f *File) {
 		}
 	}
 }
+
+// canonicalServer is the result of workers.Canonical.
+type canonicalServer struct {
+	url string
+	err error
+}
+
+// canonical is workers.Canonical, computed once for each URL.
+func (d *decoder) canonical(url string) (string, error) {
+	c, known := d.servers[url]
+	if !known {
+		c.url, c.err = workers.Canonical(url)
+		d.servers[url] = c
+	}
+	return c.url, c.err
+}
+
+// serverOf returns the canonical URL of a worker's server.
+func (d *decoder) serverOf(w workers.Config) (string, error) { return d.canonical(w.Server()) }
 
 // checkRankFields reports fields with which clients would choose the rank in place of the gateway.
 func (d *decoder) checkRankFields(s section) {
@@ -193,9 +212,10 @@ func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]s
 	if w.URL == "" {
 		return
 	}
-	path, shown := at+".url", d.shown(at+".url", w.URL)
+	path := at + ".url"
+	shown := func() string { return d.shown(path, w.URL) }
 	server, rank, ranked := workers.SplitRank(w.URL)
-	canonical, err := workers.Canonical(server)
+	canonical, err := d.canonical(server)
 	if err != nil {
 		d.report(path, strings.TrimPrefix(err.Error(), "url: "), "").hide = strings.ContainsAny(w.URL, "@?")
 		return
@@ -206,28 +226,28 @@ func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]s
 			"remove the rank from the url, or remove ranks")
 		return
 	case rank >= workers.MaxRanks:
-		d.report(path, fmt.Sprintf("%s has the rank %d; a server has at most %d ranks", shown, rank, workers.MaxRanks),
+		d.report(path, fmt.Sprintf("%s has the rank %d; a server has at most %d ranks", shown(), rank, workers.MaxRanks),
 			fmt.Sprintf("write a rank from 0 to %d", workers.MaxRanks-1))
 		return
 	}
 	for _, e := range here[canonical] {
 		switch {
 		case e.ranked != ranked:
-			d.report(path, shown+" and "+e.path+" are one server, once with a rank and once without",
+			d.report(path, shown()+" and "+e.path+" are one server, once with a rank and once without",
 				"write every entry of the server with its rank, or keep one entry without")
 			return
 		case !ranked:
-			d.report(path, shown+" is already the URL of "+e.path,
+			d.report(path, shown()+" is already the URL of "+e.path,
 				"remove one of them: a server appears once per tier or pool")
 			return
 		case e.rank == rank:
-			d.report(path, shown+" is already the rank of "+e.path, "remove one of them: a rank appears once per tier or pool")
+			d.report(path, shown()+" is already the rank of "+e.path, "remove one of them: a rank appears once per tier or pool")
 			return
 		}
 	}
 	here[canonical] = append(here[canonical], serverEntry{path, rank, ranked})
 	if first := elsewhere[canonical]; first != "" {
-		d.warn(path, shown+" is also the server of "+first+
+		d.warn(path, shown()+" is also the server of "+first+
 			": limits such as max_inflight apply to each entry separately",
 			"divide the server's capacity among its entries")
 	}

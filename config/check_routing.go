@@ -132,7 +132,7 @@ func (d *decoder) checkModels(s section) {
 	names := distinct(append([]string{s.Model}, s.Models...))
 	served := map[string]bool{}
 	for i, w := range s.Workers {
-		path := fmt.Sprintf("%s.workers[%d].models", s.path, i)
+		path := itemPath(s.path+".workers", i) + ".models"
 		switch {
 		case len(w.Models) > 0:
 		case d.written(path):
@@ -235,7 +235,7 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 func (d *decoder) checkDialects(f *File, rename func(path string) string) {
 	serves := map[string][]string{}
 	for _, s := range f.sections() {
-		serves[s.Name] = f.resolveSection(s).Serves
+		serves[s.Name] = s.serves()
 	}
 	for _, l := range f.catalog.Lists() {
 		first := l.Targets[0]

@@ -28,7 +28,7 @@ type lookup func(name string) (value string, ok bool)
 // place is the position of a path in the source.
 type place struct {
 	key, value position
-	raw        string // a scalar as written, with ${…}
+	raw        string // an expanded scalar as written, with ${…}
 	expanded   bool   // the value contains an expanded ${…}
 }
 
@@ -50,6 +50,7 @@ type decoder struct {
 	expanded          map[string]string               // expanded values of this source, by expansionKey
 	variables         map[string]string               // values of variables, without those too short to be secrets
 	keys              map[string]string               // workers' keys by variable
+	servers           map[string]canonicalServer      // by URL
 	tokens            map[string]*tokenizer.Tokenizer // by path
 	live              *File                           // beside which a draft is evaluated; nil: no draft
 }

@@ -80,11 +80,13 @@ func isForm(name, text string) bool {
 // every duplicate in a list.
 func (d *decoder) checkTexts(path string, section reflect.Value) {
 	for k, v := range members(section) {
-		at := join(path, k.name)
-		if v.Kind() == reflect.Pointer && !v.IsNil() {
+		if v.IsZero() {
+			continue
+		}
+		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
-		switch {
+		switch at := join(path, k.name); {
 		case v.Kind() == reflect.Struct:
 			d.checkTexts(at, v)
 		case v.Kind() == reflect.String && v.String() != "":

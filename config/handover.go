@@ -22,7 +22,7 @@ const (
 	defaultBootstrapPort = 8998             // SGLang's --disaggregation-bootstrap-port
 )
 
-// resolveHandover sets the defaults of a section with a hand-over. Its policy and workers are resolved.
+// resolveHandover sets the defaults of a section with a hand-over, except for its workers. Its policy is resolved.
 func (c *PoolConfig) resolveHandover() {
 	c.PrefillPolicy, c.UncachedThreshold = policyCopy(c.PrefillPolicy), copyOf(c.UncachedThreshold)
 	if c.Handover == "" {
@@ -32,12 +32,16 @@ func (c *PoolConfig) resolveHandover() {
 		c.PrefillPolicy = policyCopy(c.Policy)
 	}
 	c.HandoverLease = cmp.Or(c.HandoverLease, defaultHandoverLease)
-	for i := range c.Workers {
-		w := &c.Workers[i]
-		w.Role = cmp.Or(w.Role, workers.RoleBoth)
-		if c.Handover == HandoverSGLang && w.Role == workers.RolePrefill {
-			w.BootstrapPort = cmp.Or(w.BootstrapPort, defaultBootstrapPort)
-		}
+}
+
+// resolveRole sets the role and port of a worker in a tier or pool with a hand-over.
+func (c *PoolConfig) resolveRole(w *workers.Config) {
+	if c.Handover == "" {
+		return
+	}
+	w.Role = cmp.Or(w.Role, workers.RoleBoth)
+	if c.Handover == HandoverSGLang && w.Role == workers.RolePrefill {
+		w.BootstrapPort = cmp.Or(w.BootstrapPort, defaultBootstrapPort)
 	}
 }
 

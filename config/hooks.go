@@ -107,7 +107,7 @@ func (d *decoder) checkUnhooked(f *File) {
 		if path := s.path + ".paths"; len(s.Paths) > 0 {
 			d.warn(path, "requests on these paths are not sent to the hooks", "remove the paths that must be checked")
 		}
-		if slices.ContainsFunc(f.resolveSection(s).Serves, func(kind string) bool {
+		if slices.ContainsFunc(s.serves(), func(kind string) bool {
 			return kind == openai.Audio.String() || kind == openai.Images.String()
 		}) {
 			d.warn(s.path+".serves", "forms with files (multipart/form-data) for audio and images are not sent to the hooks; "+

@@ -50,9 +50,12 @@ func (d *decoder) checkEvents(f *File) {
 			d.checkEventsUsed(at, f, s)
 		}
 		for i, w := range s.Workers {
-			own := fmt.Sprintf("%s.workers[%d].kv_events", s.path, i)
-			events := overlay(valueOf(w.KVEvents), pool)
-			first, ranks := d.checkEventRanks(fmt.Sprintf("%s.workers[%d]", s.path, i), events, w)
+			worker, events := itemPath(s.path+".workers", i), pool
+			if w.KVEvents != nil {
+				events = overlay(*w.KVEvents, pool)
+			}
+			own := worker + ".kv_events"
+			first, ranks := d.checkEventRanks(worker, events, w)
 			if w.KVEvents != nil {
 				d.checkEventPorts(own, events, first+ranks)
 				d.checkEventsUsed(own, f, s)

@@ -172,6 +172,7 @@ func newDecoder(name string, env lookup) *decoder {
 	return &decoder{file: name, env: env, ended: func() error { return nil },
 		places: map[string]place{}, reported: map[string]bool{},
 		warned:   map[string]bool{},
+		servers:  map[string]canonicalServer{},
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{},
 		tokens: map[string]*tokenizer.Tokenizer{}}
 }

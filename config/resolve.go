@@ -50,27 +50,42 @@ type Pool struct {
 	HandoverLease     time.Duration  // time for which a prefill engine keeps a prompt that no engine has read
 }
 
-// ResolvedPools returns the tiers, then the pools, both in the order of the file. The caller
-// owns the result.
+// ResolvedPools returns the tiers, then the pools, both in the order of the file. Workers share
+// values that they inherit, and nothing with f.
 func (f *File) ResolvedPools() []Pool {
 	pools := make([]Pool, 0, len(f.Tiers)+len(f.Pools))
 	for _, s := range f.sections() {
-		pools = append(pools, f.poolOf(f.resolveSection(s), s.tier))
+		pools = append(pools, f.poolOf(f.inheritedBy(s), s.tier))
 	}
 	return pools
 }
 
-// resolveSection returns a tier or pool with all inherited values.
-func (f *File) resolveSection(s section) PoolConfig {
-	c := s.PoolConfig
-	c.Engine = cmp.Or(c.Engine, string(openai.EngineAuto))
-	if s.tier && len(c.Serves) == 0 {
-		// The dialects of chat models. Embeddings need other models.
-		c.Serves = []string{"chat", "completions", "responses", "messages", "tokenize"}
-		if c.Engine == string(openai.EngineAnthropic) {
-			c.Serves = []string{openai.Messages.String()}
-		}
+// serves returns the kinds of request that a tier or pool serves.
+func (s section) serves() []string {
+	switch {
+	case !s.tier || len(s.Serves) > 0:
+		return s.Serves
+	case s.Engine == string(openai.EngineAnthropic):
+		return []string{openai.Messages.String()}
 	}
+	// The dialects of chat models. Embeddings need other models.
+	return []string{"chat", "completions", "responses", "messages", "tokenize"}
+}
+
+// resolveSection returns a tier or pool with all inherited values. Its workers share the values that they inherit.
+func (f *File) resolveSection(s section) PoolConfig {
+	c := f.inheritedBy(s)
+	c.Workers = slices.Clone(c.Workers)
+	for i := range c.Workers {
+		c.resolveWorker(&c.Workers[i], new(int))
+	}
+	return c
+}
+
+// inheritedBy returns a tier or pool with all inherited values, but with its workers as the file has them.
+func (f *File) inheritedBy(s section) PoolConfig {
+	c := s.PoolConfig
+	c.Engine, c.Serves = cmp.Or(c.Engine, string(openai.EngineAuto)), s.serves()
 	if c.Price != nil {
 		c.Price = new(*c.Price)
 		c.Price.CachedInput = copyOf(c.Price.CachedInput)
@@ -82,26 +97,38 @@ func (f *File) resolveSection(s section) PoolConfig {
 	c.Fallback = slices.Clone(c.Fallback)
 	c.Queue, c.Saturation = overlay(c.Queue, f.Queue), overlay(c.Saturation, f.Saturation)
 	c.HealthWeight = overlay(c.HealthWeight, f.HealthWeight)
-	health := f.healthOf(c.Health)
-	events := f.eventsOf(c.KVEvents)
-	c.Health, c.KVEvents, c.Workers = &health, eventsCopy(events), slices.Clone(c.Workers)
-	for i := range c.Workers {
-		w := &c.Workers[i]
-		w.Weight = new(*cmp.Or(w.Weight, new(1)))
-		w.Health, w.Models = new(overlay(valueOf(w.Health), health)), slices.Clone(w.Models)
-		w.KVEvents = eventsCopy(overlay(valueOf(w.KVEvents), events))
-		if w.TLS == nil && strings.HasPrefix(strings.ToLower(w.URL), "https:") {
-			w.TLS = c.TLS
-		}
-		w.TLS, w.Headers = copyOf(w.TLS), w.Headers.Over(c.Headers)
-	}
+	c.Health, c.KVEvents = new(f.healthOf(c.Health)), eventsCopy(f.eventsOf(c.KVEvents))
 	c.TLS, c.Headers = copyOf(c.TLS), maps.Clone(c.Headers)
 	c.resolveHandover()
 	c.resolveCache()
 	return c
 }
 
-// poolOf returns the Pool of a resolved section.
+// resolveWorker sets the values that a worker inherits from its tier or pool, whose own values are resolved. weight
+// gets the weight.
+func (c *PoolConfig) resolveWorker(w *workers.Config, weight *int) {
+	if *weight = 1; w.Weight != nil {
+		*weight = *w.Weight
+	}
+	w.Weight, w.Models = weight, slices.Clone(w.Models)
+	if w.Health == nil {
+		w.Health = c.Health
+	} else {
+		w.Health = new(overlay(*w.Health, *c.Health))
+	}
+	if w.KVEvents == nil {
+		w.KVEvents = c.KVEvents
+	} else {
+		w.KVEvents = eventsCopy(overlay(*w.KVEvents, *c.KVEvents))
+	}
+	if w.TLS == nil && len(w.URL) > len("https:") && strings.EqualFold(w.URL[:len("https:")], "https:") {
+		w.TLS = c.TLS
+	}
+	w.TLS, w.Headers = copyOf(w.TLS), w.Headers.Over(c.Headers)
+	c.resolveRole(w)
+}
+
+// poolOf returns the Pool of a section with all inherited values.
 func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,
@@ -130,20 +157,29 @@ func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	for _, name := range c.ResponseHeaders {
 		p.ResponseHeaders = append(p.ResponseHeaders, http.CanonicalHeaderKey(name))
 	}
-	for _, w := range c.Workers {
-		s := workers.Spec{Config: w, Pool: c.Name, Engine: c.Engine, Model: c.Model,
+	p.Workers = f.appendSpecs(make([]workers.Spec, 0, len(c.Workers)), &c)
+	return p
+}
+
+// appendSpecs appends the workers of a section with all inherited values.
+func (f *File) appendSpecs(to []workers.Spec, c *PoolConfig) []workers.Spec {
+	weights := make([]int, len(c.Workers))
+	for i := range c.Workers {
+		w, first := &c.Workers[i], len(to)
+		s := workers.Spec{Config: *w, Pool: c.Name, Engine: c.Engine, Model: c.Model, Key: f.workerKey(w),
 			ConnectTimeout: f.Timeouts.Connect, StaleAfter: c.Saturation.StaleAfter}
-		if w.APIKeyEnv != "" && f.keys != nil {
-			s.Key = f.keys(w.APIKeyEnv)
+		c.resolveWorker(&s.Config, &weights[i])
+		to = s.AppendRanks(to)
+		if w.Ranks == 0 {
+			continue
 		}
-		for _, rank := range s.PerRank() {
-			if weight, ok := f.rankWeights[rank.Name]; ok && w.Ranks > 0 {
-				rank.Weight = &weight
+		for r := first; r < len(to); r++ {
+			if weight, ok := f.rankWeights[to[r].Name]; ok {
+				to[r].Weight = new(weight)
 			}
-			p.Workers = append(p.Workers, rank)
 		}
 	}
-	return p
+	return to
 }
 
 // WorkerCount returns the number of workers of all tiers and pools. Each rank of a server is one.
@@ -214,11 +250,12 @@ func inherit(section, base reflect.Value) {
 }
 
 // Specs returns every worker of the file, in order, including the workers' keys: do not print
-// them. The caller owns the result.
+// them. They share the values that they inherit, and nothing with f.
 func (f *File) Specs() []workers.Spec {
-	var specs []workers.Spec
-	for _, p := range f.ResolvedPools() {
-		specs = append(specs, p.Workers...)
+	specs := make([]workers.Spec, 0, f.WorkerCount())
+	for _, s := range f.sections() {
+		c := f.inheritedBy(s)
+		specs = f.appendSpecs(specs, &c)
 	}
 	return specs
 }

@@ -100,7 +100,7 @@ func (d *decoder) checkCaches(f *File) {
 		switch {
 		case !s.ResponseCache.Caches():
 			d.report(path, "has no effect: it turns nothing on", "write response_cache: { exact: {} }, or remove the key")
-		case !slices.ContainsFunc(f.resolveSection(s).Serves, generates):
+		case !slices.ContainsFunc(s.serves(), generates):
 			d.report(path, "has no effect: the "+s.kind()+" serves nothing whose answers are kept",
 				"add chat, completions, responses or messages to serves, or remove the key")
 		default:

@@ -52,8 +52,9 @@ const noBound = math.MaxInt32
 
 // fields are the keys of a section.
 type fields struct {
-	names []string // in the order of the struct
-	keys  map[string]key
+	names   []string // in the order of the struct
+	ordered []key    // the same
+	keys    map[string]key
 }
 
 // sections has the keys of every section of the file by its type.
@@ -68,7 +69,7 @@ func sectionsOf(t reflect.Type) map[reflect.Type]fields {
 			continue
 		}
 		k.field = i
-		f.names, f.keys[k.name] = append(f.names, k.name), k
+		f.names, f.ordered, f.keys[k.name] = append(f.names, k.name), append(f.ordered, k), k
 		if below := itemOf(t.Field(i).Type); below.Kind() == reflect.Struct {
 			maps.Copy(found, sectionsOf(below))
 		}
@@ -136,10 +137,10 @@ func keyOfTag(tag reflect.StructTag, tier bool) key {
 
 // members returns the keys of a section with their values, in order.
 func members(section reflect.Value) iter.Seq2[key, reflect.Value] {
-	f := sections[section.Type()]
+	ordered := sections[section.Type()].ordered
 	return func(yield func(key, reflect.Value) bool) {
-		for _, name := range f.names {
-			if !yield(f.keys[name], section.Field(f.keys[name].field)) {
+		for _, k := range ordered {
+			if !yield(k, section.Field(k.field)) {
 				return
 			}
 		}

@@ -74,10 +74,10 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 	if expanded {
 		d.expanded[expansionKey(path, n.Value)] = text
+		at := d.places[path]
+		at.raw, at.expanded = n.Value, true
+		d.places[path] = at
 	}
-	at := d.places[path]
-	at.raw, at.expanded = n.Value, expanded
-	d.places[path] = at
 	// A quoted number is a string, except for ${…}, which YAML requires to be quoted.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !expanded
 	hint, ok := setScalar(v, k, text, quoted)
@@ -248,6 +248,9 @@ func isNumber(t reflect.Type) bool {
 // expand replaces ${NAME} and ${NAME:-default} in a scalar; $${ is a literal ${. If a variable
 // without default is unset or an expression is malformed, it reports a problem and ok is false.
 func (d *decoder) expand(n *yaml.Node, path string) (text string, expanded, ok bool) {
+	if !strings.Contains(n.Value, "${") { // a usual value
+		return n.Value, false, true
+	}
 	if text, known := d.allowedExpansions[expansionKey(path, n.Value)]; known {
 		return text, true, true
 	}
