@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -167,4 +168,38 @@ func waiting(p *Pool, policy Policy, n, blocks int, elsewhere bool) []Request {
 		}
 	}
 	return requests
+}
+
+// BenchmarkConfigure2000 changes the weight of one of 2,000 workers, which holds the pool's lock, and selects a worker,
+// for which a policy may have to change its ring.
+func BenchmarkConfigure2000(b *testing.B) {
+	for _, name := range []string{"kv_aware", "chwbl"} {
+		b.Run(name, func(b *testing.B) {
+			policy, err := New(Config{Name: name})
+			if err != nil {
+				b.Fatal(err)
+			}
+			members := membersOf(slices.Repeat([]int{1}, 2000)...)
+			p := NewPool(policy, members)
+			for _, m := range members {
+				p.Observe(m.ID, m.Ref, Status{Up: true})
+			}
+			var configure, acquire time.Duration
+			for i := range b.N {
+				members[i%2000].Weight = 1 + i/2000%99 + 1
+				began := time.Now()
+				p.Configure(policy, members)
+				configured := time.Now()
+				lease, err := p.Acquire(&Request{Now: start, Prefix: Mix(uint64(i))})
+				if err != nil {
+					b.Fatal(err)
+				}
+				acquire += time.Since(configured)
+				configure += configured.Sub(began)
+				lease.Release(Result{At: start, Err: ErrExcluded})
+			}
+			b.ReportMetric(float64(configure.Microseconds())/float64(b.N), "configure-µs/op")
+			b.ReportMetric(float64(acquire.Microseconds())/float64(b.N), "acquire-µs/op")
+		})
+	}
 }

@@ -130,10 +130,14 @@ func (p *Pool) usePoliciesLocked() {
 		if p.facts&usesCosts != 0 {
 			blocks, every = 0, 0 // costs need the model of the whole cache
 		}
-		h.views, h.assessments = make([]View, 0, n), make([]assessment, n)
+		if len(h.assessments) != n {
+			h.views, h.assessments = make([]View, 0, n), make([]assessment, n)
+		}
 	}
 	p.caches.limitTrees(blocks, every)
-	p.views, p.assessments = make([]View, 0, n), make([]assessment, n)
+	if len(p.assessments) != n {
+		p.views, p.assessments = make([]View, 0, n), make([]assessment, n)
+	}
 }
 
 // facts returns the parts of a View that the hand-over uses.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -109,6 +110,34 @@ func TestMovedShareIsSymmetric(t *testing.T) {
 		there, back := MovedShare(a, was, b, is), MovedShare(b, is, a, was)
 		if there != back || there < 0 || there > 1 || MovedShare(a, was, a, was) != 0 {
 			t.Fatalf("%v there, %v back", there, back)
+		}
+	})
+}
+
+// TestHomesAreThoseOfTheRing, for any members and number of points.
+func TestHomesAreThoseOfTheRing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := membersOf(rapid.SliceOfN(rapid.IntRange(0, 9), 0, 40).Draw(t, "weights")...)
+		if len(members) > 0 && rapid.Bool().Draw(t, "heavy") {
+			members[0].Weight = maxWeight
+		}
+		units := rapid.IntRange(1, 300).Draw(t, "units")
+		h := newHomes(members, units, 0)
+		var ws []View
+		for i, m := range h.members {
+			ws = append(ws, View{ID: m.ID, Index: i, Weight: m.Weight})
+		}
+		g, got := newRing(units), h.find()
+		if !g.update(time.Time{}, ws) {
+			if got != [movedKeys]string{} {
+				t.Fatal("there are homes without members")
+			}
+			return
+		}
+		for key, home := range got {
+			if s, _ := g.next(g.first(Mix(uint64(key) + 1))); s.id != home {
+				t.Fatalf("the home of key %d is %q, on the ring %q", key, home, s.id)
+			}
 		}
 	})
 }

@@ -194,40 +194,79 @@ func NewPool(policy Policy, members []Member) *Pool {
 // bound is configured. A member with another Ref is a new worker. To keep a policy's memory,
 // pass the same policy again. Leases stay valid and are released on their own worker.
 func (p *Pool) Configure(policy Policy, members []Member) {
+	workers, rings := make([]*Worker, len(members)), p.grownRings(policy, members)
 	p.mu.Lock()
 	defer p.unlockChanged()
-	workers := make([]*Worker, len(members))
-	for i, m := range members {
-		w := p.findLocked(m.ID, m.Ref)
-		if w == nil {
-			w = &Worker{id: m.ID, idHash: HashText(m.ID), ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
-			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
-			w.silences.lastByte = new(atomic.Int64)
-		}
+	for g, grown := range rings {
+		g.replace(grown)
+	}
+	changed := p.matchLocked(workers, members)
+	for i := range members {
+		m, w := &members[i], workers[i]
 		w.index, w.weight, w.group, w.maxInflight, w.gate = i, m.Weight, m.Group, m.MaxInflight, m.Gate
-		w.maxTokens, w.models, w.region = m.MaxTokensInflight, slices.Clone(m.Models), m.Region
-		w.stages = m.Stages
+		w.maxTokens, w.region, w.stages = m.MaxTokensInflight, m.Region, m.Stages
+		if !slices.Equal(w.models, m.Models) {
+			w.models = slices.Clone(m.Models)
+		}
 		if w.maxInflight > 0 || w.maxTokens > 0 {
 			w.concurrencyLimit = concurrencyLimit{}
-		}
-		workers[i] = w
-	}
-	for _, w := range p.workers {
-		if !slices.Contains(workers, w) {
-			w.removed = true
-			p.releaseColumnLocked(w)
 		}
 	}
 	p.policy, p.workers = policy, workers
 	p.usePoliciesLocked()
-	p.views, p.assessments = make([]View, 0, len(members)), make([]assessment, len(members))
-	p.inflightPrefixes.reserveRoom(len(members))
-	p.learned.sorted = make([]float64, 0, len(members))
-	for q := range quantities {
-		p.refreshLocked(q)
+	if changed {
+		p.inflightPrefixes.reserveRoom(len(members))
+		p.learned.sorted = make([]float64, 0, len(members))
+		for q := range quantities {
+			p.refreshLocked(q)
+		}
 	}
 	p.capEjectionsLocked()
 	p.publishLearnedLocked()
+}
+
+// matchLocked sets workers to those of the members: present workers, or new ones. The others are removed. It reports
+// whether a worker is new or removed.
+func (p *Pool) matchLocked(workers []*Worker, members []Member) (changed bool) {
+	type handle struct {
+		id  string
+		ref any
+	}
+	var present map[handle]*Worker // built if the order differs
+	find := func(i int) *Worker {
+		m := &members[i]
+		if i < len(p.workers) && p.workers[i].id == m.ID && p.workers[i].ref == m.Ref {
+			return p.workers[i]
+		}
+		if present == nil {
+			present = make(map[handle]*Worker, len(p.workers))
+			for _, w := range p.workers {
+				present[handle{w.id, w.ref}] = w
+			}
+		}
+		return present[handle{m.ID, m.Ref}]
+	}
+	for _, w := range p.workers {
+		w.removed = true
+	}
+	for i := range members {
+		w := find(i)
+		if w == nil {
+			m := &members[i]
+			w = &Worker{id: m.ID, idHash: HashText(m.ID), ref: m.Ref, column: p.inflightPrefixes.takeColumn()}
+			w.learned[prefillRate].limits, w.learned[tokenTime].limits = rateLimits, timeLimits
+			w.silences.lastByte = new(atomic.Int64)
+			changed = true
+		}
+		w.removed, workers[i] = false, w
+	}
+	for _, w := range p.workers {
+		if w.removed {
+			p.releaseColumnLocked(w)
+			changed = true
+		}
+	}
+	return changed
 }
 
 // releaseColumnLocked gives back the column of a removed worker once it has no more bookings

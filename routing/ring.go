@@ -117,19 +117,29 @@ func (g *ring) rebuild(ws []View) {
 	for i := range ws {
 		at, known := g.byID[ws[i].ID]
 		if !known {
-			if at = uint32(len(g.slots)); at == maxSlots {
+			if len(g.slots) == maxSlots {
 				continue // the ring works without it
 			}
-			g.slots = append(g.slots, slot{id: ws[i].ID, seed: hashID(ws[i].ID)})
-			g.byID[ws[i].ID] = at
+			at = g.addSlot(ws[i].ID)
 		}
-		// The next power of two, so that a changing weight rarely causes a rebuild.
 		s := &g.slots[at]
-		s.maxWeight = max(s.maxWeight, 1<<bits.Len(uint(min(ws[i].Weight, maxWeight)-1)))
+		s.maxWeight = max(s.maxWeight, slotWeight(ws[i].Weight))
 	}
 	g.limitPoints()
 	g.sortPoints()
 }
+
+// addSlot adds a worker.
+func (g *ring) addSlot(id string) uint32 {
+	at := uint32(len(g.slots))
+	g.slots = append(g.slots, slot{id: id, seed: hashID(id), seen: g.now})
+	g.byID[id] = at
+	return at
+}
+
+// slotWeight returns the weight for which a worker of a weight gets points: the next power of two, so that a changing
+// weight rarely causes a rebuild.
+func slotWeight(weight int) int { return 1 << bits.Len(uint(min(weight, maxWeight)-1)) }
 
 // dropAbsent drops the workers that were not eligible for absentFor. Of the other absent workers it
 // keeps the latest ones: maxAbsent, or as many as the pool has. All present workers have room.
@@ -166,9 +176,7 @@ func (g *ring) sortPoints() {
 	for i := range g.slots {
 		n += g.points(g.slots[i].maxWeight)
 	}
-	width := bits.Len(uint(n)) // about one point per start
-	g.shift = 64 - width
-	g.hashes, g.owners, g.starts = make([]uint64, n), make([]uint32, n), make([]uint32, 1<<width+1)
+	g.makePoints(n)
 	g.eachPoint(func(hash uint64, _ uint32) { g.starts[hash>>g.shift+1]++ })
 	for i := 1; i < len(g.starts); i++ {
 		g.starts[i] += g.starts[i-1]
@@ -182,6 +190,13 @@ func (g *ring) sortPoints() {
 		}
 		g.hashes[at], g.owners[at] = hash, owner
 	})
+}
+
+// makePoints makes room for n points.
+func (g *ring) makePoints(n int) {
+	width := bits.Len(uint(n)) // about one point per start
+	g.shift = 64 - width
+	g.hashes, g.owners, g.starts = make([]uint64, n), make([]uint32, n), make([]uint32, 1<<width+1)
 }
 
 // eachPoint calls f for every point of every slot.
