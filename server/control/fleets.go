@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/workers"
 )
 
 // sketchSize is the number of servers by which gateways recognize their own fleet. Two configurations with half of
@@ -21,6 +22,17 @@ func serversOf(c *config.Pool) map[string]uint64 {
 		servers[w.Name] = NameHash(c.Name + "\x00" + w.Name + "\x00" + url)
 	}
 	return servers
+}
+
+// setServers sets the servers of the pool's workers: those of was, the previous pool of that name, if they are equal.
+func (p *Pool) setServers(was *Pool) {
+	same := func(a, b workers.Spec) bool { return a.Name == b.Name && a.URL == b.URL }
+	if was != nil && slices.EqualFunc(was.Workers, p.Workers, same) {
+		p.servers, p.sketch = was.servers, was.sketch
+		return
+	}
+	p.servers = serversOf(&p.Pool)
+	p.sketch = lowest(p.servers)
 }
 
 // ServerOf returns a hash of the pool's name, the worker's name and its URL, by which gateways know that they mean the

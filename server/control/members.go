@@ -124,7 +124,7 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 
 // observeAll applies the current status of the selected workers of the pool, in one step.
 func (p *Pool) observeAll(selected func(*Member) bool) {
-	all := make(map[any]routing.Status, len(p.Members))
+	all := map[any]routing.Status{}
 	for _, m := range p.Members {
 		if selected(m) {
 			st := m.Worker.Status()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,7 @@ type livePool struct {
 	WaitQueue *queue.Queue // the requests that wait for a worker of Routing
 	Caches    *kvcache.Pool
 	Waits     telemetry.Waits
+	gateways  int // that share the bounds of Routing's workers; guarded by Pools.configuring
 }
 
 // membersOf returns the workers of a tier or pool for a policy, with one gateway's share of their
@@ -112,6 +114,7 @@ func gatewayShare[N int | int64](bound, gateways N) N {
 // configure puts the pool's policy and members in force. gateways is the number of gateways that share
 // the workers.
 func (p *Pool) configure(gateways int) {
+	p.gateways = gateways
 	members := membersOf(p.Pool, gateways)
 	for i := range members {
 		m := p.Members[members[i].ID]
@@ -181,15 +184,17 @@ func (ps *Pools) open(p, was *Pool, f *config.File) {
 		reasons = append(reasons, string(r))
 	}
 	p.Members = make(map[string]*Member, len(p.Workers))
-	for _, w := range p.Workers {
-		m := ps.memberOf(p, was, w.Name, reasons)
+	for i := range p.Workers {
+		name := p.Workers[i].Name
+		m := ps.memberOf(p, was, name, reasons)
 		if m.Gate == nil {
 			m.Gate = ps.newBreaker(p.Name, p.Routing, m, f.Breaker)
 		} else {
 			m.Gate.Configure(f.Breaker)
 		}
-		p.Members[w.Name] = m
+		p.Members[name] = m
 	}
+	changed := p.changedMembers(was)
 	p.setInstances()
 	p.setLookupMembers()
 	p.Routing.SetSaturation(p.Saturation)
@@ -197,12 +202,40 @@ func (ps *Pools) open(p, was *Pool, f *config.File) {
 	p.Routing.SetSlowness(routing.Slowness(f.Breaker.Slow))
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
-	p.configure(ps.gateways)
-	if ps.redis == nil {
-		_ = p.Routing.SetOtherGateways(time.Now(), ps.gateways-1) // without a load nothing can be wrong
+	if len(changed) > 0 || ps.gateways != p.gateways || !p.sameExceptWorkers(was) {
+		p.configure(ps.gateways)
+		if ps.redis == nil {
+			_ = p.Routing.SetOtherGateways(time.Now(), ps.gateways-1) // without a load nothing can be wrong
+		}
 	}
 	p.measureRegions()
-	p.observeAll(func(*Member) bool { return true }) // health checks that ended before the worker was a member
+	// Of a worker that was no member, health checks may have ended before.
+	p.observeAll(func(m *Member) bool { return changed[m] })
+}
+
+// changedMembers returns the members that are new, have another configuration or another place than in was, or use
+// their events differently. was is nil for a new pool.
+func (p *Pool) changedMembers(was *Pool) map[*Member]bool {
+	changed := map[*Member]bool{}
+	for i := range p.Workers {
+		spec := &p.Workers[i]
+		m := p.Members[spec.Name]
+		if was == nil || i >= len(was.Workers) || was.Members[spec.Name] != m || !spec.Equal(&was.Workers[i]) ||
+			was.readsEvents != p.readsEvents {
+			changed[m] = true
+		}
+	}
+	return changed
+}
+
+// sameExceptWorkers reports whether the pool has as many workers as was, and the same configuration except for them.
+func (p *Pool) sameExceptWorkers(was *Pool) bool {
+	if was == nil || len(was.Workers) != len(p.Workers) || was.Picker != p.Picker || was.Prefill != p.Prefill {
+		return false
+	}
+	before, after := was.Pool, p.Pool
+	before.Workers, after.Workers = nil, nil
+	return reflect.DeepEqual(before, after)
 }
 
 // newLivePool returns the live pool of a new pool.

@@ -45,6 +45,46 @@ func TestReloadAllocatesInProportionToItsWorkers(t *testing.T) {
 	}
 }
 
+// TestReloadConfiguresChangedPoolsOnly, and changes the weight of the pool that has changed.
+func TestReloadConfiguresChangedPoolsOnly(t *testing.T) {
+	const pools = `
+auth: { required: false }
+health: { path: "off" }
+tiers:
+  - { name: a, model: m, workers: [ { name: w0, url: "http://127.0.0.1:9" } ] }
+  - { name: b, model: n, workers: [ { name: w1, url: "http://127.0.0.1:10" } ] }
+`
+	c := newTestControl(t, pools)
+	configured := map[string]bool{}
+	for _, p := range c.Snapshot().Pools {
+		p.Routing.Watch(func() { configured[p.Name] = true })
+	}
+	apply := func(text string) {
+		f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\nstore: { sql: \"\" }\n"+text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(configured)
+		c.applying.Lock()
+		defer c.applying.Unlock()
+		if err := c.apply(Configuration{Base: f}.withWeights(nil), c.Snapshot().Identity); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(strings.Replace(pools, ":9\"", ":9\", weight: 3", 1))
+	if !configured["a"] || configured["b"] {
+		t.Errorf("configured: %v", configured)
+	}
+	if got := c.Snapshot().ByName["a"].Routing.Snapshot(time.Now())[0].Weight; got != 3 {
+		t.Errorf("the weight is %d", got)
+	}
+	apply(strings.Replace(strings.Replace(pools, ":9\"", ":9\", weight: 3", 1), "model: n,",
+		"model: n, policy: { name: least_load },", 1))
+	if configured["a"] || !configured["b"] {
+		t.Errorf("after another policy, configured: %v", configured)
+	}
+}
+
 // TestEngineOfAWorkerCostsNoAllocation, configured or detected: each request asks for it.
 func TestEngineOfAWorkerCostsNoAllocation(t *testing.T) {
 	for engine, want := range map[string]openai.Engine{"vllm": openai.EngineVLLM, "auto": ""} {

@@ -15,13 +15,13 @@ import (
 )
 
 // newTestControl returns a Control with the configuration in force.
-func newTestControl(t *testing.T, yaml string) *Control {
+func newTestControl(t testing.TB, yaml string) *Control {
 	t.Helper()
 	return newTestControlOn(t, memnet.New(), yaml)
 }
 
 // newTestControlOn returns a Control with the configuration in force and workers on a network.
-func newTestControlOn(t *testing.T, network *memnet.Network, yaml string) *Control {
+func newTestControlOn(t testing.TB, network *memnet.Network, yaml string) *Control {
 	t.Helper()
 	if !strings.Contains(yaml, "store:") {
 		yaml = "store: { sql: \"\" }\n" + yaml

@@ -84,8 +84,8 @@ func newSnapshot(c Configuration, identity *Identity, live *Snapshot) (*Snapshot
 		answerGroups:  answerGroups(f.ResponseCache.Shared),
 	}
 	for _, c := range f.ResolvedPools() {
-		p := &Pool{Pool: c, tokenizer: f.Tokenizer(lookupPolicy(&c)), regions: newRegions(f, c), servers: serversOf(&c)}
-		p.sketch = lowest(p.servers)
+		p := &Pool{Pool: c, tokenizer: f.Tokenizer(lookupPolicy(&c)), regions: newRegions(f, c)}
+		p.setServers(live.ByName[c.Name])
 		for _, d := range c.Serves {
 			p.Served[d] = true
 		}
