@@ -60,14 +60,10 @@ tiers:
 		p.Routing.Watch(func() { configured[p.Name] = true })
 	}
 	apply := func(text string) {
-		f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\nstore: { sql: \"\" }\n"+text), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		clear(configured)
-		c.applying.Lock()
-		defer c.applying.Unlock()
-		if err := c.apply(Configuration{Base: f}.withWeights(nil), c.Snapshot().Identity); err != nil {
+		c.changing.Lock()
+		defer c.changing.Unlock()
+		if err := c.change(replaceConfig{parsed(t, text)}); err != nil {
 			t.Fatal(err)
 		}
 	}
