@@ -208,8 +208,8 @@ func readPage[T any](ctx context.Context, r *reading, columns func(*T) []column,
 	return all, err == nil && len(all) < changesPage && !r.pageEnded, err
 }
 
-// PruneDeletions deletes the marks of tenants and keys that were deleted before a time. A gateway that has not read them
-// begins again.
+// PruneDeletions deletes the marks of tenants and keys that were deleted before a time. A gateway that has not read
+// them begins again.
 func (s *SQL) PruneDeletions(ctx context.Context, before time.Time) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
