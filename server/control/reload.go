@@ -111,8 +111,10 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	result.Changes = append(result.Changes, config.Changes(old, f)...)
 	overrides := ctl.OverridesNow()
 	weights := weightsOf(overrides)
-	result.Impact = impactOf(old.WithOverrides(weights), f.WithOverrides(weights), result.Changes)
-	result.Impact.Overrides = overrideImpacts(overrides, fileWeights(old), fileWeights(f))
+	result.Impact = impactOf(live.Pools, f.WithOverrides(weights).ResolvedPools(), result.Changes)
+	if len(overrides) > 0 {
+		result.Impact.Overrides = overrideImpacts(overrides, fileWeights(old), fileWeights(f))
+	}
 	if r.DryRun {
 		_, _, err = Next(live, replaceConfig{f}, time.Now())
 		return result, err
@@ -180,20 +182,24 @@ func problemLines(ps config.Problems) []string {
 	return lines
 }
 
-// impactOf returns the impact of the configuration f on the workers of old.
-func impactOf(old, f *config.File, changes []config.Change) Impact {
+// impactOf returns the impact on the workers of live pools if next replaces them.
+func impactOf(live []*Pool, next []config.Pool, changes []config.Change) Impact {
+	old := make([]config.Pool, len(live))
+	for i, p := range live {
+		old[i] = p.Pool
+	}
 	im := Impact{
-		WorkersAdded:   missingFrom(old, f),
-		WorkersRemoved: missingFrom(f, old),
+		WorkersAdded:   missingFrom(old, next),
+		WorkersRemoved: missingFrom(next, old),
 		AffinityMoved:  map[string]float64{},
 		RestartNeeded:  []string{},
 		Overrides:      []OverrideImpact{},
 	}
 	was := map[string]config.Pool{}
-	for _, p := range old.ResolvedPools() {
+	for _, p := range old {
 		was[p.Name] = p
 	}
-	for _, p := range f.ResolvedPools() {
+	for _, p := range next {
 		if before, known := was[p.Name]; known {
 			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before, 1), before.Policy, membersOf(p, 1), p.Policy)
 		}
@@ -246,15 +252,21 @@ func overrideImpacts(overrides []store.Override, was, is map[string]int) []Overr
 	return all
 }
 
-// missingFrom returns the sorted names of the workers of f that other does not have.
-func missingFrom(other, f *config.File) []string {
-	names, has := []string{}, map[string]workers.Spec{}
-	for _, s := range other.Specs() {
-		has[s.Name] = s
+// missingFrom returns the sorted names of the workers of pools that other does not have.
+func missingFrom(other, pools []config.Pool) []string {
+	names, has := []string{}, map[string]*workers.Spec{}
+	for i := range other {
+		for j := range other[i].Workers {
+			w := &other[i].Workers[j]
+			has[w.Name] = w
+		}
 	}
-	for _, s := range f.Specs() {
-		if !s.SameWorker(has[s.Name]) {
-			names = append(names, s.Name)
+	for i := range pools {
+		for j := range pools[i].Workers {
+			w := &pools[i].Workers[j]
+			if same := has[w.Name]; same == nil || !w.SameWorker(*same) {
+				names = append(names, w.Name)
+			}
 		}
 	}
 	slices.Sort(names)

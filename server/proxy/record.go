@@ -109,7 +109,7 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 		}
 	}
 	if x.cached != nil {
-		d.Cache = &x.cached.record
+		d.Cache = new(x.cached.record) // a copy, which does not keep the answer in memory
 	}
 	for _, m := range res.Moves {
 		if m.Why != "" {

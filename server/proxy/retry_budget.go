@@ -46,7 +46,7 @@ func (b *retryBudget) credit(parts int64) {
 	const full = retryCap * retryParts
 	for {
 		saved := b.tokens.Load()
-		if saved == full || b.tokens.CompareAndSwap(saved, min(full, saved+parts)) {
+		if saved == full || parts == 0 || b.tokens.CompareAndSwap(saved, min(full, saved+parts)) {
 			return
 		}
 	}
