@@ -102,7 +102,7 @@ func (db *Database) next(ctx context.Context) (change *changeDirectory, to store
 	if err != nil {
 		return nil, to, err
 	}
-	if !c.Few && len(c.Tenants)+len(c.Keys) == 0 {
+	if db.first.directory == nil && !c.Few && len(c.Tenants)+len(c.Keys) == 0 { // an entry of the audit log alone
 		return nil, to, nil
 	}
 	change = &changeDirectory{changes: &c, revision: db.position.Revision} // of the last state without a gap

@@ -74,3 +74,33 @@ func TestRevokedKeyIsInvalidAlthoughTheLedgerFails(t *testing.T) {
 		t.Error("the revoked key is valid")
 	}
 }
+
+// TestFirstReadingEndsWithAnEmptyPage: the number of keys is a multiple of a page.
+func TestFirstReadingEndsWithAnEmptyPage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.db")
+	yaml := "store: { sql: \"sqlite://" + file + "\" }\n" + small
+	newTestControl(t, yaml) // makes the schema
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	const columns, many = "priority, default_priority, created_at", 20_000
+	for _, statement := range []string{
+		"INSERT INTO tenants (name, updated_at, " + columns + ") VALUES ('acme', 1, 'batch', 'batch', 1)",
+		`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+			INSERT INTO keys (id, tenant, hint, digest, ` + columns + `)
+			SELECT 'k' || i, 'acme', '', printf('%064x', i), 'batch', 'batch', 1 FROM n`,
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newTestControl(t, yaml)
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ts, ks := c.Snapshot().Identity.Directory.Stored(); ts != 1 || ks != many || c.Snapshot().Identity.ReadAt.IsZero() {
+		t.Errorf("%d tenants and %d keys are in force", ts, ks)
+	}
+}
