@@ -104,7 +104,7 @@ func (f *File) inheritedBy(s section) PoolConfig {
 	return c
 }
 
-// resolveWorker sets the values that a worker inherits from its tier or pool, whose own values are resolved. weight
+// resolveWorker sets the values that a worker inherits from its resolved tier or pool. weight
 // gets the weight.
 func (c *PoolConfig) resolveWorker(w *workers.Config, weight *int) {
 	if *weight = 1; w.Weight != nil {

@@ -12,7 +12,7 @@ import (
 	"tierway/routing"
 )
 
-// pacedSimulation is a simulation whose workers have breakers, connected as in the server.
+// pacedSimulation is a simulation with breakers of the workers, connected as in the server.
 type pacedSimulation struct {
 	*Simulation
 	breakers []*breaker.Breaker

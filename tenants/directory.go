@@ -23,7 +23,7 @@ type Directory struct {
 	tenants *btree.Map[string, *tenantRow] // of the database, by name
 	ids     *btree.Map[string, *keyRow]    // all keys of the database, by id
 	digests *btree.Map[uint64, *keyRow]    // those that are not revoked, by the first bytes of the digest
-	equal   *btree.Map[string, *keyRow]    // those whose first bytes another key has too, by the digest
+	equal   *btree.Map[string, *keyRow]    // further keys with equal first bytes, by the digest
 }
 
 // fileSection has the tenants and keys of config.yaml.

@@ -54,7 +54,7 @@ type madeKey struct {
 	Old       *tenants.Key // the replaced key; may be nil
 }
 
-// configFlag adds the flag of the configuration whose database has the keys.
+// configFlag adds the flag of the configuration; its database has the keys.
 func configFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVarP(path, "config", "c", "config.yaml", "configuration file that names the database of keys")
 }

@@ -105,8 +105,8 @@ func (db *Database) next(ctx context.Context) (change *changeDirectory, to store
 	if db.first.directory == nil && !c.Few && len(c.Tenants)+len(c.Keys) == 0 { // an entry of the audit log alone
 		return nil, to, nil
 	}
-	change = &changeDirectory{changes: &c, revision: db.position.Revision} // of the last state without a gap
-	if to.Whole() {
+	change = &changeDirectory{changes: &c}
+	if to.Whole() { // until then rows with earlier revisions follow
 		change.revision = to.Revision
 	}
 	if c.Restart || at == (store.Position{}) {

@@ -11,7 +11,7 @@ import (
 )
 
 // openDatabase brings the schema up to date and reads the directory. An unavailable database is not an error, nor is a
-// directory whose reading takes longer than a start may wait: followDatabase reads the rest.
+// reading that takes longer than a start may wait: followDatabase reads the rest.
 func (ctl *Control) openDatabase(ctx context.Context) error {
 	db := ctl.Database
 	if db.stores.SQL == nil {

@@ -76,7 +76,7 @@ func (r replaceConfig) next(was *Snapshot, now time.Time) (*Snapshot, []tenants.
 // changeDirectory puts changes of the database in force.
 type changeDirectory struct {
 	changes  *store.Changes
-	revision int64
+	revision int64 // 0: not all changes up to the new revision were read
 	// whole has all tenants and keys of a database that was not read before; nil: only the changed ones are read.
 	whole *tenants.Directory
 }
@@ -93,7 +93,10 @@ func (d changeDirectory) next(was *Snapshot, now time.Time) (*Snapshot, []tenant
 	} else {
 		identity.Directory = was.Identity.Directory.With(removed)
 	}
-	if identity.Revision = d.revision; d.changes.Few {
+	if d.revision != 0 {
+		identity.Revision = d.revision
+	}
+	if d.changes.Few {
 		identity.storedAdmins, identity.overrides = d.changes.Admins, d.changes.Overrides
 	}
 	if identity.ReadAt.IsZero() {

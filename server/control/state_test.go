@@ -134,3 +134,15 @@ func TestRefusedChangeChangesNothing(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
+
+// TestRevisionGrowsWithTheLastPageOfAChange: the admin UI reads tenants and keys again when it grows.
+func TestRevisionGrowsWithTheLastPageOfAChange(t *testing.T) {
+	now, state := time.Unix(2, 0), begun(t, small)
+	for i, c := range []struct{ revision, want int64 }{{5, 5}, {0, 5}, {0, 5}, {9, 9}} {
+		next, _, err := Next(state, changeDirectory{changes: &store.Changes{}, revision: c.revision}, now)
+		if err != nil || next.Identity.Revision != c.want {
+			t.Fatalf("page %d: revision %d, %v", i, next.Identity.Revision, err)
+		}
+		state = next
+	}
+}
