@@ -47,7 +47,9 @@ func TestOverviewAndHistoryShowTheConfiguredParts(t *testing.T) {
 			v.Answers == nil || v.Answers.Store != "memory" || v.Answers.Entries != 0 || v.Answers.MaxBytes != 64<<20 {
 			t.Errorf("before the first request: %+v, %+v", v.Hooks, v.Answers)
 		}
-		time.Sleep(10 * time.Second) // the steps of the history are whole from here on
+		// The steps of the history are whole from here on. A sample is taken at each full second: the first calls of both
+		// hooks are in the same one.
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(10*time.Second + 200*time.Millisecond)))
 		text := strings.Repeat("the same long words ", 300)
 		for range 3 {
 			r.post("/v1/chat/completions", chatBody("fake-7b", text, `,"temperature":0`))
