@@ -76,7 +76,7 @@ func loadConfigWith(c *cobra.Command, path string, env func(string) (string, boo
 		problems = f.Warnings()
 	}
 	if len(problems) > 0 {
-		src, readErr := readFile(path, nil, maxConfig)
+		src, readErr := readFile(c, path, maxConfig)
 		if readErr != nil {
 			src = nil // print the problems without source lines
 		}

@@ -76,10 +76,11 @@ func (f demoFlags) run(c *cobra.Command) (err error) {
 		return err
 	}
 	defer closeFleet()
-	if err := file.create(f.config, keys.settings(f.load, fleet)); err != nil {
+	path, err := file.create(f.config, keys.settings(f.load, fleet))
+	if err != nil {
 		return err
 	}
-	return f.serve(ctx, c, file.path(), keys, end)
+	return f.serve(ctx, c, path, keys, end)
 }
 
 // serve runs the gateway with the configuration at path, and the background load, until ctx ends.
@@ -112,8 +113,8 @@ func (f demoFlags) serve(ctx context.Context, c *cobra.Command, path string, key
 	if err := greeting.print(c.OutOrStdout(), f.json); err != nil {
 		return err
 	}
-	load := startDemoLoad(ctx, demoLoad{url: greeting.BaseURL, rate: f.load, keys: keys.load})
-	defer load.stop()
+	stopLoad := startDemoLoad(ctx, demoLoad{url: greeting.BaseURL, rate: f.load, keys: keys.load})
+	defer stopLoad()
 	return end.status(follower{reloadable: s, log: logs.log, source: source, path: path, loaded: file.Hash()}.run(ctx))
 }
 
@@ -154,19 +155,12 @@ type demoKeys struct {
 }
 
 func newDemoKeys() (keys demoKeys, err error) {
-	if keys.tenant, err = newDemoKey(tenants.TenantPrefix); err != nil {
-		return keys, err
+	newKey := func(prefix string) string {
+		key, failed := tenants.NewKey(rand.Reader, prefix)
+		err = errors.Join(err, failed)
+		return key
 	}
-	if keys.admin, err = newDemoKey(tenants.AdminPrefix); err != nil {
-		return keys, err
-	}
-	keys.load = make(map[string]string)
-	for _, name := range []string{chatApp, nightlyBatch} {
-		if keys.load[name], err = newDemoKey(tenants.TenantPrefix); err != nil {
-			return keys, err
-		}
-	}
-	return keys, nil
+	keys.tenant, keys.admin = newKey(tenants.TenantPrefix), newKey(tenants.AdminPrefix)
+	keys.load = map[string]string{chatApp: newKey(tenants.TenantPrefix), nightlyBatch: newKey(tenants.TenantPrefix)}
+	return keys, err
 }
-
-func newDemoKey(prefix string) (string, error) { return tenants.NewKey(rand.Reader, prefix) }

@@ -148,19 +148,19 @@ type demoFile struct {
 }
 
 // create writes the configuration to a new file, which only its owner can read: to a temporary file if
-// the path is empty.
-func (f *demoFile) create(path string, settings demoSettings) error {
+// the path is empty. It returns the name of the file.
+func (f *demoFile) create(path string, settings demoSettings) (name string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	file, err := newDemoFile(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	f.name = file.Name()
 	if err := errors.Join(executeTemplate(file, demoConfig, settings), file.Close()); err != nil {
-		return fmt.Errorf("writing the demo's configuration: %w: choose another file with --config", err)
+		return "", fmt.Errorf("writing the demo's configuration: %w: choose another file with --config", err)
 	}
-	return nil
+	return f.name, nil
 }
 
 // newDemoFile creates a file that did not exist.
@@ -185,13 +185,6 @@ func newDemoFile(path string) (*os.File, error) {
 		return nil, fmt.Errorf("--config %q: %w: choose another file", plain(path), withoutPath(err))
 	}
 	return file, nil
-}
-
-// path returns the path of the file.
-func (f *demoFile) path() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.name
 }
 
 // remove removes the file if there is one. Repeated calls are permitted.

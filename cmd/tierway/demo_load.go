@@ -24,37 +24,23 @@ type demoLoad struct {
 	keys map[string]string // by tenant
 }
 
-// runningLoad is a background load that must be stopped.
-type runningLoad struct {
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when all its requests have ended
-}
-
-// startDemoLoad starts a load, which ends with ctx or with stop. The caller must call stop.
-func startDemoLoad(ctx context.Context, l demoLoad) *runningLoad {
+// startDemoLoad starts a load, which ends with ctx. The caller must call stop, which cancels the requests of the load
+// and returns when all have ended.
+func startDemoLoad(ctx context.Context, l demoLoad) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	running := &runningLoad{cancel: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(running.ended)
-		l.run(ctx)
-	}()
-	return running
+	var running sync.WaitGroup
+	running.Go(func() {
+		transport := &http.Transport{MaxIdleConnsPerHost: demoLoadInflight, DisableCompression: true}
+		defer transport.CloseIdleConnections()
+		l.sendAll(ctx, &http.Client{Transport: transport})
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
-// stop cancels the requests of the load and returns when all have ended.
-func (r *runningLoad) stop() {
-	r.cancel()
-	<-r.ended
-}
-
-// run sends requests at random times until ctx ends, and returns when all have ended.
-func (l demoLoad) run(ctx context.Context) {
-	transport := &http.Transport{MaxIdleConnsPerHost: demoLoadInflight, DisableCompression: true}
-	defer transport.CloseIdleConnections()
-	l.sendAll(ctx, &http.Client{Transport: transport})
-}
-
-// sendAll is run with a client.
+// sendAll sends requests at random times until ctx ends, and returns when all have ended.
 func (l demoLoad) sendAll(ctx context.Context, client *http.Client) {
 	if l.rate == 0 {
 		return

@@ -115,11 +115,11 @@ func TestAStoppedDemoLoadHasNoRequestInFlight(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body) // the server detects a closed connection after the body
 		<-r.Context().Done()
 	})
-	load := startDemoLoad(context.Background(), demoLoad{url: s.URL, rate: maxDemoLoad})
+	stop := startDemoLoad(context.Background(), demoLoad{url: s.URL, rate: maxDemoLoad})
 	for range 5 {
 		<-arrived
 	}
-	load.stop()
+	stop()
 	s.Close() // waits for the handlers
 	if n := inflight.Load(); n != 0 {
 		t.Errorf("%d requests are in flight", n)

@@ -85,11 +85,11 @@ func (t *demoTraffic) next() demoRequest {
 	case draw < 0.67:
 		return t.title()
 	case draw < 0.73:
-		return t.single("auto", t.oneOf(demoCodeQuestions()), 90)
+		return t.single("auto", t.oneOf(demoCodeQuestions), 90)
 	case draw < 0.77:
-		return t.single("auto", t.oneOf(demoMathsQuestions()), 70)
+		return t.single("auto", t.oneOf(demoMathsQuestions), 70)
 	case draw < 0.81:
-		return t.single("gpt-4o", t.oneOf(demoQuestions()), 60)
+		return t.single("gpt-4o", t.oneOf(demoQuestions), 60)
 	case draw < 1-nightlyShare:
 		return t.toolCall()
 	case draw < 0.95:
@@ -106,7 +106,7 @@ func (t *demoTraffic) chatTurn() demoRequest {
 	}
 	c := t.chats[i]
 	c.turns--
-	c.messages = append(c.messages, demoMessage{"user", t.oneOf(demoQuestions())})
+	c.messages = append(c.messages, demoMessage{"user", t.oneOf(demoQuestions)})
 	r := t.request(chatApp, demoBody{Model: "auto", Stream: t.random.IntN(5) > 0, MaxTokens: 40 + t.random.IntN(80),
 		Messages: c.messages})
 	r.session = c.session
@@ -128,7 +128,7 @@ func (t *demoTraffic) newChat() *demoChat {
 // title returns a request for the title of a chat, which no user waits for.
 func (t *demoTraffic) title() demoRequest {
 	r := t.request(chatApp, demoBody{Model: "auto", MaxTokens: 12, Messages: []demoMessage{
-		{"system", "Give the conversation a short title."}, {"user", t.oneOf(demoQuestions())}}})
+		{"system", "Give the conversation a short title."}, {"user", t.oneOf(demoQuestions)}}})
 	r.class = "background"
 	return r
 }
@@ -157,7 +157,7 @@ func (t *demoTraffic) extraction() demoRequest {
 // summary returns a question about one of the documents, which several requests share.
 func (t *demoTraffic) summary() demoRequest {
 	return t.request(nightlyBatch, demoBody{Model: "auto", MaxTokens: 120, Messages: []demoMessage{
-		{"system", t.oneOf(t.documents)}, {"user", "Summarize the report for " + t.oneOf(demoReaders()) + "."}}})
+		{"system", t.oneOf(t.documents)}, {"user", "Summarize the report for " + t.oneOf(demoReaders) + "."}}})
 }
 
 func (t *demoTraffic) request(tenant string, b demoBody) demoRequest {
@@ -177,7 +177,7 @@ func (t *demoTraffic) document() string {
 func (t *demoTraffic) text(size int) string {
 	var b strings.Builder
 	for b.Len() < size {
-		fmt.Fprintf(&b, "%s %s %s. ", t.oneOf(demoSubjects()), t.oneOf(demoVerbs()), t.oneOf(demoTimes()))
+		fmt.Fprintf(&b, "%s %s %s. ", t.oneOf(demoSubjects), t.oneOf(demoVerbs), t.oneOf(demoTimes))
 	}
 	return strings.TrimSpace(b.String())
 }

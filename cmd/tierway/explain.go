@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -79,7 +80,7 @@ func (f explainFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return unexplained(err)
 	}
-	body, err := readFile(f.file, c.InOrStdin(), maxRequest)
+	body, err := readFile(c, f.file, maxRequest)
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
@@ -159,17 +160,30 @@ const (
 	maxRequest = 64 << 20 // twice the default of max_body_bytes
 )
 
-// readFile reads a file, or standard input for "-", of at most that many bytes.
-func readFile(path string, in io.Reader, maxBytes int64) ([]byte, error) {
-	name := "standard input"
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in, name = file, path
+// openInput opens a file, or standard input for "-". name is its name in messages.
+func openInput(c *cobra.Command, path string) (in io.ReadCloser, name string, err error) {
+	if path == "-" {
+		return io.NopCloser(c.InOrStdin()), "standard input", nil
 	}
+	in, err = os.Open(path)
+	return in, path, err
+}
+
+// withoutPath returns the cause of a file's error, for messages that name the file themselves.
+func withoutPath(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// readFile reads a file, or standard input for "-", of at most that many bytes.
+func readFile(c *cobra.Command, path string, maxBytes int64) ([]byte, error) {
+	in, name, err := openInput(c, path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
 	if err == nil && int64(len(text)) > maxBytes {
 		err = fmt.Errorf("%s is longer than %v: check that it is the right file", name, config.Size(maxBytes))

@@ -69,7 +69,7 @@ const explainPath = "/admin/route/explain"
 func (f explainFlags) order(c *cobra.Command) (*admin.ExplainOrder, error) {
 	o := &admin.ExplainOrder{Tenant: f.tenant, KeyID: f.key, Class: f.class, Decision: f.decision, Hooks: f.hooks}
 	if f.draft != "" {
-		text, err := readFile(f.draft, c.InOrStdin(), maxConfig)
+		text, err := readFile(c, f.draft, maxConfig)
 		if err != nil {
 			return nil, fmt.Errorf("reading the draft: %w", err)
 		}
@@ -84,7 +84,7 @@ func (f explainFlags) order(c *cobra.Command) (*admin.ExplainOrder, error) {
 	if f.file == "-" && f.draft == "-" {
 		return nil, fmt.Errorf("-f and --draft: only one of them can read standard input")
 	}
-	body, err := readFile(f.file, c.InOrStdin(), maxRequest)
+	body, err := readFile(c, f.file, maxRequest)
 	if err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}

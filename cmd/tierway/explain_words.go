@@ -1,114 +1,82 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"tierway/routing"
 )
 
 // reasonWords returns the reason for which a policy chose a worker as a clause; the code itself if it is unknown.
-func reasonWords(code string) string {
-	switch r := routing.Reason(code); r {
-	case routing.ReasonRoundRobin, routing.ReasonWeightedRoundRobin:
-		return "its turn in order"
-	case routing.ReasonRandom:
-		return "drawn at random"
-	case routing.ReasonLeastLoad:
-		return "fewest booked tokens per unit of weight"
-	case routing.ReasonPowerOfTwo:
-		return "the less loaded of two drawn workers"
-	case routing.ReasonImbalanced:
-		return "least load, because the loads differ too much"
-	case routing.ReasonKVEvents:
-		return "lowest cost, with a part of the prompt in its cache by the engine's events"
-	case routing.ReasonKVHistory:
-		return "lowest cost, with a part of the prompt in its cache by the gateway's history"
-	case routing.ReasonLowestCost:
-		return "lowest cost, with nothing of the prompt in its cache"
-	case routing.ReasonCacheMatch:
-		return "the largest part of the prompt in its cache, above cache_threshold"
-	case routing.ReasonCacheMiss:
-		return "no worker has enough of the prompt in its cache, and on_miss selected this one"
-	case routing.ReasonKVOverlap:
-		return "highest score of overlap, load and health"
-	case routing.ReasonLMCacheLookup:
-		return "lowest cost, with a part of the prompt in its cache by LMCache's controller"
-	case routing.ReasonLMCacheOccupancy:
-		return "highest score of keys in LMCache and load"
-	case routing.ReasonLeastLatency:
-		return "lowest product of average time to the first event and load"
-	case routing.ReasonLatencyProbe:
-		return "no stream for 10 s, so its average may be out of date"
-	default:
-		return homeWords(r)
-	}
+func reasonWords(code string) string { return cmp.Or(reasonTexts[routing.Reason(code)], code) }
+
+var reasonTexts = map[routing.Reason]string{
+	routing.ReasonRoundRobin:         "its turn in order",
+	routing.ReasonWeightedRoundRobin: "its turn in order",
+	routing.ReasonRandom:             "drawn at random",
+	routing.ReasonLeastLoad:          "fewest booked tokens per unit of weight",
+	routing.ReasonPowerOfTwo:         "the less loaded of two drawn workers",
+	routing.ReasonImbalanced:         "least load, because the loads differ too much",
+	routing.ReasonKVEvents:           "lowest cost, with a part of the prompt in its cache by the engine's events",
+	routing.ReasonKVHistory:          "lowest cost, with a part of the prompt in its cache by the gateway's history",
+	routing.ReasonLowestCost:         "lowest cost, with nothing of the prompt in its cache",
+	routing.ReasonCacheMatch:         "the largest part of the prompt in its cache, above cache_threshold",
+	routing.ReasonCacheMiss:          "no worker has enough of the prompt in its cache, and on_miss selected this one",
+	routing.ReasonKVOverlap:          "highest score of overlap, load and health",
+	routing.ReasonLMCacheLookup:      "lowest cost, with a part of the prompt in its cache by LMCache's controller",
+	routing.ReasonLMCacheOccupancy:   "highest score of keys in LMCache and load",
+	routing.ReasonLeastLatency:       "lowest product of average time to the first event and load",
+	routing.ReasonLatencyProbe:       "no stream for 10 s, so its average may be out of date",
+
+	routing.ReasonPrefixHome:      "the beginning of the prompt hashes to it",
+	routing.ReasonModelHome:       "the name of the model hashes to it",
+	routing.ReasonPrefixOverflow:  overflowed,
+	routing.ReasonModelOverflow:   overflowed,
+	routing.ReasonPrefixSaturated: allOver,
+	routing.ReasonModelSaturated:  allOver,
+	routing.ReasonSessionHome:     "the session hashes to it",
+	routing.ReasonSessionPin:      "it served the session while the session's home took no requests",
+	routing.ReasonHeaderHome:      "the value of the header hashes to it",
+	routing.ReasonBodyHome:        "the body hashes to it",
 }
 
-// homeWords is reasonWords for policies that hash.
-func homeWords(r routing.Reason) string {
-	switch r {
-	case routing.ReasonPrefixHome:
-		return "the beginning of the prompt hashes to it"
-	case routing.ReasonModelHome:
-		return "the name of the model hashes to it"
-	case routing.ReasonPrefixOverflow, routing.ReasonModelOverflow:
-		return "the home is over its bound or full, and this is the next suitable worker"
-	case routing.ReasonPrefixSaturated, routing.ReasonModelSaturated:
-		return "all workers are over their bounds; this is the home, or the next worker that is not full"
-	case routing.ReasonSessionHome:
-		return "the session hashes to it"
-	case routing.ReasonSessionPin:
-		return "it served the session while the session's home took no requests"
-	case routing.ReasonHeaderHome:
-		return "the value of the header hashes to it"
-	case routing.ReasonBodyHome:
-		return "the body hashes to it"
-	}
-	return string(r)
-}
+const (
+	overflowed = "the home is over its bound or full, and this is the next suitable worker"
+	allOver    = "all workers are over their bounds; this is the home, or the next worker that is not full"
+)
 
 // handoverWords returns why a hand-over was decided so as a clause; the code itself if it is unknown.
-func handoverWords(code string) string {
-	switch code {
-	case routing.HandoverCost:
-		return "the lower predicted cost"
-	case routing.HandoverThreshold:
-		return "by uncached_threshold"
-	case routing.HandoverWhole:
-		return "one worker must serve both stages of this request"
-	case routing.HandoverOnlyWay:
-		return "the only way with the decode worker"
-	case routing.HandoverNoPrefill:
-		return "no prefill worker takes the request"
-	}
-	return code
+func handoverWords(code string) string { return cmp.Or(handoverTexts[code], code) }
+
+var handoverTexts = map[string]string{
+	routing.HandoverCost:      "the lower predicted cost",
+	routing.HandoverThreshold: "by uncached_threshold",
+	routing.HandoverWhole:     "one worker must serve both stages of this request",
+	routing.HandoverOnlyWay:   "the only way with the decode worker",
+	routing.HandoverNoPrefill: "no prefill worker takes the request",
 }
 
 // exclusionWords returns why a worker was not selected as a clause; the code itself if it is unknown.
-func exclusionWords(code string) string {
-	words, ok := map[string]string{
-		routing.ExcludedRequests:    "over its bound on requests",
-		routing.ExcludedTokens:      "over its bound on booked tokens",
-		routing.ExcludedFull:        "full until another of its requests ends",
-		routing.ExcludedNotDrawn:    "not among the workers drawn at random",
-		routing.ExcludedDown:        "down: health checks fail, or the engine is asleep or paused",
-		routing.ExcludedNoWeight:    "drained, or its weight is 0",
-		routing.ExcludedRole:        "its role does not serve this stage of the request",
-		routing.ExcludedModel:       "does not serve the model",
-		routing.ExcludedOtherWorker: "another worker stores the response that the request continues",
-		routing.ExcludedTried:       "the request was tried there",
-		routing.ExcludedOpen:        "ejected after failures, or its server accepts no connection",
-		routing.ExcludedBackoff:     "in backoff after 429, an overload or a refused key",
-		routing.ExcludedOverdue:     "its requests are overdue, and another worker is usable",
-		routing.ExcludedGroup:       "a group with a lower priority number has a usable worker",
-		routing.ExcludedSaturated:   "the engine's metrics show saturation",
-		routing.ExcludedRegion:      "a worker of a nearer region takes requests",
-		routing.ExcludedSlowStart:   "in slow start, and has its reduced share",
-	}[code]
-	if !ok {
-		return code
-	}
-	return words
+func exclusionWords(code string) string { return cmp.Or(exclusionTexts[code], code) }
+
+var exclusionTexts = map[string]string{
+	routing.ExcludedRequests:    "over its bound on requests",
+	routing.ExcludedTokens:      "over its bound on booked tokens",
+	routing.ExcludedFull:        "full until another of its requests ends",
+	routing.ExcludedNotDrawn:    "not among the workers drawn at random",
+	routing.ExcludedDown:        "down: health checks fail, or the engine is asleep or paused",
+	routing.ExcludedNoWeight:    "drained, or its weight is 0",
+	routing.ExcludedRole:        "its role does not serve this stage of the request",
+	routing.ExcludedModel:       "does not serve the model",
+	routing.ExcludedOtherWorker: "another worker stores the response that the request continues",
+	routing.ExcludedTried:       "the request was tried there",
+	routing.ExcludedOpen:        "ejected after failures, or its server accepts no connection",
+	routing.ExcludedBackoff:     "in backoff after 429, an overload or a refused key",
+	routing.ExcludedOverdue:     "its requests are overdue, and another worker is usable",
+	routing.ExcludedGroup:       "a group with a lower priority number has a usable worker",
+	routing.ExcludedSaturated:   "the engine's metrics show saturation",
+	routing.ExcludedRegion:      "a worker of a nearer region takes requests",
+	routing.ExcludedSlowStart:   "in slow start, and has its reduced share",
 }
 
 // scoreUnit returns the unit of a policy's score of a candidate, and of its terms; "" for a number without a unit.

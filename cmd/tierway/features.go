@@ -90,10 +90,8 @@ type requestLine struct {
 }
 
 // dialects are the dialects of paths with prompts.
-func dialects() map[string]openai.Dialect {
-	return map[string]openai.Dialect{"/v1/chat/completions": openai.Chat, "/v1/completions": openai.Completions,
-		"/v1/messages": openai.Messages, responsesPath: openai.Responses}
-}
+var dialects = map[string]openai.Dialect{"/v1/chat/completions": openai.Chat, "/v1/completions": openai.Completions,
+	"/v1/messages": openai.Messages, responsesPath: openai.Responses}
 
 // maxRequestLine limits a line of requests in bytes: twice the default of max_body_bytes, for the other fields.
 const maxRequestLine = 64 << 20
@@ -116,13 +114,13 @@ func (p *featuresPrinter) printLine(line []byte) error {
 	case len(one.Body) == 0:
 		return errors.New("body is missing: write the JSON body of the request")
 	}
-	dialect, ok := dialects()[cmp.Or(one.Path, pathOf(one.Body))]
+	dialect, ok := dialects[cmp.Or(one.Path, pathOf(one.Body))]
 	switch {
 	case !ok && one.Path == "":
 		return errors.New("body has no prompt of a chat or text: leave the line out, or write path")
 	case !ok:
 		return fmt.Errorf("path has no prompt of a chat or text: leave the line out, or write one of %s",
-			strings.Join(slices.Sorted(maps.Keys(dialects())), ", "))
+			strings.Join(slices.Sorted(maps.Keys(dialects)), ", "))
 	}
 	req, err := openai.Parse(dialect, one.Body)
 	if err != nil {

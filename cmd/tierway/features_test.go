@@ -131,7 +131,7 @@ func TestFeaturesAreThoseOfTheGateway(t *testing.T) {
 		if err := json.Unmarshal([]byte(s.out), &line); err != nil {
 			t.Fatalf("%v: %s%s", err, s.out, s.messages)
 		}
-		req, err := openai.Parse(dialects()[c.path], []byte(c.body))
+		req, err := openai.Parse(dialects[c.path], []byte(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func runImport(c *cobra.Command, file string, o imports.Options, translate impor
 		fmt.Fprintf(c.ErrOrStderr(), "tierway: %s cannot be imported:\n%v\n", file, err)
 		return exit(1)
 	}
-	src, err := readFile(file, c.InOrStdin(), maxConfig)
+	src, err := readFile(c, file, maxConfig)
 	if err != nil {
 		return fail(err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -18,10 +17,8 @@ const progressPlaces = 40
 
 func newProgressBar(out io.Writer) *progressBar {
 	b := &progressBar{shown: -1}
-	if file, ok := out.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			b.out = out
-		}
+	if terminal(out) {
+		b.out = out
 	}
 	return b
 }

@@ -130,7 +130,7 @@ func (f replayFlags) ask(c *cobra.Command) (report *replay.Report, answer any, e
 	}
 	order := admin.ReplayOrder{Last: f.last}
 	if f.draft != "" {
-		text, err := readFile(f.draft, c.InOrStdin(), maxConfig)
+		text, err := readFile(c, f.draft, maxConfig)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the draft: %w", err)
 		}

@@ -11,21 +11,19 @@ import (
 	"tierway/replay"
 )
 
-func skippedTexts() map[string]string {
-	return map[string]string{
-		replay.SkippedUnrouted:   "not routed: no model requested, or ended before a tier was selected",
-		replay.SkippedRefused:    "rejected before a tier was selected",
-		replay.SkippedKeywords:   "decided by keywords that the records do not contain",
-		replay.SkippedScore:      "decided by a score that the records do not contain",
-		replay.SkippedShare:      "before a share of the draft starts, after 200 prompts of a tenant and alias",
-		replay.SkippedTier:       "the configuration does not reproduce their tier",
-		replay.SkippedLimited:    "rejected by a limit",
-		replay.SkippedUnplaced:   "reached no worker",
-		replay.SkippedPool:       "their tier is not in the configuration",
-		replay.SkippedIncomplete: "their records do not list all candidates",
-		replay.SkippedWorkers:    "the draft has no worker for them",
-		replay.SkippedWorker:     "the configuration does not reproduce their worker",
-	}
+var skippedTexts = map[string]string{
+	replay.SkippedUnrouted:   "not routed: no model requested, or ended before a tier was selected",
+	replay.SkippedRefused:    "rejected before a tier was selected",
+	replay.SkippedKeywords:   "decided by keywords that the records do not contain",
+	replay.SkippedScore:      "decided by a score that the records do not contain",
+	replay.SkippedShare:      "before a share of the draft starts, after 200 prompts of a tenant and alias",
+	replay.SkippedTier:       "the configuration does not reproduce their tier",
+	replay.SkippedLimited:    "rejected by a limit",
+	replay.SkippedUnplaced:   "reached no worker",
+	replay.SkippedPool:       "their tier is not in the configuration",
+	replay.SkippedIncomplete: "their records do not list all candidates",
+	replay.SkippedWorkers:    "the draft has no worker for them",
+	replay.SkippedWorker:     "the configuration does not reproduce their worker",
 }
 
 // printReplay prints a report for a terminal; changes adds all moves.
@@ -34,9 +32,8 @@ func printReplay(w io.Writer, r *replay.Report, drafted, changes bool) error {
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	line("records", "%d, %s to %s, from %s", r.Records, r.From.Format(time.DateTime), r.To.Format(time.DateTime),
 		counted(r.Generations, "configuration"))
-	texts := skippedTexts()
 	for _, s := range r.Skipped {
-		line("skipped", "%d: %s", s.N, cmp.Or(texts[s.Name], plain(s.Name)))
+		line("skipped", "%d: %s", s.N, cmp.Or(skippedTexts[s.Name], plain(s.Name)))
 	}
 	if len(r.Groups) > 0 {
 		line("keywords", "new or changed in the draft, so no record contains them: %s", plain(strings.Join(r.Groups, ", ")))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,16 +63,12 @@ const decisionSources = "pass files that decisions.file names, or the output of 
 	"Accept: application/x-ndjson"
 
 func readDecisionFile(c *cobra.Command, path string, add func(*decisions.Decision)) (readCount, error) {
-	in, name := c.InOrStdin(), "standard input"
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return readCount{}, fmt.Errorf("--decisions %s: %w", path, withoutPath(err))
-		}
-		defer file.Close()
-		in, name = file, path
+	in, name, err := openInput(c, path)
+	var n readCount
+	if err == nil {
+		defer in.Close()
+		n, err = readDecisions(in, add)
 	}
-	n, err := readDecisions(in, add)
 	if err != nil {
 		return n, fmt.Errorf("--decisions %s: %w", name, withoutPath(err))
 	}

@@ -102,7 +102,7 @@ func simulateCommand() *cobra.Command {
 	c.Flags().DurationVar(&f.shareEvery, "share-every", sim.ShareEvery,
 		"with --gateways: `interval` at which the gateways share loads and caches; 0 shares nothing")
 	c.Flags().StringVar(&f.handover, "handover", "",
-		"how prefill engines hand prompts over to decode engines: "+strings.Join(handovers(), ", "))
+		"how prefill engines hand prompts over to decode engines: "+strings.Join(handovers, ", "))
 	c.Flags().StringSliceVar(&f.roles, "roles", []string{workers.RolePrefill, workers.RoleDecode},
 		"with --handover: prefill, decode or both; several `roles` apply to the engines in turn")
 	c.Flags().Float64Var(&f.transferRate, "transfer-rate", sim.TransferRate,

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -71,15 +70,11 @@ func (f *simulateFlags) readTrace(c *cobra.Command) ([]sim.Arrival, error) {
 	if f.spread < 0 || f.spread > time.Hour {
 		return nil, fmt.Errorf("--spread %v: write an interval from 0 to 1h, such as 3s", f.spread)
 	}
-	in, name := c.InOrStdin(), "standard input"
-	if f.trace != "-" {
-		file, err := os.Open(f.trace)
-		if err != nil {
-			return nil, fmt.Errorf("--trace %s: %w", f.trace, withoutPath(err))
-		}
-		defer file.Close()
-		in, name = file, f.trace
+	in, name, err := openInput(c, f.trace)
+	if err != nil {
+		return nil, fmt.Errorf("--trace %s: %w", name, withoutPath(err))
 	}
+	defer in.Close()
 	arrivals, err := sim.ReadMooncake(in, f.blockTokens, f.requests)
 	if err != nil {
 		return nil, fmt.Errorf("--trace %s: %w", name, withoutPath(err))
@@ -108,14 +103,6 @@ func uncovered(arrivals []sim.Arrival, blockTokens int64) string {
 	return fmt.Sprintf("request %d: hash_ids covers %d of %d blocks of input_length %d (%d of %d requests are like it): "+
 		"is --block-tokens %d right?", first+1, len(r.Chain), (r.PromptTokens+blockTokens-1)/blockTokens, r.PromptTokens,
 		short, len(arrivals), blockTokens)
-}
-
-// withoutPath returns the cause of a file's error, for messages that name the file themselves.
-func withoutPath(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	return err
 }
 
 func (f *simulateFlags) readDecisions(c *cobra.Command) ([]sim.Arrival, error) {

@@ -15,13 +15,11 @@ import (
 	"tierway/workers"
 )
 
-// handovers returns the words of --handover.
-func handovers() []string {
-	return []string{config.HandoverNIXL, config.HandoverP2PNCCL, config.HandoverShared, config.HandoverSGLang}
-}
-
-// roles returns the words of --roles.
-func roles() []string { return []string{workers.RolePrefill, workers.RoleDecode, workers.RoleBoth} }
+// The words of --handover and of --roles.
+var (
+	handovers = []string{config.HandoverNIXL, config.HandoverP2PNCCL, config.HandoverShared, config.HandoverSGLang}
+	roles     = []string{workers.RolePrefill, workers.RoleDecode, workers.RoleBoth}
+)
 
 // setRoles sets the hand-over of a comparison and the stages of its engines.
 func (f *simulateFlags) setRoles(c *cobra.Command, to *comparison.Config) error {
@@ -29,8 +27,8 @@ func (f *simulateFlags) setRoles(c *cobra.Command, to *comparison.Config) error 
 		return f.checkNoRoles(c, to.Policies)
 	}
 	switch at := slices.IndexFunc(to.Policies, comparison.Policy.Foreign); {
-	case !slices.Contains(handovers(), f.handover):
-		return fmt.Errorf("--handover %q: write one of %s", f.handover, strings.Join(handovers(), ", "))
+	case !slices.Contains(handovers, f.handover):
+		return fmt.Errorf("--handover %q: write one of %s", f.handover, strings.Join(handovers, ", "))
 	case at >= 0:
 		return fmt.Errorf("--handover %s: policy %q of another router has no roles: "+
 			"write --policies with policies of this gateway, such as kv_aware,kv_aware+whole", f.handover, to.Policies[at].Name)
@@ -39,7 +37,7 @@ func (f *simulateFlags) setRoles(c *cobra.Command, to *comparison.Config) error 
 	case !(f.transferRate >= 1 && f.transferRate <= 1e9):
 		return fmt.Errorf("--transfer-rate %v: write tokens per second, from 1 to 1e9", f.transferRate)
 	case len(f.roles) == 0:
-		return fmt.Errorf("--roles: write one or more of %s", strings.Join(roles(), ", "))
+		return fmt.Errorf("--roles: write one or more of %s", strings.Join(roles, ", "))
 	case len(f.roles) > f.engines:
 		return fmt.Errorf("--roles has %d values for --engines %d: write at most one for each engine", len(f.roles),
 			f.engines)
@@ -86,8 +84,8 @@ func (f *simulateFlags) setStages(engines []sim.Engine) error {
 	answers := false
 	for i := range engines {
 		role := strings.TrimSpace(f.roles[i%len(f.roles)])
-		if !slices.Contains(roles(), role) {
-			return fmt.Errorf("--roles %q: write %s", role, strings.Join(roles(), ", "))
+		if !slices.Contains(roles, role) {
+			return fmt.Errorf("--roles %q: write %s", role, strings.Join(roles, ", "))
 		}
 		stages := pool.Stages(&workers.Spec{Config: workers.Config{Role: role}})
 		engines[i].Stages = stages

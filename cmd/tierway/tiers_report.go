@@ -123,7 +123,7 @@ func (f tiersReportFlags) run(c *cobra.Command) error {
 // read returns the report of the files.
 func (f tiersReportFlags) read(c *cobra.Command) (*report.Report, error) {
 	var model *tierscore.Model
-	var open []*os.File
+	var open []io.Closer
 	defer func() {
 		for _, file := range open {
 			file.Close()
@@ -131,15 +131,11 @@ func (f tiersReportFlags) read(c *cobra.Command) (*report.Report, error) {
 	}()
 	files := func(paths []string) (all []report.File, err error) {
 		for _, path := range paths {
-			if path == "-" {
-				all = append(all, report.File{Name: "standard input", In: c.InOrStdin()})
-				continue
-			}
-			file, err := os.Open(path)
+			in, name, err := openInput(c, path)
 			if err != nil {
 				return nil, err
 			}
-			open, all = append(open, file), append(all, report.File{Name: path, In: file})
+			open, all = append(open, in), append(all, report.File{Name: name, In: in})
 		}
 		return all, nil
 	}

@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"tierway/server/admin"
-	"tierway/tierscore/curve"
 	"tierway/tierscore/report"
 	"tierway/tierscore/training"
 )
@@ -93,7 +91,8 @@ func printCurves(w io.Writer, r *report.Report) error {
 	for i, p := range r.Curves[0].Points {
 		fmt.Fprintf(t, "%.0f %%\t%s", 100*p.Share, threshold(&p))
 		for _, c := range r.Curves {
-			fmt.Fprintf(t, "\t%s", percentOf(c.Points[i].Quality))
+			q := c.Points[i].Quality
+			fmt.Fprintf(t, "\t%.1f %% [%.1f, %.1f]", 100*q.Value, 100*q.Low, 100*q.High)
 		}
 		if r.Money != nil {
 			fmt.Fprintf(t, "\t%s", r.Money.Points[i].Money)
@@ -109,12 +108,11 @@ func printCurves(w io.Writer, r *report.Report) error {
 		fmt.Fprintf(t, "\t%s", text)
 	}
 	fmt.Fprintln(t)
-	var b strings.Builder
-	b.WriteString("Shares of right answers; brackets contain 95 % intervals.")
+	text := "Shares of right answers; brackets contain 95 % intervals."
 	if r.Paired < r.Requests {
-		b.WriteString(" Missing labels of the other tier are estimated.")
+		text += " Missing labels of the other tier are estimated."
 	}
-	fmt.Fprintln(t, b.String())
+	fmt.Fprintln(t, text)
 	return t.Flush()
 }
 
@@ -124,8 +122,4 @@ func threshold(p *training.QualityPoint) string {
 		return "any"
 	}
 	return fmt.Sprintf("%.3f", *p.Threshold)
-}
-
-func percentOf(i curve.Interval) string {
-	return fmt.Sprintf("%.1f %% [%.1f, %.1f]", 100*i.Value, 100*i.Low, 100*i.High)
 }

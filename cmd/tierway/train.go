@@ -168,18 +168,12 @@ func checkOutput(flag, path string, inputs []string) error {
 // eachFile calls read for each file; - is standard input.
 func eachFile(c *cobra.Command, paths []string, read func(name string, in io.Reader) error) error {
 	for _, path := range paths {
-		if path == "-" {
-			if err := read("standard input", c.InOrStdin()); err != nil {
-				return err
-			}
-			continue
-		}
-		file, err := os.Open(path)
+		in, name, err := openInput(c, path)
 		if err != nil {
 			return err
 		}
-		err = read(path, file)
-		file.Close()
+		err = read(name, in)
+		in.Close()
 		if err != nil {
 			return err
 		}
