@@ -100,7 +100,6 @@ func (f *File) withLists() *File {
 	return &out
 }
 
-// dropEqualWorkers removes the equal workers from a tier or pool of two configurations.
 func dropEqualWorkers(old, new *File, was, is *PoolConfig, tier bool) {
 	inherited := func(f *File, c PoolConfig) PoolConfig {
 		c.Workers = nil
@@ -143,7 +142,6 @@ func (f *File) workerKey(w *workers.Config) string {
 	return f.keys(w.APIKeyEnv)
 }
 
-// comparison is one of two configurations that are compared.
 type comparison struct {
 	all     []setting // with inherited values
 	at      map[string]setting
@@ -327,7 +325,6 @@ func (l *flattener) section(path, effect string, v reflect.Value) {
 	}
 }
 
-// value adds a value of any kind.
 func (l *flattener) value(path, effect string, k key, v reflect.Value) {
 	if unset(v, k) {
 		return
@@ -349,7 +346,6 @@ func (l *flattener) value(path, effect string, k key, v reflect.Value) {
 	}
 }
 
-// scalar adds a single value.
 func (l *flattener) scalar(path, effect string, k key, v reflect.Value) {
 	value := scalarNode(v, k, false).Value
 	switch t := l.tokens[value]; {
@@ -430,7 +426,6 @@ func (l *flattener) nameOf(item reflect.Value, at int) string {
 	return strconv.Itoa(at)
 }
 
-// add adds one setting.
 func (l *flattener) add(one setting) {
 	one.shown = shorten(printable(one.shown))
 	l.all = append(l.all, one)

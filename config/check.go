@@ -120,7 +120,6 @@ func (d *decoder) scrub(message string) string {
 	return message
 }
 
-// written reports whether the file has a value at path.
 func (d *decoder) written(path string) bool {
 	_, ok := d.places[path]
 	return ok
@@ -179,7 +178,6 @@ func cutHint(message string) (text, hint string) {
 	return message[:at], message[at+2:]
 }
 
-// checkOrigins checks the use of * in cors.origins.
 func (d *decoder) checkOrigins(f *File) {
 	at := slices.Index(f.CORS.Origins, "*")
 	path := fmt.Sprintf("cors.origins[%d]", at)
@@ -193,7 +191,6 @@ func (d *decoder) checkOrigins(f *File) {
 	}
 }
 
-// checkProxies checks the networks of trusted_proxies.
 func (d *decoder) checkProxies(proxies []string) {
 	seen := map[string]bool{}
 	for i, text := range proxies {
@@ -238,7 +235,6 @@ func (d *decoder) checkBuffered(f *File) {
 	}
 }
 
-// roleAdmin is the default role of an admin key.
 const roleAdmin = "admin"
 
 // checkPasswordFiles reports password files that cannot be read, and warns of those without an effect and of those that
@@ -300,7 +296,6 @@ func (f *File) TrustedProxies() []netip.Prefix {
 // leastFileSize is the smallest max_size of a rotated file: a few hundred records.
 const leastFileSize = Size(1 << 20)
 
-// checkDecisions checks the decision log.
 func (d *decoder) checkDecisions(f *File) {
 	c := f.Decisions
 	if c.MaxSize > 0 && c.MaxSize < leastFileSize {

@@ -15,7 +15,6 @@ const (
 	aHost     = "write a name, an IPv4 address or an IPv6 address in brackets"
 )
 
-// listener is one address that the gateway listens on.
 type listener struct {
 	path, address string
 	section       string // path prefix of its tls and insecure keys

@@ -10,7 +10,6 @@ import (
 	"tierway/tenants"
 )
 
-// makeDigest is the command that prints a key's digest.
 const makeDigest = `printf %s "$KEY" | sha256sum`
 
 // checkTLS checks that certificate and key are both set, can be read and match.

@@ -169,7 +169,6 @@ func (d *decoder) checkBootstrap(path string, w workers.Config, seen map[string]
 	seen[server] = usedAddress{path, w.URL}
 }
 
-// roleOf returns the role of a worker with a hand-over.
 func roleOf(w workers.Config) string {
 	if w.Role == "" {
 		return workers.RoleBoth
@@ -205,7 +204,6 @@ func (d *decoder) checkServerRole(seen map[string]usedServer, s section, at int)
 	}
 }
 
-// oneStage reports whether the engine serves a single stage.
 func (u usedServer) oneStage() bool {
 	stages := stagesOf(u.handover, u.role)
 	return stages != 0 && stages&routing.StageWhole == 0 && u.handover != HandoverNIXL && u.handover != HandoverShared

@@ -32,7 +32,6 @@ func (f *File) sections() []section {
 	return all
 }
 
-// checkPools checks the tiers and pools.
 func (d *decoder) checkPools(f *File) {
 	if len(f.Tiers)+len(f.Pools) == 0 {
 		d.report("tiers", "there are no tiers and no pools, so no request could be served",
@@ -164,7 +163,6 @@ func (d *decoder) checkWorkers(f *File) {
 	}
 }
 
-// canonicalServer is the result of workers.Canonical.
 type canonicalServer struct {
 	url string
 	err error

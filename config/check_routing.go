@@ -51,7 +51,6 @@ func usesOption(c routing.Config, k key) bool {
 	return slices.Contains(policies, c.Name) || k.name != "fallback" && slices.Contains(policies, c.Fallback)
 }
 
-// firstPolicy returns the first policy that has the option.
 func (k key) firstPolicy() string {
 	first, _, _ := strings.Cut(k.policy, ",")
 	return first

@@ -127,7 +127,6 @@ func (d *decoder) isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// section decodes a mapping into a struct.
 func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	fields := sections[v.Type()]
 	read := d.eachPair(n, path, func(kn, vn *yaml.Node, sub string) {
@@ -151,7 +150,6 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 	}
 }
 
-// table decodes a mapping into a map.
 func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	if n.Kind == yaml.MappingNode {
 		v.Set(reflect.MakeMap(v.Type()))
@@ -167,7 +165,6 @@ func (d *decoder) table(n *yaml.Node, path string, k key, v reflect.Value) {
 	})
 }
 
-// list decodes a sequence into a slice.
 func (d *decoder) list(n *yaml.Node, path string, k key, v reflect.Value) {
 	if k.required && (d.isNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0) {
 		d.reportNode(n, path, "the list is empty", asHint(k.doc))
@@ -233,7 +230,6 @@ func (d *decoder) eachPair(n *yaml.Node, path string, f func(kn, vn *yaml.Node, 
 	return true
 }
 
-// setPlace stores the position of path.
 func (d *decoder) setPlace(path string, kn, vn *yaml.Node) {
 	d.places[path] = place{key: position{kn.Line, kn.Column}, value: position{vn.Line, vn.Column}}
 }

@@ -46,7 +46,6 @@ func (f *File) addressOfFlag(path, address string) string {
 	return ""
 }
 
-// expansion has the replacements of ${…} in a file.
 type expansion struct {
 	values    map[string]string // by expansionKey
 	variables map[string]string // by name, without values too short to be secrets

@@ -166,7 +166,6 @@ func (f *File) WithListen(listen, adminListen string) (*File, error) {
 	return &out, nil
 }
 
-// at reports whether one of the problems has the path.
 func (ps Problems) at(path string) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Path == path })
 }

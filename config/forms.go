@@ -17,7 +17,6 @@ import (
 	"tierway/tenants"
 )
 
-// form is the syntax of a string value.
 type form struct {
 	pattern *regexp.Regexp // accepted by the decoder; nil: any string
 	want    string         // the pattern in words
@@ -157,7 +156,6 @@ func isKVAddress(text string) bool {
 		(noIP == nil && !strings.Contains(host, "%") || isHost(strings.ToLower(host)) && !strings.Contains(host, "___"))
 }
 
-// isOrigin reports whether text is an origin as browsers send it, or *.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
 	return text == "*" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&

@@ -30,7 +30,6 @@ func keyHeader(engine string, w workers.Config) string {
 	return "Authorization"
 }
 
-// checkPoolHeaders checks the headers of a tier or pool.
 func (d *decoder) checkPoolHeaders(s section) {
 	key, owner := "", ""
 	for i, w := range s.Workers {

@@ -15,7 +15,6 @@ type HealthWeight struct {
 	Factor   *float64 `yaml:"factor" above:"0" max:"1" doc:"Share of its weight that a worker keeps at 'degraded'. At a success ratio of 0 it keeps the square of this share, never nothing."`
 }
 
-// defaultHealthWeight returns the default of the health_weight section.
 func defaultHealthWeight() HealthWeight {
 	return HealthWeight{
 		Enabled: new(false),

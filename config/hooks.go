@@ -34,7 +34,6 @@ func resolvedHooks(list []hooks.Config) []hooks.Config {
 	return list
 }
 
-// checkHooks checks the hooks.
 func (d *decoder) checkHooks(f *File) {
 	if len(f.Hooks) == 0 {
 		if d.written("hooks_timeout") {

@@ -234,7 +234,6 @@ func (d *decoder) checkEventPorts(path string, c kvcache.Config, ranks int) {
 	}
 }
 
-// hasProblemIn reports whether a key of a section has a problem.
 func (d *decoder) hasProblemIn(path string) bool {
 	for reported := range d.reported {
 		if strings.HasPrefix(reported, path+".") {

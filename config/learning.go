@@ -27,7 +27,6 @@ type Learning struct {
 	Replay Replay `yaml:"replay" doc:"Requests that are repeated on the first and the last tier, for labels."`
 }
 
-// learnedModel is the model of a file.
 type learnedModel struct {
 	*tierscore.Model
 	hash string // SHA-256 of the file, in hex
@@ -84,7 +83,6 @@ func (d *decoder) checkHashes(f *File) {
 	}
 }
 
-// checkDecide checks that the model can decide.
 func (d *decoder) checkDecide(f *File) {
 	const path = "learning.decide"
 	switch {

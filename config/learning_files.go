@@ -17,7 +17,6 @@ func (l *Learning) FeaturesFile() string { return filepath.Join(l.Directory, fea
 // LabelsFile returns the path of the file of labels. Learning.Directory must not be empty.
 func (l *Learning) LabelsFile() string { return filepath.Join(l.Directory, labelsFile) }
 
-// checkLearningFiles checks the files of features and labels.
 func (d *decoder) checkLearningFiles(f *File) {
 	c := f.Learning
 	if c.MaxSize > 0 && c.MaxSize < leastFileSize {

@@ -31,7 +31,6 @@ type Judge struct {
 // defaultReplayTimeout is the time of a long answer of a large model.
 const defaultReplayTimeout = 120 * time.Second
 
-// checkReplay checks the requests that are repeated.
 func (d *decoder) checkReplay(f *File) {
 	const path = "learning.replay"
 	c := f.Learning.Replay

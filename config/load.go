@@ -128,7 +128,6 @@ func ParseUntil(ctx context.Context, name string, src []byte, env func(string) (
 	return d.load(src)
 }
 
-// load decodes and checks a source.
 func (d *decoder) load(src []byte) (*File, error) {
 	f := d.decode(src)
 	if err := d.ended(); err != nil {

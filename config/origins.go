@@ -85,7 +85,6 @@ func (f *File) Origins() map[string]Origin {
 	return w.found
 }
 
-// originWalk collects the origins of a configuration.
 type originWalk struct {
 	origins *origins
 	found   map[string]Origin

@@ -150,7 +150,6 @@ func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	return &yaml.Node{Kind: yaml.MappingNode}
 }
 
-// scalarNode returns the node of a single value.
 func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	text := fmt.Sprint(v.Interface())
 	switch {
@@ -169,7 +168,6 @@ func scalarNode(v reflect.Value, k key, redact bool) *yaml.Node {
 // hiddenText replaces a secret in every output.
 const hiddenText = "***"
 
-// shortDigest returns the printable part of a digest.
 func shortDigest(digest string) string { return digest[:min(8, len(digest))] + "…" }
 
 // stringNode returns the node of a string, with ${ escaped.

@@ -80,7 +80,6 @@ func (ps Problems) Format(w io.Writer, src []byte) error {
 	return out.Flush()
 }
 
-// writeSnippet writes the line before the problem, the line of the problem and the caret.
 func writeSnippet(out *bufio.Writer, p Problem, lines []string) {
 	if p.Line < 1 || p.Line > len(lines) {
 		return

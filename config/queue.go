@@ -35,7 +35,6 @@ type Saturation struct {
 	StaleAfter time.Duration `yaml:"stale_after" doc:"Age after which metrics are ignored. A busy worker's metrics are read every third of this period, but at intervals of 100 ms to 1 s."`
 }
 
-// defaultQueue returns the default of the queue section.
 func defaultQueue() Queue {
 	return Queue{
 		// A pool of four busy engines completes as many requests in one or two minutes.
@@ -56,7 +55,6 @@ func defaultQueue() Queue {
 	}
 }
 
-// defaultSaturation returns the default of the saturation section.
 func defaultSaturation() Saturation {
 	return Saturation{
 		Waiting: new(5),   // inside the engine's queue, classes and tenants no longer count

@@ -45,7 +45,6 @@ func (d *decoder) checkRegions(f *File) {
 	}
 }
 
-// checkRegionOrder checks the order of one region.
 func (d *decoder) checkRegionOrder(f *File, from string, known []string) {
 	path, seen := join("regions.order", from), map[string]string{}
 	if f.Regions.Header == "" && from != f.Region {

@@ -128,7 +128,6 @@ func (c *PoolConfig) resolveWorker(w *workers.Config, weight *int) {
 	c.resolveRole(w)
 }
 
-// poolOf returns the Pool of a section with all inherited values.
 func (f *File) poolOf(c PoolConfig, tier bool) Pool {
 	p := Pool{Name: c.Name, Model: c.Model, Tier: tier, Engine: openai.Engine(c.Engine), Models: slices.Clone(c.Models),
 		Paths: slices.Clone(c.Paths), MaxUploadBytes: int64(c.MaxUpload), Tenant: c.Tenant, Context: c.Context,

@@ -62,7 +62,6 @@ const (
 	defaultEmbedTimeout = 100 * time.Millisecond
 )
 
-// resolveCache sets the defaults of a section with a cache.
 func (c *PoolConfig) resolveCache() {
 	if c.ResponseCache == nil {
 		return
@@ -85,7 +84,6 @@ func (c *PoolCache) Caches() bool { return c != nil && (c.Exact != nil || c.Sema
 // AnyTemperature reports whether requests with a temperature get kept answers.
 func (c *PoolCache) AnyTemperature() bool { return c.Exact != nil && c.Exact.AnyTemperature }
 
-// checkCaches checks the caches of tiers and pools.
 func (d *decoder) checkCaches(f *File) {
 	on := false
 	for _, s := range f.sections() {
@@ -182,7 +180,6 @@ func (d *decoder) checkSharing(f *File, path, tenant string) {
 	}
 }
 
-// checkCachedPrice reports a price without effect.
 func (d *decoder) checkCachedPrice(path string, s section) {
 	if s.ResponseCache.CachedPrice > 0 && s.Price == nil {
 		d.report(path+".cached_price", "has no effect: the "+s.kind()+" is free", "set "+s.path+".price, or remove the key")

@@ -50,14 +50,12 @@ type key struct {
 // noBound is the maximum of a number without an upper bound.
 const noBound = math.MaxInt32
 
-// fields are the keys of a section.
 type fields struct {
 	names   []string // in the order of the struct
 	ordered []key    // the same
 	keys    map[string]key
 }
 
-// sections has the keys of every section of the file by its type.
 var sections = sectionsOf(reflect.TypeFor[File]()) //nolint:gochecknoglobals // a table
 
 // sectionsOf reads the tags of a section and of all sections below it.

@@ -80,7 +80,6 @@ func redactText(src []byte) (text string, hidden int) {
 	return r.replacedText()
 }
 
-// documentsOf returns the roots of all documents of a text.
 func documentsOf(src []byte) (roots []*yaml.Node, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(src))
 	for {
@@ -148,7 +147,6 @@ func (r *redactor) searchValue(n *yaml.Node, k key, t reflect.Type) {
 	}
 }
 
-// holdsSecrets reports whether a section has a key with a secret.
 func holdsSecrets(t reflect.Type) bool {
 	for _, k := range sections[t].keys {
 		if k.secret || k.url {
@@ -188,7 +186,6 @@ func secretKeyNamed(name string) key {
 	return key{}
 }
 
-// hideScalars hides every scalar of a value.
 func (r *redactor) hideScalars(n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.AliasNode:

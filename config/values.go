@@ -54,7 +54,6 @@ func parseSize(text string) (size Size, ok bool) {
 	return Size(n * unit), true
 }
 
-// scalar decodes a single value.
 func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	if d.isNull(n) {
 		hint := "remove the key to use the default"
@@ -190,7 +189,6 @@ func setString(v reflect.Value, k key, text string) (hint string, ok bool) {
 	return "", true
 }
 
-// wanted describes the values that a key accepts.
 func wanted(t reflect.Type, k key) string {
 	above := " above 0"
 	if k.zero {
@@ -217,7 +215,6 @@ func wanted(t reflect.Type, k key) string {
 	return "a string"
 }
 
-// bounds describes the bounds of a number.
 func (k key) bounds() string {
 	plain := func(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 	low, high := plain(k.min), plain(k.max)

@@ -17,7 +17,6 @@ type Cache struct {
 	Answer      string  `json:"answer,omitempty" doc:"After a miss: 'kept', or why the answer was not kept."`
 }
 
-// appendCache appends what the response cache did.
 func appendCache(b []byte, c *Cache) []byte {
 	if c == nil {
 		return b
@@ -33,7 +32,6 @@ func appendCache(b []byte, c *Cache) []byte {
 	return b
 }
 
-// addCache adds what the response cache did.
 func (t Trace) addCache(a *attrs) {
 	if c := t.Cache; c != nil {
 		a.text("tierway.cache", c.Result)

@@ -122,7 +122,6 @@ func (h *Handover) uses(worker string) bool {
 	return h != nil && slices.ContainsFunc(h.Prefills, func(p Prefill) bool { return p.Worker == worker })
 }
 
-// end returns how the computation ended.
 func (p *Prefill) end() string {
 	if p.Error == "" && p.ErrorType == "" {
 		return "computed the prompt"

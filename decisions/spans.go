@@ -168,7 +168,6 @@ func (t Trace) addRequest(a *attrs) {
 	a.count("tierway.prompt_tokens_estimate", t.PromptTokens)
 }
 
-// addDecision adds the decision and the result.
 func (t Trace) addDecision(a *attrs) {
 	a.text("tierway.tier", t.Tier)
 	a.text("tierway.rule", t.Rule)

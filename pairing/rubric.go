@@ -28,7 +28,6 @@ const maxVerdict = 2048
 // judged returns the names of the answers in the rubric.
 func judged() [2]string { return [2]string{"A", "B"} }
 
-// message is a message of a chat.
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`

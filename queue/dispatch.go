@@ -51,7 +51,6 @@ func (q *Queue) runRoundLocked(now time.Time, newcomer *Ticket) error {
 	return nil
 }
 
-// bookedTicket is a ticket with a booked lease.
 type bookedTicket struct {
 	ticket *Ticket
 	path   [Classes - 1]step

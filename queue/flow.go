@@ -45,7 +45,6 @@ func (h *flows) Pop() any {
 	return f
 }
 
-// class is the waiting requests of one class.
 type class struct {
 	flows       map[string]*flow // by tenant, while something waits or its tag is ahead of virtual
 	waiting     flows
@@ -58,7 +57,6 @@ type class struct {
 	counts      ClassView // totals
 }
 
-// insert adds a ticket to the waiting ones.
 func (c *class) insert(t *Ticket) {
 	f := c.flowOf(t)
 	t.flow = f

@@ -42,7 +42,6 @@ func (e *ShedError) Error() string {
 // ErrMoved means that the request has left the queue for that of another pool: see Leave.
 var ErrMoved = errors.New("the request moves to another queue")
 
-// state is the state of a ticket.
 type state uint8
 
 const (

@@ -27,7 +27,6 @@ type stage struct {
 	every   bool // members without a record could be chosen too
 }
 
-// takes reports whether a member serves the stage.
 func (s stage) takes(m *routing.Member) bool {
 	if s.prefill {
 		return m.Prefills(s.model)

@@ -209,7 +209,6 @@ func sameHandover(a, b *routing.HandoverChoice) bool {
 	return a.Decision == b.Decision && (a.Decision != routing.HandoverRemote || a.Worker == b.Worker)
 }
 
-// count counts a decision.
 func count(local, remote *int64, d *routing.HandoverChoice) {
 	if d.Decision == routing.HandoverRemote {
 		*remote++

@@ -63,7 +63,6 @@ func (s *sums) handovers() *Handovers {
 
 func (s *sums) skip(why string) { s.skipped[why]++ }
 
-// addExample adds an example to one kind of move.
 func addExample[K comparable](all map[K]*moves, k K, id string) {
 	m := all[k]
 	if m == nil {

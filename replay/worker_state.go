@@ -125,7 +125,6 @@ func (e *events) plan(at time.Duration, do func()) {
 	*e = slices.Insert(*e, i, event{at, do})
 }
 
-// next calls the first event. There must be one.
 func (e *events) next() {
 	first := (*e)[0]
 	*e = slices.Delete(*e, 0, 1)

@@ -257,7 +257,6 @@ func (m *Memory) evict(it *item) {
 	m.remove(it)
 }
 
-// remove removes an answer.
 func (m *Memory) remove(it *item) {
 	own := m.owners[it.key.Name]
 	m.all.Remove(it.inAll)

@@ -159,7 +159,6 @@ func smallestTree(ws []View, without int) int {
 	return best
 }
 
-// meanWeight returns the mean weight of ws.
 func meanWeight(ws []View) float64 {
 	sum := 0.0
 	for i := range ws {

@@ -245,7 +245,6 @@ func (c *cacheModel) pushNewest(n int32) {
 	}
 }
 
-// resize sets the tokens of a block of the list.
 func (l *cacheList) resize(b *cachedBlock, tokens int32) {
 	l.tokens += int64(tokens - b.tokens)
 	if b.recent {
@@ -298,7 +297,6 @@ func (c *cacheModel) setCapacity(column int, tokens int64) {
 	}
 }
 
-// blocksOf returns the number of blocks in a column.
 func (c *cacheModel) blocksOf(column int) int {
 	if column < 0 || column >= modelWorkers {
 		return 0
@@ -306,7 +304,6 @@ func (c *cacheModel) blocksOf(column int) int {
 	return c.lists[column].blocks
 }
 
-// tokensOf returns the number of tokens in a column.
 func (c *cacheModel) tokensOf(column int) int64 {
 	if column < 0 || column >= modelWorkers {
 		return 0

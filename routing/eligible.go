@@ -236,7 +236,6 @@ func (f *eligibleSet) skip(w *Worker, saturated bool) {
 // and one of them has no request in flight, so that it can take one.
 func (f *eligibleSet) saturatedByMetricsAlone() bool { return f.idle > 0 && !f.full }
 
-// appendViewLocked adds the worker to the views.
 func (p *Pool) appendViewLocked(f *eligibleSet, w *Worker, r *Request, full bool) {
 	p.endDuePrefillsLocked(w, r.Now)
 	f.views = f.views[:len(f.views)+1]

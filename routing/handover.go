@@ -22,7 +22,6 @@ const (
 // Answer reports whether a worker with these stages generates answers.
 func (s Stages) Answer() bool { return cmp.Or(s, StageWhole)&(StageWhole|StageDecode) != 0 }
 
-// stageWords are the words of the bits of Stages.
 var stageWords = [...]string{"whole", "prefill", "decode"}
 
 // MarshalText returns the words of the stages.
@@ -171,10 +170,8 @@ func (r *Request) stages() Stages {
 // staysWhole reports whether one worker must serve both stages.
 func (r *Request) staysWhole() bool { return r.Whole || r.Only != nil }
 
-// servesAny reports whether the worker serves one of the stages.
 func (w *Worker) servesAny(s Stages) bool { return cmp.Or(w.stages, StageWhole)&s != 0 }
 
-// answers reports whether the worker generates answers.
 func (w *Worker) answers() bool { return w.stages.Answer() }
 
 // prefillRequest returns the request of the prefill stage: its answer is one token.

@@ -95,7 +95,6 @@ func (p *Pool) effectiveWeightLocked(w *Worker, now time.Time) float64 {
 	return share * float64(w.weight)
 }
 
-// weight returns the weight in force.
 func (v *View) weight() float64 {
 	if v.Effective > 0 {
 		return v.Effective

@@ -126,7 +126,6 @@ func (j *journal) addPrompt(w *Worker, prompt []promptBlock, known int) (epoch i
 	return j.epoch
 }
 
-// addAnswer adds the answer to a prompt.
 func (j *journal) addAnswer(w *Worker, last uint64, tokens int64) {
 	if j.fitsEntry(27) {
 		j.appendHead(entryAnswer, w.idHash, last)

@@ -95,7 +95,6 @@ func (p *Pool) typicalLocked(q int, l limits) float64 {
 	return e.value(l.prior)
 }
 
-// learnLocked learns from the answer of a lease.
 func (p *Pool) learnLocked(l *Lease, o Result) {
 	if l.isPrefill {
 		p.learnPrefillStageLocked(l, o)
@@ -178,7 +177,6 @@ func (l *Lease) uncachedTokens(o Result) (uncached, assumed float64) {
 	return float64(l.prefill), float64(l.prompt - l.prefill)
 }
 
-// learnQuantityLocked adds a sample of a worker's quantity.
 func (p *Pool) learnQuantityLocked(w *Worker, q int, sample float64) {
 	w.learned[q].learn(sample)
 	if !w.removed {

@@ -13,7 +13,6 @@ const (
 	keysTerm           = "keys"
 )
 
-// newLMCacheAware returns the policy of a mode.
 func newLMCacheAware(c Config) Policy {
 	if c.Mode == ModePrefixLookup {
 		return lmcacheLookup{newKVAware()}

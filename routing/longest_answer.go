@@ -20,7 +20,6 @@ type longestAnswer struct {
 	seconds float64 // time of the longest whole answer; 0 before the first
 }
 
-// learnTokens adds the output of an answer.
 func (l *longestAnswer) learnTokens(tokens int64) {
 	l.tokens = max(float64(tokens), l.tokens-(l.tokens-float64(tokens))/longestMemory)
 }

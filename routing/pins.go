@@ -30,7 +30,6 @@ type pin struct {
 	newer, older int32
 }
 
-// pinEntry is an entry of the journal.
 type pinEntry struct {
 	key, before, worker uint64
 	renewal             bool

@@ -144,14 +144,12 @@ const (
 	ReasonLatencyProbe     Reason = "latency_probe" // no stream for a while: its average may be out of date
 )
 
-// policy is an entry of policies.
 type policy struct {
 	name    string
 	reasons []Reason // besides ReasonLeastLoad, the reason if the policy abstains
 	make    func(Config) Policy
 }
 
-// policies lists all policies by name.
 var policies = []policy{
 	{"cache_aware", []Reason{ReasonCacheMatch, ReasonCacheMiss, ReasonImbalanced},
 		func(c Config) Policy { return newCacheAware(c) }},

@@ -129,7 +129,6 @@ func (g *ring) rebuild(ws []View) {
 	g.sortPoints()
 }
 
-// addSlot adds a worker.
 func (g *ring) addSlot(id string) uint32 {
 	at := uint32(len(g.slots))
 	g.slots = append(g.slots, slot{id: id, seed: hashID(id), seen: g.now})
@@ -192,7 +191,6 @@ func (g *ring) sortPoints() {
 	})
 }
 
-// makePoints makes room for n points.
 func (g *ring) makePoints(n int) {
 	width := bits.Len(uint(n)) // about one point per start
 	g.shift = 64 - width

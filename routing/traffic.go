@@ -74,7 +74,6 @@ func (p *Pool) arrivalsLocked() float64 {
 	return p.traffic.arrivals * float64(1+p.others.count)
 }
 
-// trafficLocked returns the facts for one pick.
 func (p *Pool) trafficLocked() Traffic {
 	up := 0
 	for _, w := range p.workers {

@@ -25,7 +25,6 @@ type rotated struct {
 	torn bool // the last line is incomplete
 }
 
-// errNoFile means that the path is not a regular file.
 var errNoFile = errors.New("the path is not a regular file; name a regular file or a new one")
 
 // open opens the file, or creates it with access for its owner only.

@@ -108,7 +108,6 @@ func (w *Writer) Close(limit time.Duration) bool {
 	}
 }
 
-// drop counts the lines of p.
 func (w *Writer) drop(p []byte) {
 	w.dropped.Add(int64(max(1, bytes.Count(p, []byte{'\n'}))))
 	signal(w.lossy)

@@ -63,7 +63,6 @@ type route struct {
 	list   *targetList // of an alias with several targets, of which target is the first; nil: one
 }
 
-// target is a Target with data of the catalog.
 type target struct {
 	Target
 	key   string      // its key in config.yaml

@@ -23,7 +23,6 @@ type Chats struct {
 	readOnly bool
 }
 
-// chatTable has the entries.
 type chatTable struct {
 	limit int
 

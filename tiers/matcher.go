@@ -15,7 +15,6 @@ const (
 	inSystem
 )
 
-// group is a compiled Keyword.
 type group struct {
 	name   string
 	rule   string // keyword:NAME
@@ -66,7 +65,6 @@ func newMatcher(groups []group, expressions []expression, a *automaton) *matcher
 // begin returns an empty search. The caller must return it with end.
 func (m *matcher) begin() *search { return m.searches.Get().(*search) }
 
-// end returns a search to the pool.
 func (m *matcher) end(s *search) {
 	clear(s.matched)
 	s.thresholds, s.scores = s.thresholds[:0], Scores{}
@@ -164,7 +162,6 @@ func (s *search) runWindow(i int32, text []byte) {
 	s.matched[e.group] = e.match.Match(text[from:to])
 }
 
-// runeStart returns the start of the character that contains the byte at i.
 func runeStart(text []byte, i int) int {
 	for n := 0; n < utf8.UTFMax && n <= i; n++ {
 		if utf8.RuneStart(text[i-n]) {

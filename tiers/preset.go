@@ -8,7 +8,6 @@ import (
 //go:embed preset.txt
 var presetText string
 
-// presetExpressions returns the expressions of a group in preset.txt.
 func presetExpressions(group string) (all []string) {
 	_, section, _ := strings.Cut(presetText, "\n["+group+"]\n")
 	section, _, _ = strings.Cut(section, "\n\n[")

@@ -107,7 +107,6 @@ func parseHash(field, text string) (uint32, error) {
 	return binary.BigEndian.Uint32(b), nil
 }
 
-// parseWords sets the buckets.
 func (f *Features) parseWords(text string) error {
 	words, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {

@@ -87,7 +87,6 @@ var openers = [...]opener{
 	{"could", questionYesNo}, {"should", questionYesNo},
 }
 
-// kindsOfBytes returns the kind of each byte.
 func kindsOfBytes() (t [256]uint8) {
 	for c := range t {
 		switch {

@@ -51,7 +51,6 @@ func (f *Features) Route() uint32 { return f.route }
 // Key returns the identity of the extractor's key. It does not reveal the key.
 func (f *Features) Key() uint32 { return f.key }
 
-// add sets the bucket of a hash.
 func (f *Features) add(hash uint64) {
 	at, bit := hash>>(64-8), uint64(1)<<(hash>>(64-14)&63)
 	if f.seen[at]&bit == 0 {

@@ -157,7 +157,6 @@ func (s standard) valid() bool {
 // inRange reports whether a positive factor is neither too small nor too large.
 func inRange(x float64) bool { return x >= 1/maxParameter && x <= maxParameter }
 
-// signed returns bytes as weights.
 func signed(body []byte) []int8 {
 	weights := make([]int8, len(body))
 	for i, b := range body {

@@ -8,7 +8,6 @@ type merge struct {
 	id   uint32
 }
 
-// pair is the key of a merge.
 func pair(a, b uint32) uint64 { return uint64(a)<<32 | uint64(b) }
 
 // symbol is a token in a piece that is being merged. Symbols are a doubly linked list by index.
@@ -36,7 +35,6 @@ type merger struct {
 // pairs that is faster than a heap.
 const shortPiece = 24
 
-// appendPiece appends the tokens of a piece.
 func (t *Tokenizer) appendPiece(dst []uint32, m *merger, piece []byte) []uint32 {
 	if len(piece) == 1 {
 		return append(dst, t.bytes[piece[0]])

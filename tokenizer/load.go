@@ -17,7 +17,6 @@ const MaxFile = 128 << 20
 
 var errTooLarge = fmt.Errorf("the file has more than %d bytes", MaxFile)
 
-// maxID is the largest token id.
 const maxID = 1<<31 - 1
 
 // Load reads a tokenizer.json. An error about the content names the part of the file that is not supported,
@@ -42,7 +41,6 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// file is a tokenizer.json.
 type file struct {
 	AddedTokens []struct {
 		ID         int64  `json:"id"`
@@ -89,7 +87,6 @@ type step struct {
 	} `json:"special_tokens"`
 }
 
-// model is the vocabulary.
 type model struct {
 	Type         string           `json:"type"`
 	Dropout      *float64         `json:"dropout"`
@@ -154,7 +151,6 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return t, t.readPostProcessor(f.PostProcessor)
 }
 
-// readModel reads the vocabulary and its merges.
 func (t *Tokenizer) readModel(m *model) error {
 	switch {
 	case m.Type != "BPE" && (m.Type != "" || m.Merges == nil): // older files have no type

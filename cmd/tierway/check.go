@@ -40,7 +40,6 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-// rolesText lists the workers of a pool by role.
 func rolesText(p *config.Pool) string {
 	var all []string
 	for _, role := range []string{workers.RolePrefill, workers.RoleDecode, workers.RoleBoth} {

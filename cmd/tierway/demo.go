@@ -148,7 +148,6 @@ func (e *shutdown) demoSignals(parent context.Context) (ctx context.Context, sto
 	}
 }
 
-// demoKeys are the keys of one run.
 type demoKeys struct {
 	tenant, admin string
 	load          map[string]string // of the background load, by tenant

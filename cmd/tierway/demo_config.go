@@ -12,7 +12,6 @@ import (
 	"tierway/tenants"
 )
 
-// demoSettings are the values of demoConfig. Keys are digests.
 type demoSettings struct {
 	Key, AdminKey string
 	Load          *demoLoadSettings // nil without a background load
@@ -25,7 +24,6 @@ type demoLoadSettings struct {
 	ChatRPM, NightlyRPM int64
 }
 
-// settings returns the settings of a demo with these keys.
 func (k demoKeys) settings(load float64, fleet []demoTier) demoSettings {
 	d := demoSettings{Key: digest(k.tenant), AdminKey: digest(k.admin), Tiers: fleet}
 	if load > 0 {

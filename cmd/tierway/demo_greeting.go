@@ -103,7 +103,6 @@ func (g demoGreeting) print(w io.Writer, asJSON bool) error {
 	return executeTemplate(w, greetingText, g)
 }
 
-// executeTemplate executes a template of this file.
 func executeTemplate(w io.Writer, text string, values any) error {
 	t, err := template.New("").Parse(text)
 	if err != nil {

@@ -45,7 +45,6 @@ var demoMathsQuestions = []string{
 	"Find the prime factors of 8633.",
 }
 
-// demoReaders are the readers of summaries.
 var demoReaders = []string{"the head of the office", "a new colleague", "the weekly meeting", "the customers"}
 
 // demoSubjects, demoVerbs and demoTimes are the parts of sentences of documents.

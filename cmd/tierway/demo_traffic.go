@@ -36,7 +36,6 @@ type demoTraffic struct {
 	documents []string
 }
 
-// demoRequest is one request of the background load.
 type demoRequest struct {
 	tenant, class, session string // an empty class or session is not sent
 	body                   []byte
@@ -133,13 +132,11 @@ func (t *demoTraffic) title() demoRequest {
 	return r
 }
 
-// single returns a request with one question.
 func (t *demoTraffic) single(model, question string, tokens int) demoRequest {
 	return t.request(chatApp, demoBody{Model: model, Stream: t.random.IntN(2) == 0, MaxTokens: tokens,
 		Messages: []demoMessage{{"user", question}}})
 }
 
-// toolCall returns a request with a tool.
 func (t *demoTraffic) toolCall() demoRequest {
 	tool := json.RawMessage(`{"type":"function","function":{"name":"order_status","description":"State of an order",` +
 		`"parameters":{"type":"object","properties":{"order":{"type":"string"}},"required":["order"]}}}`)
@@ -168,7 +165,6 @@ func (t *demoTraffic) request(tenant string, b demoBody) demoRequest {
 	return demoRequest{tenant: tenant, body: body}
 }
 
-// document returns a report of demoDocumentBytes.
 func (t *demoTraffic) document() string {
 	return "Report " + fmt.Sprint(100+t.random.IntN(900)) + ". " + t.text(demoDocumentBytes)
 }

@@ -98,7 +98,6 @@ func estimateText(value string, samples int64) string {
 	return fmt.Sprintf("%s (%d samples)", value, samples)
 }
 
-// learnedText returns what a pool has learned of all its requests.
 func learnedText(l *routing.Estimates) string {
 	samples := int64(0)
 	for i := range l.Workers {

@@ -73,14 +73,12 @@ func (f featuresFlags) run(c *cobra.Command) error {
 	return errors.Join(err, out.Flush())
 }
 
-// featuresPrinter prints lines of features.
 type featuresPrinter struct {
 	classifier *tiers.Classifier
 	extractor  *tierscore.Extractor
 	out        io.Writer
 }
 
-// requestLine is a line of requests.
 type requestLine struct {
 	ID     string             `json:"id"`
 	Time   training.Timestamp `json:"ts"`
@@ -137,7 +135,6 @@ func (p *featuresPrinter) printLine(line []byte) error {
 	return err
 }
 
-// quote returns a JSON string.
 func quote(s string) []byte {
 	text, _ := json.Marshal(s) //nolint:errchkjson // a string
 	return text

@@ -32,7 +32,6 @@ func importCommand() *cobra.Command {
 	return c
 }
 
-// importFrom returns the command for one router.
 func importFrom(router, document, example string, translate importer) *cobra.Command {
 	var o imports.Options
 	c := &cobra.Command{

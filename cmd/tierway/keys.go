@@ -59,7 +59,6 @@ func configFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVarP(path, "config", "c", "config.yaml", "configuration file that names the database of keys")
 }
 
-// patience is the time limit of one command.
 const patience = 30 * time.Second
 
 // changeKeys calls change with the database of the configuration at path, and with the time limit of a command.
@@ -78,12 +77,10 @@ func operator() store.Actor {
 	return a
 }
 
-// printMessage prints a message to the message output.
 func printMessage(c *cobra.Command, format string, args ...any) {
 	fmt.Fprintln(c.ErrOrStderr(), "tierway: "+fmt.Sprintf(format, args...))
 }
 
-// printJSON prints data as JSON.
 func printJSON(w io.Writer, data any) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

@@ -132,7 +132,6 @@ func (d *database) newer(applied, latest int64) error {
 		"schema, or a later one", d.name(), store.ErrNewer, applied, latest)
 }
 
-// explain adds the name of the database to an error of the store.
 func (d *database) explain(err error) error {
 	switch {
 	case err == nil:

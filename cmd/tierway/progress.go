@@ -23,7 +23,6 @@ func newProgressBar(out io.Writer) *progressBar {
 	return b
 }
 
-// show draws the bar if it has changed.
 func (b *progressBar) show(done, total int) {
 	filled := progressPlaces * done / max(1, total)
 	if b.out == nil || filled == b.shown {

@@ -112,7 +112,6 @@ func (f replayFlags) offline(c *cobra.Command) (report *replay.Report, answer an
 	return report, report, nil
 }
 
-// setup loads a configuration for a replay.
 func setup(c *cobra.Command, path string) (*replay.Setup, error) {
 	file, err := loadConfig(c, path)
 	if err != nil {

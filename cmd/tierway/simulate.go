@@ -161,7 +161,6 @@ func (f *simulateFlags) printGateways(out io.Writer) {
 	}
 }
 
-// comparison checks the flags.
 func (f *simulateFlags) comparison(c *cobra.Command) (config comparison.Config, err error) {
 	if f.handover != "" && !c.Flags().Changed("policies") {
 		f.policies = []string{"kv_aware", "kv_aware+whole"}
@@ -216,7 +215,6 @@ func (f *simulateFlags) checkUse(c *cobra.Command, policies []comparison.Policy)
 // maxGateways is the largest number of gateways: more make no sense for at most 64 engines.
 const maxGateways = 64
 
-// setGateways sets the gateways of a comparison with policies.
 func (f *simulateFlags) setGateways(config *comparison.Config) error {
 	if f.gateways < 1 || f.gateways > maxGateways {
 		return fmt.Errorf("--gateways %d: write an integer from 1 to %d", f.gateways, maxGateways)

@@ -15,7 +15,6 @@ import (
 	"tierway/sim/comparison"
 )
 
-// cells returns the loads.
 func (f *simulateFlags) cells(c *cobra.Command) ([]comparison.Cell, error) {
 	for i, rate := range f.rates {
 		switch {
@@ -126,7 +125,6 @@ func (f *simulateFlags) readDecisions(c *cobra.Command) ([]sim.Arrival, error) {
 	return arrivals, nil
 }
 
-// createChart creates the file of a chart, and returns the function that writes it.
 func createChart(path string) (func(*comparison.Report) error, error) {
 	file, err := os.Create(path)
 	if err != nil {

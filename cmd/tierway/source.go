@@ -33,7 +33,6 @@ func newConfigSource(read func() (*config.File, error)) *configSource {
 	return &configSource{read: limitReadTime(awaitMissing(read))}
 }
 
-// load reads and checks the file.
 func (s *configSource) load() (*config.File, error) {
 	file, err := s.read()
 	var problems config.Problems

@@ -120,7 +120,6 @@ func (f tiersReportFlags) run(c *cobra.Command) error {
 	return printTierReport(c.OutOrStdout(), &all)
 }
 
-// read returns the report of the files.
 func (f tiersReportFlags) read(c *cobra.Command) (*report.Report, error) {
 	var model *tierscore.Model
 	var open []io.Closer

@@ -11,7 +11,6 @@ import (
 	"tierway/tierscore/training"
 )
 
-// printTierReport prints a report for a terminal.
 func printTierReport(w io.Writer, r *admin.TierReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
@@ -31,7 +30,6 @@ func printTierReport(w io.Writer, r *admin.TierReport) error {
 	return printCurves(w, r.Labels)
 }
 
-// printTierUsage prints the shares of the tiers and their savings.
 func printTierUsage(line func(name, format string, args ...any), u *admin.TierUsage) {
 	line("period", "%s to %s", u.From, dayBefore(u.To))
 	for i, s := range u.Tiers {
@@ -57,7 +55,6 @@ func dayBefore(day string) string {
 	return at.AddDate(0, 0, -1).Format(time.DateOnly)
 }
 
-// printLabels prints the numbers of labels and of requests.
 func printLabels(line func(name, format string, args ...any), r *report.Report) {
 	line("labels", "%d of %d lines of features have labels: %d of %s, %d of %s, %d of both (%.1f %%)", r.Requests, r.Lines,
 		r.Small, plain(r.SmallTier), r.Large, plain(r.LargeTier), r.Paired, 100*float64(r.Paired)/float64(max(r.Requests, 1)))

@@ -197,7 +197,6 @@ func replaceFile(path string, content []byte) error {
 	return nil
 }
 
-// printTraining prints the report of a training.
 func printTraining(w io.Writer, data *training.Data, labels *training.Labels, r *training.Report) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// continuumRules are the rules by the keys of Continuum Router.
 func continuumRules() map[string]rule {
 	total := toAll("", "timeouts.total.interactive", "timeouts.total.background", "timeouts.total.batch")
 	return map[string]rule{

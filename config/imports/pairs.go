@@ -204,7 +204,6 @@ func kvAddress(url string, n int) string {
 	return net.JoinHostPort(host, fmt.Sprint(firstKVPort+n))
 }
 
-// yamlNumber returns the node of a number.
 func yamlNumber(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: text}
 }

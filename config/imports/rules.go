@@ -11,7 +11,6 @@ import (
 	"tierway/routing"
 )
 
-// rule translates one setting.
 type rule func(d *builder, s setting)
 
 func keysOf(table map[string]rule) (keys []string) {

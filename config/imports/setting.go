@@ -8,7 +8,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// setting is a value of the other configuration.
 type setting struct {
 	key  string // as it is written there, with the sections above it
 	line int    // 0: not written
@@ -24,7 +23,6 @@ func (s setting) String() string {
 	return fmt.Sprintf("line %d: %s", s.line, s.key)
 }
 
-// errorf returns an error of the setting.
 func (s setting) errorf(format string, values ...any) error {
 	return fmt.Errorf("%v: %s", s, fmt.Sprintf(format, values...))
 }
@@ -54,7 +52,6 @@ func splitList(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// items returns the items of a list.
 func (s setting) items() (all []setting) {
 	if s.node == nil || s.node.Kind != yaml.SequenceNode {
 		return nil
@@ -65,7 +62,6 @@ func (s setting) items() (all []setting) {
 	return all
 }
 
-// pairs returns the keys of a section.
 func (s setting) pairs() (all []setting) {
 	if s.node == nil || s.node.Kind != yaml.MappingNode {
 		return nil

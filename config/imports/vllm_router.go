@@ -91,7 +91,6 @@ func (d *builder) leftOut(keys ...string) bool {
 	return false
 }
 
-// addresses writes the addresses of hosts and ports.
 func (d *builder) addresses(port string) {
 	address := func(section, host, port string) (setting, string) {
 		h, p := d.kept[section+"host"], d.kept[section+"port"]
@@ -187,7 +186,6 @@ func (d *builder) workerKeyVariable(url, name string) {
 	}
 }
 
-// workerKey returns the key of one worker.
 func (d *builder) workerKey(url string) setting {
 	for _, s := range d.kept["worker_api_keys"].pairs() {
 		if s.name == url {

@@ -178,7 +178,6 @@ func disableHealth(d *builder, s setting) {
 	}
 }
 
-// logLevel translates the names of levels.
 func logLevel(d *builder, s setting) {
 	text, _ := s.text()
 	level := strings.ToLower(text)

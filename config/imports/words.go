@@ -15,7 +15,6 @@ type word struct {
 	line int
 }
 
-// command is one command of a shell script.
 type command []word
 
 // shell splits a script into commands, as far as a command line of a router needs it.
@@ -27,7 +26,6 @@ type shell struct {
 	begun    int // line of the current word; 0: none
 }
 
-// readCommands returns the commands of a script.
 func readCommands(src []byte) ([]command, error) {
 	s := shell{src: src, line: 1, commands: []command{nil}}
 	for s.at < len(src) {
@@ -79,7 +77,6 @@ func (s *shell) step() error {
 	return nil
 }
 
-// next returns the next character.
 func (s *shell) next() byte {
 	c := s.src[s.at]
 	s.at++
@@ -89,7 +86,6 @@ func (s *shell) next() byte {
 	return c
 }
 
-// rest skips text if it is next.
 func (s *shell) rest(text string) bool {
 	if !bytes.HasPrefix(s.src[s.at:], []byte(text)) {
 		return false

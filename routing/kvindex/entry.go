@@ -43,7 +43,6 @@ func (s *entries) put(key uint64, e entry) {
 	shard.peak = max(shard.peak, len(shard.m))
 }
 
-// forget removes a worker from an entry.
 func (s *entries) forget(key uint64, worker int) {
 	e := s.get(key)
 	for m := range e.holders {

@@ -59,7 +59,6 @@ func (x *Index) setWindow(worker, place, blocks int) {
 	}
 }
 
-// forgetGroups forgets what is known of the groups of a worker.
 func (w *Worker) forgetGroups() {
 	w.groups, w.slidingGroups = nil, 0
 	for g := range w.index.sliding {

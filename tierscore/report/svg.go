@@ -94,7 +94,6 @@ type plot struct {
 	low, high float64
 }
 
-// at returns the coordinates of a point.
 func (p plot) at(share, quality float64) string {
 	return fmt.Sprintf("%.1f,%.1f", left+share*(right-left), below-(quality-p.low)/(p.high-p.low)*(below-top))
 }
@@ -120,7 +119,6 @@ func (p plot) axes(large string) {
 		(top+below)/2)
 }
 
-// band draws the 95 % intervals of a curve.
 func (p plot) band(c training.QualityCurve) {
 	var upper, lower []string
 	for _, point := range c.Points {
@@ -132,7 +130,6 @@ func (p plot) band(c training.QualityCurve) {
 		`<text x="%d" y="%d">the default score</text>`+"\n", right+16, below-33, right+60, below-22, right+60, below-6)
 }
 
-// curve draws a curve and its entry of the legend.
 func (p plot) curve(c training.QualityCurve, entry int, name string) {
 	var points []string
 	for _, point := range c.Points {
@@ -145,7 +142,6 @@ func (p plot) curve(c training.QualityCurve, entry int, name string) {
 		c.Name, right+16, right+52, y, y, right+60, y+4, escape(head), right+60, y+20, escape(rest))
 }
 
-// escape returns text for XML.
 func escape(text string) string {
 	var b strings.Builder
 	xml.EscapeText(&b, []byte(text)) // a Builder returns no error

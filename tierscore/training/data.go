@@ -67,7 +67,6 @@ func (d *Data) countKey(key uint32, at time.Time) {
 	}
 }
 
-// row is one labelled request.
 type row struct {
 	time     time.Time
 	key      uint32

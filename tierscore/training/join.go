@@ -22,7 +22,6 @@ type featureLine struct {
 	Features *tierscore.Features `json:"features"`
 }
 
-// check returns the first error of a line of features.
 func (l *featureLine) check() error {
 	switch {
 	case l.ID == "":

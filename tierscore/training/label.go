@@ -142,7 +142,6 @@ func (l *Labels) Read(name string, in io.Reader) error {
 	})
 }
 
-// check returns the first error of a label.
 func (l *label) check() error {
 	sources := []string{sourceReplay, sourceExploration, sourceEscalation, sourceFeedback}
 	switch {
