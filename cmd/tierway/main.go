@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"github.com/gin-gonic/gin"
 	"github.com/redis/go-redis/v9/logging"
@@ -82,3 +83,17 @@ Commands:
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
 {{end}}`
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  tierway version",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "tierway %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS,
+				runtime.GOARCH)
+			return err
+		},
+	}
+}
