@@ -37,8 +37,7 @@ func layers() map[string]string {
 		"sim":            "2", "sim/comparison": "2b",
 		"workers/prompttokens": "1b", "hooks": "1b", "responsecache": "1b",
 		"workers": "1", "store": "1", "openai/prompt": "1", "openai/answers": "1", "pairing": "1", "queue": "1", "decisions": "1",
-		"routing/routingtest": "1",
-		"routing":             "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
+		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
 		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0", "workers/lmcache": "0",
 		"workers/kvcache": "0b", "tierscore/report": "0b",
 		"routing/prefix": "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1", "memnet": "-1",
@@ -49,7 +48,7 @@ func layers() map[string]string {
 
 // testCode are the packages that only tests, e2e, bench and each other import.
 func testCode() []string {
-	return []string{"routing/routingtest", "engines/chaos", "fixedseed", "memnet", "memnet/memredis"}
+	return []string{"engines/chaos", "fixedseed", "memnet", "memnet/memredis"}
 }
 
 // simulator are the packages that no part of the gateway imports but its command line.

@@ -14,7 +14,7 @@ func unraced() map[string]string {
 	const measures = "it measures time, which the race detector changes"
 	return map[string]string{
 		"bench/directory": measures, "bench/proxy": measures, "cmd/tierway": builds, "engines": runs,
-		"routing/routingtest": runs, "server": runs, "server/admin": builds, "server/control": builds,
+		"server": runs, "server/admin": builds, "server/control": builds,
 		"server/learning": builds, "sim/comparison": runs, "store": builds, "telemetry": builds,
 		"server/intake": "its only goroutine collects garbage and shares nothing",
 		"server/proxy":  "the tests of package server run its goroutines",

@@ -56,15 +56,15 @@ func realTime() []string {
 // exceptions maps a file to the reason why it cannot keep the rules.
 func exceptions() map[string]string {
 	return map[string]string{
-		"bench/proxy/proxy_test.go":        "the load generator connects by address",
-		"cmd/tierway/network_test.go":      "commands connect by URL and open their own listeners",
-		"e2e/kvaware/replay_test.go":       "it sends a recorded trace at its times",
-		"e2e/vllm/stopped_test.go":         "the law is about clients with a deadline",
-		"http1/fake_test.go":               "the client looks into the kernel's socket for the end of a kept connection",
-		"routing/routingtest/laws_test.go": "a law that a policy breaks fails its test, so it runs in its own process",
-		"server/control/rig_test.go":       "a health check must begin after a suspicion, and in virtual time both have one time",
-		"server/admin_doc_test.go":         "it runs the examples of the documents with curl",
-		"server/reserved_test.go":          "it reserves addresses of the kernel",
+		"bench/proxy/proxy_test.go":   "the load generator connects by address",
+		"cmd/tierway/network_test.go": "commands connect by URL and open their own listeners",
+		"e2e/kvaware/replay_test.go":  "it sends a recorded trace at its times",
+		"e2e/vllm/stopped_test.go":    "the law is about clients with a deadline",
+		"http1/fake_test.go":          "the client looks into the kernel's socket for the end of a kept connection",
+		"routing/laws_broken_test.go": "a law that a policy breaks fails its test, so it runs in its own process",
+		"server/control/rig_test.go":  "a health check must begin after a suspicion, and in virtual time both have one time",
+		"server/admin_doc_test.go":    "it runs the examples of the documents with curl",
+		"server/reserved_test.go":     "it reserves addresses of the kernel",
 	}
 }
 

@@ -48,6 +48,5 @@
 // makes the same pick again from the record alone. Preview returns where a request would go
 // now, or under a Draft of another configuration, and changes nothing.
 //
-// Package routingtest has the laws that every policy must keep. Package prefix has the key
-// by which the policy chwbl places a prompt.
+// Package prefix has the key by which the policy chwbl places a prompt.
 package routing

@@ -5,7 +5,6 @@ import (
 
 	"tierway/fixedseed"
 	"tierway/routing"
-	"tierway/routing/routingtest"
 )
 
 func TestEveryPolicyKeepsTheLaws(t *testing.T) {
@@ -33,7 +32,7 @@ func TestPoliciesWithAFallbackKeepTheLaws(t *testing.T) {
 
 func laws(t *testing.T, c routing.Config, rules ...routing.Config) {
 	fixedseed.Checks(t, fixedseed.Samples(40, 100))
-	routingtest.Laws(t, func() routing.Policy {
+	policyLaws(t, func() routing.Policy {
 		p, err := routing.Compose(c, rules)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package routingtest
+package routing_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package routingtest_test
+package routing_test
 
 import (
 	"os"
@@ -10,11 +10,10 @@ import (
 
 	_ "tierway/fixedseed"
 	"tierway/routing"
-	"tierway/routing/routingtest"
 )
 
 // brokenEnv names the broken policy that a child process puts before the laws.
-const brokenEnv = "ROUTINGTEST_BROKEN"
+const brokenEnv = "ROUTING_BROKEN_POLICY"
 
 // pick makes a policy of a function.
 type pick func(r *routing.Request, ws []routing.View) (int, routing.Reason)
@@ -68,7 +67,7 @@ func broken() map[string]struct {
 // they must fail.
 func TestLawsCatchBrokenPolicies(t *testing.T) {
 	if name := os.Getenv(brokenEnv); name != "" {
-		routingtest.Laws(t, broken()[name].make)
+		policyLaws(t, broken()[name].make)
 		return
 	}
 	self, err := os.Executable()
@@ -89,7 +88,7 @@ func TestLawsCatchBrokenPolicies(t *testing.T) {
 }
 
 func TestAbstainingPolicyKeepsTheLaws(t *testing.T) {
-	routingtest.Laws(t, func() routing.Policy {
+	policyLaws(t, func() routing.Policy {
 		return pick(func(*routing.Request, []routing.View) (int, routing.Reason) { return -1, "" })
 	})
 }
@@ -108,6 +107,6 @@ func TestPlannersKeepTheLaws(t *testing.T) {
 			return max(0, slices.IndexFunc(ws, func(v routing.View) bool { return v.Full })), "x"
 		},
 	} {
-		t.Run(name, func(t *testing.T) { routingtest.Laws(t, func() routing.Policy { return planner{p} }) })
+		t.Run(name, func(t *testing.T) { policyLaws(t, func() routing.Policy { return planner{p} }) })
 	}
 }

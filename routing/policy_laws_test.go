@@ -1,6 +1,4 @@
-// Package routingtest has the laws that every routing policy must keep, as one call for a policy's
-// test. The same tests check the pool against a model of its rules.
-package routingtest
+package routing_test
 
 import (
 	"fmt"
@@ -14,7 +12,7 @@ import (
 	"tierway/routing"
 )
 
-// Laws fails t unless policies made by newPolicy keep the laws of routing:
+// policyLaws fails t unless policies made by newPolicy keep the laws of routing:
 //
 //   - only an eligible worker is chosen, and some worker whenever there is one;
 //   - the choice depends on the facts and the given random number only;
@@ -26,7 +24,7 @@ import (
 //
 // If the policy plans (routing.Planner), it is shown full workers for requests that can wait, and may
 // choose one. newPolicy must return a new policy at each call.
-func Laws(t *testing.T, newPolicy func() routing.Policy) {
+func policyLaws(t *testing.T, newPolicy func() routing.Policy) {
 	t.Helper()
 	t.Run("AnyHistoryKeepsTheBooks", rapid.MakeCheck(func(rt *rapid.T) { history(rt, newPolicy) }))
 	t.Run("ChoiceDependsOnTheFactsAlone", rapid.MakeCheck(func(rt *rapid.T) { choices(rt, newPolicy) }))
