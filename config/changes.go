@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -100,6 +101,22 @@ func (f *File) withLists() *File {
 	return &out
 }
 
+// lists yields the tiers, then the pools, with their paths.
+func (f *File) lists() iter.Seq2[string, *PoolConfig] {
+	return func(yield func(string, *PoolConfig) bool) {
+		for i := range f.Tiers {
+			if !yield(itemPath("tiers", i), (*PoolConfig)(&f.Tiers[i])) {
+				return
+			}
+		}
+		for i := range f.Pools {
+			if !yield(itemPath("pools", i), &f.Pools[i]) {
+				return
+			}
+		}
+	}
+}
+
 func dropEqualWorkers(old, new *File, was, is *PoolConfig, tier bool) {
 	inherited := func(f *File, c PoolConfig) PoolConfig {
 		c.Workers = nil
@@ -113,7 +130,7 @@ func dropEqualWorkers(old, new *File, was, is *PoolConfig, tier bool) {
 		rest := []workers.Config{}
 		for i := range list {
 			a, b := before[list[i].Name], after[list[i].Name]
-			if a == nil || b == nil || !a.Equal(b) || old.workerKey(a) != new.workerKey(b) {
+			if a == nil || b == nil || !a.Equal(b) || old.Key(a.APIKeyEnv) != new.Key(b.APIKeyEnv) {
 				rest = append(rest, list[i])
 			}
 		}
@@ -132,14 +149,6 @@ func entriesByName(list []workers.Config) map[string]*workers.Config {
 		return nil
 	}
 	return entries
-}
-
-// workerKey returns the key in the variable of a worker; empty without one.
-func (f *File) workerKey(w *workers.Config) string {
-	if w.APIKeyEnv == "" || f.keys == nil {
-		return ""
-	}
-	return f.keys(w.APIKeyEnv)
 }
 
 type comparison struct {
@@ -262,28 +271,20 @@ func keepRestartOnly(path string, section, old reflect.Value, kept func(path str
 // WithOverrides returns a copy with the given weights by worker name; weight 0 stops new
 // requests. Unknown names are ignored. It does not change f.
 func (f *File) WithOverrides(weight map[string]int) *File {
-	out := *f
+	out := f.withLists()
 	out.rankWeights = maps.Clone(weight)
-	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
 	if len(weight) == 0 {
-		return &out
+		return out
 	}
-	override := func(list []workers.Config) []workers.Config {
-		list = slices.Clone(list)
-		for i := range list {
-			if w, ok := weight[list[i].Name]; ok && list[i].Ranks == 0 {
-				list[i].Weight = &w
+	for _, c := range out.lists() {
+		c.Workers = slices.Clone(c.Workers)
+		for i := range c.Workers {
+			if w, ok := weight[c.Workers[i].Name]; ok && c.Workers[i].Ranks == 0 {
+				c.Workers[i].Weight = &w
 			}
 		}
-		return list
 	}
-	for i := range out.Tiers {
-		out.Tiers[i].Workers = override(out.Tiers[i].Workers)
-	}
-	for i := range out.Pools {
-		out.Pools[i].Workers = override(out.Pools[i].Workers)
-	}
-	return &out
+	return out
 }
 
 // setting is one value of a configuration, or one item of a list of sections.

@@ -293,15 +293,17 @@ func (f *File) TrustedProxies() []netip.Prefix {
 	return all
 }
 
-// leastFileSize is the smallest max_size of a rotated file: a few hundred records.
-const leastFileSize = Size(1 << 20)
+// checkFileSize checks the max_size of a rotated file. The least one holds a few hundred records.
+func (d *decoder) checkFileSize(path string, size Size) {
+	const least = Size(1 << 20)
+	if size > 0 && size < least {
+		d.report(path, fmt.Sprintf("%v is less than the minimum of %v", size, least), fmt.Sprintf("set at least %v", least))
+	}
+}
 
 func (d *decoder) checkDecisions(f *File) {
 	c := f.Decisions
-	if c.MaxSize > 0 && c.MaxSize < leastFileSize {
-		d.report("decisions.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastFileSize),
-			fmt.Sprintf("set at least %v", leastFileSize))
-	}
+	d.checkFileSize("decisions.max_size", c.MaxSize)
 	if c.File != "" {
 		if other := d.sameFile(f); other != "" {
 			d.report("decisions.file", d.shown("decisions.file", c.File)+" is "+other,

@@ -143,11 +143,14 @@ func samePort(a, b string) bool {
 	return strings.EqualFold(hostA, hostB) || ipA.IsValid() && ipA == ipB || every(hostA, ipA) || every(hostB, ipB)
 }
 
+func listeners(f *File) [3]listener {
+	return [...]listener{{path: "listen", address: f.Listen}, {path: "admin.listen", address: f.Admin.Listen},
+		{path: "metrics.listen", address: f.Metrics.Listen}}
+}
+
 // checkOwnAddress warns of workers with an address of this gateway as URL: requests would loop
 // until they are rejected with 508.
 func (d *decoder) checkOwnAddress(f *File) {
-	own := [...]listener{{path: "listen", address: f.Listen}, {path: "admin.listen", address: f.Admin.Listen},
-		{path: "metrics.listen", address: f.Metrics.Listen}}
 	for _, s := range f.sections() {
 		for i, w := range s.Workers {
 			address, err := d.serverOf(w)
@@ -162,7 +165,7 @@ func (d *decoder) checkOwnAddress(f *File) {
 				continue
 			}
 			host, _, _ = strings.Cut(host, "/")
-			for _, l := range own {
+			for _, l := range listeners(f) {
 				if leadsTo(host, l.address) {
 					path := itemPath(s.path+".workers", i) + ".url"
 					d.warn(path, d.shown(path, w.URL)+" is the gateway's own address ("+l.path+"), so requests would loop",

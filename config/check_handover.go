@@ -29,7 +29,7 @@ func (d *decoder) checkHandovers(f *File) {
 		}
 		switch {
 		case s.Handover != "":
-			d.checkTransfer(f, s)
+			d.checkTransfer(s)
 			for i := range s.Workers {
 				path := itemPath(s.path+".workers", i)
 				d.checkReach(path, s.Workers[i])
@@ -73,7 +73,7 @@ func (d *decoder) checkNoHandover(s section) {
 }
 
 // checkTransfer checks that the engines of a section can hand prompts over, and that clients cannot interfere.
-func (d *decoder) checkTransfer(f *File, s section) {
+func (d *decoder) checkTransfer(s section) {
 	engine, maker := openai.EngineVLLM, "vLLM"
 	if s.Handover == HandoverSGLang {
 		engine, maker = openai.EngineSGLang, "SGLang"

@@ -23,11 +23,8 @@ type section struct {
 // sections returns the tiers, then the pools.
 func (f *File) sections() []section {
 	var all []section
-	for i, t := range f.Tiers {
-		all = append(all, section{PoolConfig: PoolConfig(t), path: fmt.Sprintf("tiers[%d]", i), tier: true})
-	}
-	for i, p := range f.Pools {
-		all = append(all, section{PoolConfig: p, path: fmt.Sprintf("pools[%d]", i)})
+	for path, c := range f.lists() {
+		all = append(all, section{PoolConfig: *c, path: path, tier: len(all) < len(f.Tiers)})
 	}
 	return all
 }
@@ -178,7 +175,6 @@ func (d *decoder) canonical(url string) (string, error) {
 	return c.url, c.err
 }
 
-// serverOf returns the canonical URL of a worker's server.
 func (d *decoder) serverOf(w workers.Config) (string, error) { return d.canonical(w.Server()) }
 
 // checkRankFields reports fields with which clients would choose the rank in place of the gateway.

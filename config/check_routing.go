@@ -45,7 +45,6 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 	}
 }
 
-// usesOption reports whether the policy or its fallback has the option.
 func usesOption(c routing.Config, k key) bool {
 	policies := strings.Split(k.policy, ",")
 	return slices.Contains(policies, c.Name) || k.name != "fallback" && slices.Contains(policies, c.Fallback)
@@ -88,7 +87,6 @@ func (d *decoder) checkKeyHeaders(f *File) {
 // longLookup is a time for tokens above which a warning is worth it: /tokenize takes milliseconds.
 const longLookup = 250 * time.Millisecond
 
-// checkTokenizer reads a tokenizer.json.
 func (d *decoder) checkTokenizer(path, file string) {
 	if file == "" || d.draft || d.tokens[file] != nil { // a draft may not read files
 		return
@@ -164,7 +162,6 @@ func (d *decoder) checkModels(s section) {
 	}
 }
 
-// kind returns "tier" or "pool".
 func (s section) kind() string {
 	if s.tier {
 		return "tier"

@@ -217,8 +217,10 @@ func Default() File {
 		// 5 s; a long response takes minutes.
 		Drain: Drain{AcceptGrace: 5 * time.Second, Timeout: 300 * time.Second},
 		// lowest time to first token, or near it, in most loads of docs/simulate.md
-		Policy:      routing.Config{Name: "kv_aware"},
-		SessionKeys: defaultSessionKeys(),
+		Policy: routing.Config{Name: "kv_aware"},
+		SessionKeys: []string{ // of a session, a user or a tenant, most specific first as in vLLM Router
+			"X-Session-ID", "Session-Id", "X-User-ID", "X-Tenant-ID", "session_params.session_id", "prompt_cache_key", "user",
+			"session_id", "user_id"},
 		// The thresholds depend on the tiers; see tiers.DefaultRules.
 		Classifier: tiers.Rules{Mode: "max", Unavailable: "up",
 			Sticky: tiers.Sticky{Enabled: new(true), Idle: 30 * time.Minute}},
@@ -259,13 +261,6 @@ func Default() File {
 		Store:    Store{SQL: "sqlite://tierway.db", RedisTimeout: 50 * time.Millisecond, Retention: 90 * 24 * time.Hour},
 		Gateways: 1,
 	}
-}
-
-// defaultSessionKeys returns the keys that name a session, a user or a tenant, most specific first as in
-// vLLM Router.
-func defaultSessionKeys() []string {
-	return []string{"X-Session-ID", "Session-Id", "X-User-ID", "X-Tenant-ID", "session_params.session_id",
-		"prompt_cache_key", "user", "session_id", "user_id"}
 }
 
 // Warnings returns the warnings about a valid configuration.

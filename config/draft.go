@@ -108,10 +108,7 @@ func restoreURLs(draft, src []byte) []byte {
 	if len(shown) == 0 || len(values) == 0 {
 		return draft
 	}
-	var lines [][]rune
-	for _, line := range splitLines(string(draft)) {
-		lines = append(lines, []rune(line))
-	}
+	lines := runesOf(splitLines(string(draft)))
 	var spans []span
 	for name, n := range shown {
 		value := values[name]
@@ -131,14 +128,11 @@ func restoreURLs(draft, src []byte) []byte {
 		line := lines[s.from.line]
 		lines[s.from.line] = slices.Concat(line[:s.from.column], []rune(s.text), line[s.to.column:])
 	}
-	var out strings.Builder
+	out := make([]string, len(lines))
 	for i, line := range lines {
-		if i > 0 {
-			out.WriteByte('\n')
-		}
-		out.WriteString(string(line))
+		out[i] = string(line)
 	}
-	return []byte(out.String())
+	return []byte(strings.Join(out, "\n"))
 }
 
 // storeURLs returns the URLs of the section store by key; none if the text is not valid YAML. A value that an

@@ -19,12 +19,17 @@ func (d *decoder) fileText(path, file string) (text []byte, ok bool) {
 	if err == nil {
 		return text, true
 	}
-	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
-		err = wrapped.Err // the message names the file already
-	}
-	d.report(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), err),
+	d.report(path, fmt.Sprintf("cannot read %s: %v", d.shown(path, file), withoutPath(err)),
 		"relative paths start at the working directory of the process")
 	return nil, false
+}
+
+// withoutPath returns the cause of a file's error, for messages that name the file themselves.
+func withoutPath(err error) error {
+	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
+		return wrapped.Err
+	}
+	return err
 }
 
 // checkKeyFile checks the file of the key of a worker or hook. variable is its api_key_env.
@@ -39,10 +44,7 @@ func (d *decoder) checkKeyFile(path, file, variable string) {
 	}
 	key, err := workers.ReadKeyFile(file)
 	if err != nil {
-		if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
-			err = wrapped.Err
-		}
-		d.report(at, fmt.Sprintf("cannot read %s: %v", d.shown(at, file), err),
+		d.report(at, fmt.Sprintf("cannot read %s: %v", d.shown(at, file), withoutPath(err)),
 			"write the key alone into the file; relative paths start at the working directory of the process")
 		return
 	}

@@ -112,7 +112,6 @@ func (d *decoder) flagTiers(models, urls []string) (tiers []Tier) {
 	return tiers
 }
 
-// flagPath matches the path of a value that comes from a flag.
 var flagPath = regexp.MustCompile(`tiers\[(\d+)\]\.(model|name|workers(?:(\[\d+\])\.(?:url|name))?)`)
 
 // nameFlag replaces the file path in a problem by the flag of the value. several means that

@@ -17,11 +17,8 @@ const maxEnvelope = 64 << 10
 func (f *File) HookSpecs() []hooks.Spec {
 	var specs []hooks.Spec
 	for _, c := range resolvedHooks(f.Hooks) {
-		s := hooks.Spec{Config: c, ConnectTimeout: f.Timeouts.Connect, MaxReply: int64(f.MaxBodyBytes) + maxEnvelope}
-		if c.APIKeyEnv != "" && f.keys != nil {
-			s.Key = f.keys(c.APIKeyEnv)
-		}
-		specs = append(specs, s)
+		specs = append(specs, hooks.Spec{Config: c, Key: f.Key(c.APIKeyEnv), ConnectTimeout: f.Timeouts.Connect,
+			MaxReply: int64(f.MaxBodyBytes) + maxEnvelope})
 	}
 	return specs
 }
@@ -87,8 +84,7 @@ func (d *decoder) checkHookURL(f *File, path string, c hooks.Config) (secure boo
 	if err != nil {
 		return secure
 	}
-	for _, l := range [...]listener{{path: "listen", address: f.Listen}, {path: "admin.listen", address: f.Admin.Listen},
-		{path: "metrics.listen", address: f.Metrics.Listen}} {
+	for _, l := range listeners(f) {
 		if leadsTo(u.Host, l.address) {
 			d.report(path, d.shown(path, c.URL)+" is the gateway's own address ("+l.path+"), so calls would loop",
 				"write the URL of the hook's service")

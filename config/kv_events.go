@@ -187,7 +187,6 @@ func (d *decoder) checkTopic(f *File, seen map[string]string, path, topic, worke
 	seen[topic] = worker
 }
 
-// checkEventsListener checks the address for engines that connect to the gateway.
 func (d *decoder) checkEventsListener(f *File) {
 	const path = "kv_events.listen"
 	if f.KVEvents.Listen == "" {
@@ -198,8 +197,7 @@ func (d *decoder) checkEventsListener(f *File) {
 	if !l.ok {
 		return
 	}
-	for _, other := range [...]listener{{path: "listen", address: f.Listen},
-		{path: "admin.listen", address: f.Admin.Listen}, {path: "metrics.listen", address: f.Metrics.Listen}} {
+	for _, other := range listeners(f) {
 		d.checkPortConflict(l, other)
 	}
 	if host, _, _ := net.SplitHostPort(l.address); host == "" || ipOf(host).IsUnspecified() {

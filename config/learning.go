@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"tierway/tiers"
@@ -121,15 +119,12 @@ func (d *decoder) readModel(f *File) {
 // modelOf returns the model in a file. It reports a file without one.
 func (d *decoder) modelOf(path, file string) *learnedModel {
 	text, err := readFile(beside(d.file, file))
-	if wrapped, ok := errors.AsType[*fs.PathError](err); ok {
-		err = wrapped.Err // the message names the file already
-	}
 	var model *tierscore.Model
 	if err == nil {
 		model, err = tierscore.Read(bytes.NewReader(text))
 	}
 	if err != nil {
-		d.report(path, fmt.Sprintf("cannot use %s: %v", d.shown(path, file), err),
+		d.report(path, fmt.Sprintf("cannot use %s: %v", d.shown(path, file), withoutPath(err)),
 			"name a file that tierway train of this release has written")
 		return nil
 	}
@@ -150,10 +145,7 @@ func (l *Learning) LabelsFile() string { return filepath.Join(l.Directory, label
 
 func (d *decoder) checkLearningFiles(f *File) {
 	c := f.Learning
-	if c.MaxSize > 0 && c.MaxSize < leastFileSize {
-		d.report("learning.max_size", fmt.Sprintf("%v is less than the minimum of %v", c.MaxSize, leastFileSize),
-			fmt.Sprintf("set at least %v", leastFileSize))
-	}
+	d.checkFileSize("learning.max_size", c.MaxSize)
 	if c.Directory == "" {
 		for _, path := range [...]string{"learning.max_size", "learning.max_files", "learning.exploration"} {
 			if d.written(path) && (path != "learning.exploration" || c.Exploration > 0) {

@@ -194,9 +194,7 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 	}
 	for at, r := range string(src) {
 		if r == utf8.RuneError && !bytes.HasPrefix(src[at:], []byte(string(utf8.RuneError))) {
-			line := bytes.Count(src[:at], []byte("\n")) + 1
-			column := utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at]) + 1
-			d.reportNode(&yaml.Node{Line: line, Column: column}, "", "the file is not UTF-8", "save it as UTF-8")
+			d.reportNode(nodeAt(src, at), "", "the file is not UTF-8", "save it as UTF-8")
 			return nil
 		}
 	}
@@ -218,6 +216,12 @@ func (d *decoder) parse(src []byte) *yaml.Node {
 		return nil
 	}
 	return document.Content[0]
+}
+
+// nodeAt returns a node at a byte of the text.
+func nodeAt(src []byte, at int) *yaml.Node {
+	return &yaml.Node{Line: bytes.Count(src[:at], []byte("\n")) + 1,
+		Column: utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at]) + 1}
 }
 
 // variableText matches ${NAME} and ${NAME:-default} in a line.
@@ -257,9 +261,7 @@ func (d *decoder) unquotedVariables(src []byte) (found bool) {
 		if hasDefault {
 			name = strings.TrimSuffix(name, "}") + ":-…}"
 		}
-		line := bytes.Count(src[:from], []byte("\n")) + 1
-		column := utf8.RuneCount(src[bytes.LastIndexByte(src[:from], '\n')+1:from]) + 1
-		d.reportNode(&yaml.Node{Line: line, Column: column}, "", name+" needs quotes inside { } and [ ]",
+		d.reportNode(nodeAt(src, from), "", name+" needs quotes inside { } and [ ]",
 			fmt.Sprintf("write \"%s\"", name))
 		found = true
 	}

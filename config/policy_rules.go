@@ -32,7 +32,6 @@ func (r TokenRange) has(n int64) bool {
 	return (r.Above == 0 || n > r.Above) && (r.UpTo == 0 || n <= r.UpTo)
 }
 
-// includes reports whether all numbers of another range are in the range.
 func (r TokenRange) includes(other TokenRange) bool {
 	return r.Above <= other.Above && (r.UpTo == 0 || other.UpTo > 0 && other.UpTo <= r.UpTo)
 }
@@ -168,24 +167,17 @@ func (f *File) WithPolicy(name string) (*File, error) {
 			Detail: "set by " + PolicyVariable + " or --policy"}
 		return policy
 	}
-	out := *f
+	out := f.withLists()
 	out.replacedPolicy = name
 	out.Policy, out.PolicyRules = replaced("policy", f.Policy), nil
-	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
-	each := func(list string, at int, c *PoolConfig) {
+	for path, c := range out.lists() {
 		if c.PolicyRules = nil; c.Policy.Name != "" {
-			c.Policy = replaced(itemPath(list, at)+".policy", c.Policy)
+			c.Policy = replaced(path+".policy", c.Policy)
 		}
 		if c.PrefillPolicy.Name != "" {
-			c.PrefillPolicy = replaced(itemPath(list, at)+".prefill_policy", c.PrefillPolicy)
+			c.PrefillPolicy = replaced(path+".prefill_policy", c.PrefillPolicy)
 		}
 	}
-	for i := range out.Tiers {
-		each("tiers", i, (*PoolConfig)(&out.Tiers[i]))
-	}
-	for i := range out.Pools {
-		each("pools", i, &out.Pools[i])
-	}
 	out.origins = f.origins.replace(from)
-	return &out, nil
+	return out, nil
 }

@@ -139,7 +139,6 @@ func entries(m reflect.Value) iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// itemNode returns the node of a list item, which exists even if it is empty.
 func itemNode(v reflect.Value, k key, redact bool) *yaml.Node {
 	if v.Kind() != reflect.Struct && v.Kind() != reflect.Slice {
 		return scalarNode(v, k, redact)

@@ -165,7 +165,7 @@ func (f *File) appendSpecs(to []workers.Spec, c *PoolConfig) []workers.Spec {
 	weights := make([]int, len(c.Workers))
 	for i := range c.Workers {
 		w, first := &c.Workers[i], len(to)
-		s := workers.Spec{Config: *w, Pool: c.Name, Engine: c.Engine, Model: c.Model, Key: f.workerKey(w),
+		s := workers.Spec{Config: *w, Pool: c.Name, Engine: c.Engine, Model: c.Model, Key: f.Key(w.APIKeyEnv),
 			ConnectTimeout: f.Timeouts.Connect, StaleAfter: c.Saturation.StaleAfter}
 		c.resolveWorker(&s.Config, &weights[i])
 		to = s.AppendRanks(to)
@@ -183,16 +183,10 @@ func (f *File) appendSpecs(to []workers.Spec, c *PoolConfig) []workers.Spec {
 
 // WorkerCount returns the number of workers of all tiers and pools. Each rank of a server is one.
 func (f *File) WorkerCount() (n int) {
-	count := func(list []workers.Config) {
-		for i := range list {
-			n += max(1, list[i].Ranks)
+	for _, c := range f.lists() {
+		for i := range c.Workers {
+			n += max(1, c.Workers[i].Ranks)
 		}
-	}
-	for i := range f.Tiers {
-		count(f.Tiers[i].Workers)
-	}
-	for i := range f.Pools {
-		count(f.Pools[i].Workers)
 	}
 	return n
 }
@@ -261,18 +255,14 @@ func (f *File) Specs() []workers.Spec {
 
 // resolved returns a copy in which every tier, pool, worker and key has its inherited values.
 func (f *File) resolved() *File {
-	out := *f
-	out.Tiers, out.Pools = slices.Clone(f.Tiers), slices.Clone(f.Pools)
-	for i, s := range f.sections() {
-		c := f.resolveSection(s)
+	out, at := f.withLists(), 0
+	sections := f.sections()
+	for _, c := range out.lists() {
+		*c = f.resolveSection(sections[at])
 		if c.Price != nil && c.Price.CachedInput == nil {
 			c.Price.CachedInput = &c.Price.Input
 		}
-		if s.tier {
-			out.Tiers[i] = Tier(c)
-		} else {
-			out.Pools[i-len(f.Tiers)] = c
-		}
+		at++
 	}
 	out.Hooks = resolvedHooks(f.Hooks)
 	out.Classifier.Default, out.Classifier.Preset = f.catalogConfig().Default, f.Classifier.PresetName()
@@ -298,5 +288,5 @@ func (f *File) resolved() *File {
 		}
 		k.SHA256 = strings.ToLower(k.SHA256)
 	}
-	return &out
+	return out
 }

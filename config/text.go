@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,11 +62,8 @@ type redactor struct {
 // redactText returns a text without its secrets, and the number of hidden places. It finds secrets by the
 // keys of the nodes, and by their form in comments and elsewhere. In an invalid text it hides more.
 func redactText(src []byte) (text string, hidden int) {
-	r := &redactor{seen: map[*yaml.Node]bool{}}
 	lines := splitLines(strings.ToValidUTF8(string(src), "\uFFFD"))
-	for _, line := range lines {
-		r.lines = append(r.lines, []rune(line))
-	}
+	r := &redactor{lines: runesOf(lines), seen: map[*yaml.Node]bool{}}
 	roots, err := documentsOf(src)
 	if err != nil {
 		return redactLines(lines)
@@ -93,11 +91,15 @@ func documentsOf(src []byte) (roots []*yaml.Node, err error) {
 	}
 }
 
-func comparePositions(a, b position) int {
-	if a.line != b.line {
-		return a.line - b.line
+func runesOf(lines []string) (all [][]rune) {
+	for _, line := range lines {
+		all = append(all, []rune(line))
 	}
-	return a.column - b.column
+	return all
+}
+
+func comparePositions(a, b position) int {
+	return cmp.Or(a.line-b.line, a.column-b.column)
 }
 
 // startOf returns the position of a node with both numbers from 0.
@@ -270,10 +272,7 @@ func literalOf(n *yaml.Node, lines [][]rune) (from, to position, found bool) {
 // replacedText returns the text with all spans replaced, and the secrets between them hidden by their form.
 func (r *redactor) replacedText() (text string, hidden int) {
 	slices.SortStableFunc(r.spans, func(a, b span) int {
-		if c := comparePositions(a.from, b.from); c != 0 {
-			return c
-		}
-		return comparePositions(b.to, a.to) // the longest first
+		return cmp.Or(comparePositions(a.from, b.from), comparePositions(b.to, a.to)) // the longest first
 	})
 	var out strings.Builder
 	at := position{}

@@ -64,12 +64,10 @@ func newBuilder(comment map[string]string) *builder {
 		comment: comment, servers: map[string]bool{}, names: map[string]bool{}}
 }
 
-// leave lists a setting as left out.
 func (d *builder) leave(s setting, reason string) {
 	d.left = append(d.left, LeftOut{Line: s.line, Key: s.key, Reason: reason})
 }
 
-// refuse ends the import.
 func (d *builder) refuse(s setting, reason string) {
 	d.err = cmp.Or(d.err, s.errorf("%s", reason))
 }
@@ -113,6 +111,13 @@ func (d *builder) set(path string, value any, s setting, comment string) {
 	n.LineComment = comment
 }
 
+// leaveKept lists a kept setting as left out, if there is one.
+func (d *builder) leaveKept(name, reason string) {
+	if s := d.kept[name]; s.node != nil {
+		d.leave(s, reason)
+	}
+}
+
 // place returns the node of a path, with the sections and items that lead to it.
 func (d *builder) place(path string) *yaml.Node {
 	at := &d.root
@@ -135,10 +140,8 @@ func (d *builder) place(path string) *yaml.Node {
 // valueAt returns the value of a key, which it adds if it is absent.
 func valueAt(section *yaml.Node, name string) *yaml.Node {
 	section.Kind = yaml.MappingNode
-	for i := 0; i < len(section.Content); i += 2 {
-		if section.Content[i].Value == name {
-			return section.Content[i+1]
-		}
+	if value := valueIn(section, name); value != nil {
+		return value
 	}
 	value := &yaml.Node{}
 	section.Content = append(section.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)

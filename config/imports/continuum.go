@@ -21,7 +21,7 @@ func continuumRules() map[string]rule {
 		"routing.fallback_strategy": keep("fallback_strategy"),
 		"routing.model_overrides":   keep("model_overrides"), "routing.rules": keep("rules"),
 
-		"prefix_routing.enabled":                           enabled("remove policy.epsilon and the other options of chwbl"),
+		"prefix_routing.enabled":                           outIfOff("the section has no switch; remove policy.epsilon and the other options of chwbl"),
 		"prefix_routing.max_prefix_length":                 keep("max_prefix_length"),
 		"prefix_routing.load_factor_epsilon":               keep("load_factor_epsilon"),
 		"prefix_routing.virtual_nodes":                     keep("virtual_nodes"),
@@ -29,7 +29,7 @@ func continuumRules() map[string]rule {
 
 		"backends": keep("backends"),
 
-		"health_checks.enabled":             healthEnabled,
+		"health_checks.enabled":             setIf("false", "health.path", "off", ""),
 		"health_checks.endpoint":            to("health.path", "", ""),
 		"health_checks.interval":            to("health.interval", "", ""),
 		"health_checks.timeout":             to("health.timeout", "", ""),
@@ -39,8 +39,8 @@ func continuumRules() map[string]rule {
 		"dynamic_weight_adjustment.degraded_weight_factor": to("health_weight.factor", "",
 			"at the success ratio degraded; in between, the weight follows the ratio"),
 		"geographic_routing.detect_client_region":    out("write regions.header, a header of trusted_proxies, or region of the gateway"),
-		"geographic_routing.fallback_to_nearest":     always("farther regions are used while all nearer workers are busy"),
-		"geographic_routing.latency_based_selection": always("regions without regions.order are ordered by latency"),
+		"geographic_routing.fallback_to_nearest":     outIfOff("it cannot be turned off: farther regions are used while all nearer workers are busy"),
+		"geographic_routing.latency_based_selection": outIfOff("it cannot be turned off: regions without regions.order are ordered by latency"),
 
 		"request.timeout":           total,
 		"request.max_retries":       attempts(1),
@@ -86,31 +86,6 @@ func conditionRules() map[string]rule {
 	}
 }
 
-// always returns the rule for a switch of something that is always on.
-func always(what string) rule {
-	return func(d *builder, s setting) {
-		if text, _ := s.text(); text == "false" {
-			d.leave(s, "it cannot be turned off: "+what)
-		}
-	}
-}
-
-// enabled returns the rule for the switch of a section; instead is the way to turn it off.
-func enabled(instead string) rule {
-	return func(d *builder, s setting) {
-		if text, _ := s.text(); text == "false" {
-			d.leave(s, "the section has no switch; "+instead)
-		}
-	}
-}
-
-// healthEnabled turns health checks off, below any base.
-func healthEnabled(d *builder, s setting) {
-	if text, _ := s.text(); text == "false" {
-		d.set("health.path", "off", s, "")
-	}
-}
-
 // backendKey names the variable of a worker's key after the worker.
 func backendKey(d *builder, s setting) {
 	name := d.place(d.base + "name").Value
@@ -125,11 +100,9 @@ func customStrategy(d *builder, s setting) {
 }
 
 // continuumComments state what differs in a policy.
-func continuumComments() map[string]string {
-	return map[string]string{
-		"least_latency": "time to first event of streams, multiplied by the requests in flight",
-		"chwbl":         "the prefix that the traffic shares; depth: fixed uses the first turn only",
-	}
+var continuumComments = map[string]string{
+	"least_latency": "time to first event of streams, multiplied by the requests in flight",
+	"chwbl":         "the prefix that the traffic shares; depth: fixed uses the first turn only",
 }
 
 // Continuum translates a configuration of Continuum Router.
@@ -138,7 +111,7 @@ func Continuum(src []byte, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	d := newBuilder(continuumComments())
+	d := newBuilder(continuumComments)
 	d.walk(continuumRules(), "", root)
 	rules := d.rules()
 	d.defaultPolicy()

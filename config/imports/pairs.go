@@ -20,7 +20,6 @@ var keysOfPairs = [...]struct{ key, role string }{
 	{"mode.decode_urls", workers.RoleDecode}, {"decode", workers.RoleDecode}, {"decode_workers", workers.RoleDecode},
 }
 
-// pairRules are the rules of the settings for prefill and decode workers.
 func pairRules() map[string]rule {
 	rules := map[string]rule{
 		"pd_disaggregation": keep("sglang_pairs"), "vllm_pd_disaggregation": keep("vllm_pairs"),
@@ -29,7 +28,8 @@ func pairRules() map[string]rule {
 		"decode_policy": keep("decode_policy"), "mode.decode_policy": keep("decode_policy"),
 		"vllm_discovery_address": keep("discovery"), "mode.discovery_address": keep("discovery"),
 		"intra_node_data_parallel_size": keep("ranks"), "mode.intra_node_data_parallel_size": keep("ranks"),
-		"dp_aware":         keep("dp_aware"),
+		"pd_uncached_token_threshold": keep("threshold"), "mode.pd_uncached_token_threshold": keep("threshold"),
+		"dp_aware": keep("dp_aware"), "mode.kv_events": stageEvents,
 		"prefill_selector": out(noDiscovery), "decode_selector": out(noDiscovery),
 		"kv_block_size": out(config.PolicyHint("block_size")),
 		"kv_hash_seed":  out("remove it: the events of the engines state the tokens of each block"),
@@ -37,10 +37,6 @@ func pairRules() map[string]rule {
 	for _, k := range keysOfPairs {
 		rules[k.key] = keep(k.key)
 	}
-	for _, section := range []string{"", "mode."} {
-		rules[section+"pd_uncached_token_threshold"] = keep("threshold")
-	}
-	rules["mode.kv_events"] = stageEvents
 	return rules
 }
 
@@ -175,7 +171,7 @@ func (d *builder) pairs(all []pairWorker) {
 		d.set("role", w.role, w.from, "")
 		switch {
 		case w.port != "" && handover == config.HandoverSGLang:
-			d.set("bootstrap_port", yamlNumber(w.port), w.from, "")
+			d.set("bootstrap_port", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: w.port}, w.from, "")
 		case w.port != "":
 			d.leave(w.from, handover+" needs no bootstrap port")
 		}
@@ -202,10 +198,6 @@ func kvAddress(url string, n int) string {
 		host = u.Hostname()
 	}
 	return net.JoinHostPort(host, fmt.Sprint(firstKVPort+n))
-}
-
-func yamlNumber(text string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: text}
 }
 
 // stagePolicies writes the policies of both stages. Without one of its own, a stage has the router's policy.
@@ -283,13 +275,9 @@ func (d *builder) threshold() {
 
 // leavePairs lists the settings that pairs do not have.
 func (d *builder) leavePairs(handover string) {
-	if s := d.kept["worker_urls"]; s.node != nil {
-		d.leave(s, "the router sends nothing to it beside prefill and decode workers")
-	}
-	if s := d.kept["discovery"]; s.node != nil {
-		d.leave(s, "workers are not discovered: list each under workers with its role and url, and with "+
-			"handover: p2p_nccl the host and port of its kv_port as kv_address")
-	}
+	d.leaveKept("worker_urls", "the router sends nothing to it beside prefill and decode workers")
+	d.leaveKept("discovery", "workers are not discovered: list each under workers with its role and url, and with "+
+		"handover: p2p_nccl the host and port of its kv_port as kv_address")
 	if s := d.kept["ranks"]; s.node != nil {
 		if text, _ := s.text(); text != "1" {
 			d.leave(s, "ranks cannot hand prompts over by "+handover+"; start each rank as a server, and list it as a worker")
@@ -304,18 +292,12 @@ func (d *builder) leavePairs(handover string) {
 func (d *builder) leaveUnpaired() {
 	const reason = "it applies to prefill and decode workers only"
 	for _, key := range []string{"prefill_policy", "decode_policy", "kv_connector", "threshold"} {
-		if s := d.kept[key]; s.node != nil {
-			d.leave(s, reason)
-		}
+		d.leaveKept(key, reason)
 	}
 	for _, k := range keysOfPairs {
-		if s := d.kept[k.key]; s.node != nil {
-			d.leave(s, reason+", and the mode is another one")
-		}
+		d.leaveKept(k.key, reason+", and the mode is another one")
 	}
-	if s := d.kept["discovery"]; s.node != nil {
-		d.leave(s, noDiscovery)
-	}
+	d.leaveKept("discovery", noDiscovery)
 	for _, key := range []string{"ranks", "dp_aware"} {
 		if s := d.kept[key]; s.node != nil {
 			out(noRanks)(d, s)

@@ -54,11 +54,27 @@ func keep(name string) rule {
 	return func(d *builder, s setting) { d.kept[name] = s }
 }
 
-// out returns the rule that leaves a setting out.
 func out(reason string) rule {
 	return func(d *builder, s setting) {
 		if text, _ := s.text(); text != "false" {
 			d.leave(s, reason)
+		}
+	}
+}
+
+func outIfOff(reason string) rule {
+	return func(d *builder, s setting) {
+		if text, _ := s.text(); text == "false" {
+			d.leave(s, reason)
+		}
+	}
+}
+
+// setIf returns the rule that writes a value if a switch has that state.
+func setIf(state, path string, value any, comment string) rule {
+	return func(d *builder, s setting) {
+		if text, _ := s.text(); text == state {
+			d.set(path, value, s, comment)
 		}
 	}
 }

@@ -176,7 +176,6 @@ func (d *builder) wholeWorkers(urls setting) {
 	}
 }
 
-// workerKeyVariable writes the variable of a worker's key, if the worker has one.
 func (d *builder) workerKeyVariable(url, name string) {
 	switch own := d.workerKey(url); {
 	case own.node != nil:

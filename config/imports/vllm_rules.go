@@ -41,7 +41,7 @@ func vllmRules() map[string]rule {
 		"cors_allowed_origins":         toList("cors.origins"),
 
 		"retry.max_retries":                     attempts(0),
-		"disable_retries":                       disableRetries,
+		"disable_retries":                       setIf("true", "retry.attempts", 1, "no retries"),
 		"retry.initial_backoff_ms":              out(noBackoff),
 		"retry.max_backoff_ms":                  out(noBackoff),
 		"retry.backoff_multiplier":              out(noBackoff),
@@ -59,7 +59,7 @@ func vllmRules() map[string]rule {
 		"health_check.timeout_secs":        to("health.timeout", "s", ""),
 		"health_check.failure_threshold":   to("health.down_after", "", ""),
 		"health_check.success_threshold":   to("health.up_after", "", ""),
-		"disable_health_check":             disableHealth,
+		"disable_health_check":             setIf("true", "health.path", "off", ""),
 
 		"log_level": logLevel,
 		"log_dir":   out("the log goes to standard error; redirect it to a file"),
@@ -140,7 +140,7 @@ func flagKey(flag string) string {
 	case "eviction_interval":
 		return "policy.eviction_interval_secs"
 	}
-	if key, ok := lmcacheFlags()[name]; ok {
+	if key, ok := lmcacheFlags[name]; ok {
 		return "policy." + key
 	}
 	for _, section := range [][2]string{{"retry_", "retry."}, {"cb_", "circuit_breaker."}, {"prometheus_", "metrics."},
@@ -166,18 +166,6 @@ func vllmMode(d *builder, s setting) {
 	}
 }
 
-func disableRetries(d *builder, s setting) {
-	if text, _ := s.text(); text == "true" {
-		d.set("retry.attempts", 1, s, "no retries")
-	}
-}
-
-func disableHealth(d *builder, s setting) {
-	if text, _ := s.text(); text == "true" {
-		d.set("health.path", "off", s, "")
-	}
-}
-
 func logLevel(d *builder, s setting) {
 	text, _ := s.text()
 	level := strings.ToLower(text)
@@ -199,13 +187,11 @@ func vllmComments() map[string]string {
 	}
 }
 
-// lmcacheFlags returns the keys of a policy in the fork's YAML by the names of flags.
-func lmcacheFlags() map[string]string {
-	return map[string]string{"lmcache_controller_url": "controller_url", "lmcache_poll_interval": "poll_interval_secs",
-		"lmcache_cache_weight": "cache_weight", "lmcache_lookup_mode": "lookup_mode",
-		"lmcache_controller_timeout_ms": "controller_timeout_ms", "lmcache_fallback_policy": "fallback_policy",
-		"lmcache_controller_api_key": "controller_api_key"}
-}
+// lmcacheFlags are the keys of a policy in the fork's YAML by the names of flags.
+var lmcacheFlags = map[string]string{"lmcache_controller_url": "controller_url",
+	"lmcache_poll_interval": "poll_interval_secs", "lmcache_cache_weight": "cache_weight",
+	"lmcache_lookup_mode": "lookup_mode", "lmcache_controller_timeout_ms": "controller_timeout_ms",
+	"lmcache_fallback_policy": "fallback_policy", "lmcache_controller_api_key": "controller_api_key"}
 
 // controllerKey returns the rule for the key of LMCache's controller: its variable is written, never the key.
 func controllerKey(path string) rule {
