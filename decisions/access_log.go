@@ -157,7 +157,6 @@ func plainText(text string) bool {
 	return true
 }
 
-// appendYes appends a member if it is true.
 func appendYes(b []byte, key string, value bool) []byte {
 	if !value {
 		return b

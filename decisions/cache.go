@@ -39,7 +39,6 @@ func (t Trace) addCache(a *attrs) {
 	}
 }
 
-// looked reports whether the response cache has looked for an answer.
 func (c *Cache) looked() bool { return c != nil && c.Result != "bypass" }
 
 // cacheSpan returns the span of the look-up, with the embedding.

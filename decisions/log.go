@@ -244,7 +244,6 @@ func (f *Filter) Matches(d *Decision) bool {
 		f.matchesAttempt(d) && f.matchesSearch(d)
 }
 
-// matchesAttempt reports whether an attempt has the worker and the reason of the filter.
 func (f *Filter) matchesAttempt(d *Decision) bool {
 	if f.Worker == "" && f.Reason == "" {
 		return true

@@ -141,7 +141,6 @@ func (t Trace) rootSpan(a *attrs) telemetry.Span {
 	return s
 }
 
-// errorType returns the error type of the whole request.
 func (t Trace) errorType() string {
 	switch {
 	case t.Code != "":
@@ -185,7 +184,6 @@ func (t Trace) addDecision(a *attrs) {
 	a.count("tierway.config_generation", t.Generation)
 }
 
-// addMeasurements adds durations and usage.
 func (t Trace) addMeasurements(a *attrs) {
 	a.ms("tierway.overhead_ms", t.OverheadMs)
 	a.ms("tierway.queue_ms", t.QueueMs)

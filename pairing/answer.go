@@ -26,7 +26,6 @@ const (
 	Failed
 )
 
-// part is one part of the content of an answer.
 type part struct {
 	Type, Text, Refusal string
 }

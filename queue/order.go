@@ -22,7 +22,6 @@ type order struct {
 	credit [Classes - 1]float64
 }
 
-// begin starts an iteration.
 func (o *order) begin(q *Queue, now time.Time) {
 	o.q = q
 	config := q.config.Load()

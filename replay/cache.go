@@ -20,7 +20,6 @@ type promptCache struct {
 	at                map[uint64]*list.Element
 }
 
-// cached is one block of a promptCache.
 type cached struct {
 	hash   uint64
 	tokens int64

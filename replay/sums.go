@@ -53,7 +53,6 @@ func (s *sums) countRecord(d *decisions.Decision) {
 	}
 }
 
-// handovers returns the counts of hand-overs.
 func (s *sums) handovers() *Handovers {
 	if s.Handovers == nil {
 		s.Handovers = &Handovers{}

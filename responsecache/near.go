@@ -135,7 +135,6 @@ func (m *Memory) leave(it *item) {
 	}
 }
 
-// segment is 64 numbers of a vector.
 type segment [64]float32
 
 // vectorHead is the first two segments of a rotated vector. Most comparisons need no more.

@@ -81,7 +81,6 @@ func (w *Worker) pausedUntilLocked() time.Time {
 	return w.backoffUntil
 }
 
-// pausedLocked reports whether the worker is in backoff or open.
 func (w *Worker) pausedLocked(now time.Time) bool {
 	return now.Before(w.backoffUntil) || now.Before(w.openUntilLocked())
 }
@@ -205,7 +204,6 @@ func (p *Pool) eligibleLocked(r *Request, tried []*Worker) ([]View, error) {
 	return nil, ErrFull
 }
 
-// noWorkerErrorLocked returns the error of a request without a usable worker.
 func (p *Pool) noWorkerErrorLocked(r *Request, tried []*Worker) error {
 	var next *Worker // the first one to end its pause
 	for _, w := range p.workers {

@@ -93,7 +93,6 @@ func (p *Pool) Busy(now time.Time) bool {
 // backoff.
 type upTimes struct{ rotation, ready time.Time }
 
-// publishUpLocked publishes the times of Up and Ready.
 func (p *Pool) publishUpLocked() {
 	var from *upTimes
 	for _, w := range p.workers {

@@ -19,7 +19,6 @@ const (
 	usesStoredKeys                   // View.StoredKeys
 )
 
-// factsOf returns the parts that the policy uses.
 func factsOf(p Policy) facts {
 	if u, ok := p.(interface{ facts() facts }); ok {
 		return u.facts()

@@ -18,7 +18,6 @@ type pins struct {
 	sent           []pinEntry // taken by TakeJournal, and not yet confirmed
 }
 
-// pin is the worker of one session.
 type pin struct {
 	key          uint64
 	worker       uint64 // hash of its ID

@@ -48,7 +48,6 @@ type ring struct {
 	now         time.Time
 }
 
-// slot is one worker on the ring.
 type slot struct {
 	id        string
 	seed      uint64    // hash of the ID

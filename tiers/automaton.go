@@ -26,7 +26,6 @@ type literal struct {
 	owner int32
 }
 
-// newAutomaton returns the automaton of the literals that expressions need.
 func newAutomaton(expressions []expression) *automaton {
 	var all []literal
 	for i, e := range expressions {

@@ -283,7 +283,6 @@ func (k *Catalog) addAliases(aliases map[string]Targets) (errs []error) {
 	return errs
 }
 
-// aliasRoute returns where an alias leads.
 func (k *Catalog) aliasRoute(key, alias string, targets Targets) (route, []error) {
 	if len(targets) == 1 {
 		to, err := k.aliasTarget(targets[0])
@@ -306,7 +305,6 @@ func (k *Catalog) aliasRoute(key, alias string, targets Targets) (route, []error
 	return first, nil
 }
 
-// aliasTarget returns where one target of an alias leads.
 func (k *Catalog) aliasTarget(to string) (route, error) {
 	if to == Classify {
 		if len(k.tiers) == 0 {

@@ -95,7 +95,6 @@ func (k *Catalog) Describe(aliases map[string]Targets) Description {
 	return d
 }
 
-// describeScores returns the configured thresholds on the score.
 func (k *Classifier) describeScores() (all []TierScore) {
 	for _, t := range k.grading.tiers {
 		if k.grading.rule == ruleScore {

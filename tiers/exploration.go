@@ -48,7 +48,6 @@ func (k *Catalog) explore(v *Resolution, q *Query, at int) int {
 	return to
 }
 
-// drawTier returns the tier of an explored request.
 func (k *Catalog) drawTier(q *Query) (int, bool) {
 	if q.Explore.Tier != "" {
 		to, ok := k.byName[q.Explore.Tier]

@@ -61,7 +61,6 @@ func (k *Catalog) List(v Resolution) []string {
 	return k.namesOf(v.list)
 }
 
-// addFallbacks adds the lists of targets with a fallback.
 func (k *Catalog) addFallbacks() (errs []error) {
 	for i := range k.targets {
 		t := &k.targets[i]

@@ -151,7 +151,6 @@ type recorded struct {
 	bound     float64 // in place of the threshold of each tier, if the score is unknown; 0: it is known
 }
 
-// restoreGroups marks the recorded groups as matched.
 func (s *search) restoreGroups(r *recorded) {
 	for i := range s.m.groups {
 		s.matched[i] = slices.Contains(r.groups, s.m.groups[i].name)

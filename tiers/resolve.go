@@ -219,7 +219,6 @@ func (k *Catalog) move(q *Query, v *Resolution, from, to int, rule string) int {
 	return to
 }
 
-// lookup returns where a name leads.
 func (k *Catalog) lookup(model string) (route, bool) {
 	if model == "" {
 		return k.defaultRoute, k.defaultRoute.target >= 0

@@ -124,7 +124,6 @@ func (c *checker) gradedTiers(key string, section map[string]float64, defaultTie
 	return above
 }
 
-// addScores compiles fixed thresholds.
 func (c *checker) addScores(g *grading, rules Rules, defaultTier int) {
 	const key = "classifier.score"
 	if len(rules.KeywordScore) > 0 {

@@ -147,7 +147,6 @@ func (t *Tokenizer) push(m *merger, at int32) {
 	}
 }
 
-// pop removes the first candidate from the heap.
 func (m *merger) pop() candidate {
 	top, last := m.heap[0], len(m.heap)-1
 	m.heap[0] = m.heap[last]

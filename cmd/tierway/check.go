@@ -144,7 +144,6 @@ func warnOfAddresses(ctx context.Context, out io.Writer, f *config.File,
 	}
 }
 
-// workersText returns the names of workers as the end of a phrase.
 func workersText(names []string) string {
 	if len(names) == 1 {
 		return "worker " + names[0]

@@ -22,7 +22,6 @@ type demoSettings struct {
 	Tiers         []demoTier
 }
 
-// demoLoadSettings are the tenants of the background load.
 type demoLoadSettings struct {
 	ChatKey, NightlyKey string
 	ChatRPM, NightlyRPM int64

@@ -87,7 +87,6 @@ type requestLine struct {
 	Body   json.RawMessage    `json:"body"`
 }
 
-// dialects are the dialects of paths with prompts.
 var dialects = map[string]openai.Dialect{"/v1/chat/completions": openai.Chat, "/v1/completions": openai.Completions,
 	"/v1/messages": openai.Messages, responsesPath: openai.Responses}
 

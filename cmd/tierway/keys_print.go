@@ -84,7 +84,6 @@ func highestPriority(c tenants.Class) string {
 	return "at most " + c.String()
 }
 
-// shownKey is a key in the form of --json.
 type shownKey struct {
 	tenants.Key
 	State string `json:"state"` // active, grace, expired or revoked, now

@@ -145,7 +145,6 @@ type progressBar struct {
 	shown int       // filled places; -1 before the first call
 }
 
-// progressPlaces is the width of a full bar.
 const progressPlaces = 40
 
 func newProgressBar(out io.Writer) *progressBar {

@@ -75,7 +75,6 @@ func (r *Report) describe() string {
 	return strings.Join(all, "; ") + "."
 }
 
-// legend returns the name of a curve with its area.
 func (r *Report) legend(c *training.QualityCurve) string {
 	name := map[string]string{training.CurveDefault: "default score", training.CurveLength: "length alone",
 		training.CurveRandom: "random", training.CurveModel: "model"}[c.Name]

@@ -191,7 +191,6 @@ func (d *Data) columns(i int) []uint32 { return d.cols[d.rows[i].first:d.rows[i]
 // labelled reports whether a tier has a label.
 func (r *row) labelled() bool { return r.tiers[0].all.weight > 0 || r.tiers[1].all.weight > 0 }
 
-// paired reports whether both tiers have a label.
 func (r *row) paired() bool { return r.tiers[0].all.weight > 0 && r.tiers[1].all.weight > 0 }
 
 // random reports whether a tier has a random label.

@@ -25,7 +25,6 @@ func (d *Data) Fit() (*tierscore.Model, error) {
 	return m, err
 }
 
-// all returns the indexes of all rows.
 func (d *Data) all() []int {
 	rows := make([]int, len(d.rows))
 	for i := range rows {

@@ -102,7 +102,6 @@ func (d *Data) Join(labels *Labels) {
 	d.OtherKeys = d.Lines - d.keys[d.key]
 }
 
-// join gives the requests with one id their labels.
 func (d *Data) join(l *Labels, request *labelled) {
 	lines, tenants := map[string]int{}, 0 // lines of features by tenant
 	for _, i := range request.rows {

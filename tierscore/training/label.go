@@ -87,13 +87,11 @@ type givenLabel struct {
 // unknownTier is the tier of a label without one: the features have it.
 const unknownTier = -1
 
-// tierLabels sums the labels of a request at one tier.
 type tierLabels struct {
 	all    tally
 	random tally // of sources whose tier does not depend on the request
 }
 
-// tally sums labels.
 type tally struct {
 	weight float64 // of all labels
 	right  float64 // of those with a right answer

@@ -74,7 +74,6 @@ func (d *Data) byHash(clusters [][]int) (held [][]int) {
 // toQuarter returns four times the distance of n to a quarter of all rows.
 func toQuarter(n, rows int) int { return max(4*n-rows, rows-4*n) }
 
-// size returns the number of rows of clusters.
 func size(clusters [][]int) (n int) {
 	for _, c := range clusters {
 		n += len(c)

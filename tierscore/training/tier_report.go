@@ -98,7 +98,6 @@ func (d *Data) TierReport(m *tierscore.Model, pick func(n int) int) (*TierReport
 	return r, nil
 }
 
-// describeTiers returns the report without its curves.
 func (d *Data) describeTiers() *TierReport {
 	labels := d.describe()
 	r := &TierReport{Lines: d.Lines, Requests: d.Requests(), Small: labels.Small, Large: labels.Large,
