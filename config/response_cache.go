@@ -103,7 +103,9 @@ func (d *decoder) checkCaches(f *File) {
 				"add chat, completions, responses or messages to serves, or remove the key")
 		default:
 			on = true
-			d.checkCachedPrice(path, s)
+			if s.ResponseCache.CachedPrice > 0 && s.Price == nil {
+				d.report(path+".cached_price", "has no effect: the "+s.kind()+" is free", "set "+s.path+".price, or remove the key")
+			}
 			d.checkEmbeddings(f, path+".semantic", s.ResponseCache.Semantic)
 		}
 	}
@@ -177,12 +179,6 @@ func (d *decoder) checkSharing(f *File, path, tenant string) {
 	case f.Auth.Keys[i].IsolateCache:
 		d.warn(path, d.shown(path, tenant)+" keeps its answers apart, so it shares nothing",
 			"remove isolate_cache at "+key+", or the name here")
-	}
-}
-
-func (d *decoder) checkCachedPrice(path string, s section) {
-	if s.ResponseCache.CachedPrice > 0 && s.Price == nil {
-		d.report(path+".cached_price", "has no effect: the "+s.kind()+" is free", "set "+s.path+".price, or remove the key")
 	}
 }
 

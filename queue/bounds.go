@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 )
 
@@ -93,7 +94,7 @@ const (
 // pool's dispatch rate. The first one is due when a slot for the class should be free; after an
 // unsuccessful wait, when the requests ahead should be gone.
 func (q *Queue) shedLocked(t *Ticket, reason string, now time.Time) error {
-	q.classes[t.Class].counts.shed(reason)
+	q.classes[t.Class].counts.Shed[slices.Index(shedReasons[:], reason)]++
 	return &ShedError{Reason: reason, RetryAfter: q.retryAfterLocked(t, reason, now)}
 }
 

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"slices"
 	"time"
 )
 
@@ -28,8 +27,6 @@ type ClassView struct {
 	Moved      int64                   // left for the queue of another pool, because no worker was up
 	Shed       [len(shedReasons)]int64 // by reason in the order of ShedReasons; at Enter or after a wait
 }
-
-func (c *ClassView) shed(reason string) { c.Shed[slices.Index(shedReasons[:], reason)]++ }
 
 // View returns the state at now.
 func (q *Queue) View(now time.Time) View {

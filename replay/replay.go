@@ -105,7 +105,8 @@ func New(c Config) (*Replay, error) {
 	if tokens == 0 {
 		tokens = defaultCacheTokens
 	}
-	r := &Replay{sums: newSums(), last: math.MinInt64}
+	r := &Replay{sums: sums{generations: map[int64]bool{}, skipped: map[string]int{}, reasons: map[string]int{},
+		tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{}}, last: math.MinInt64}
 	if err := r.now.open(&c.Now, &c.Now, tokens); err != nil {
 		return nil, fmt.Errorf("replaying under the configuration in force: %w", err)
 	}

@@ -35,11 +35,6 @@ const (
 	generationCount = 1000 // configurations; further ones are not distinguished
 )
 
-func newSums() sums {
-	return sums{generations: map[int64]bool{}, skipped: map[string]int{}, reasons: map[string]int{},
-		tiers: map[[2]string]*moves{}, workers: map[[3]string]*moves{}}
-}
-
 func (s *sums) countRecord(d *decisions.Decision) {
 	s.Records++
 	if s.From.IsZero() || d.Time.Before(s.From) {

@@ -37,7 +37,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 		if !c.Full || worthTheWait(r, c, 0) || !p.markFit(ws, isOpen) {
 			return chosen
 		}
-		return int(p.clockwise(s, at))
+		return p.clockwise(s, at)
 	}
 	if c.Full && worthTheWait(r, c, maxTokens) || !c.Full && maxTokens-c.Overlap <= worthMoving {
 		return chosen
@@ -45,7 +45,7 @@ func (p *chwbl) besideFull(r *Request, ws []View, b *loadBound, chosen int, s *s
 	if !p.markFit(ws, func(v *View) bool { return hasRoom(v, b) && maxTokens-v.Overlap <= worthMoving }) {
 		return chosen // the fitting workers are beyond the ring's capacity
 	}
-	return int(p.clockwise(s, at))
+	return p.clockwise(s, at)
 }
 
 func isOpen(v *View) bool { return !v.Full }

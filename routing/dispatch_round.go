@@ -91,7 +91,7 @@ func (r *DispatchRound) Reserve(q *Request, tried []*Worker) (reserved bool) {
 	q.Now = r.now
 	tokens := booked(q.PromptTokens) + booked(q.OutputTokens)
 	r.pool.markOverdueLocked(q, tried)
-	group, _ := r.pool.groupLocked(q, tried)
+	group := r.pool.groupLocked(q, tried)
 	var least *Worker
 	for _, w := range r.pool.workers {
 		if w.group != group || !r.pool.usableLocked(w, q, tried) {

@@ -24,7 +24,7 @@ func (p *Pool) Eject(id string, ref any, e Ejection) {
 	}
 	w.ejected, w.ejection = true, e
 	if !e.Until.IsZero() {
-		w.pace.reset()
+		w.pace = pace{}
 	}
 	p.extendPauseLocked(e.Until)
 	p.capEjectionsLocked()

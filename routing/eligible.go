@@ -127,14 +127,15 @@ func (p *Pool) usableLocked(w *Worker, r *Request, tried []*Worker) bool {
 		!w.hidden
 }
 
-// groupLocked returns the lowest group with a usable worker; any is false if there is none.
-func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int, any bool) {
+// groupLocked returns the lowest group with a usable worker, or 0 if there is none.
+func (p *Pool) groupLocked(r *Request, tried []*Worker) (group int) {
+	found := false
 	for _, w := range p.workers {
-		if (!any || w.group < group) && p.usableLocked(w, r, tried) {
-			group, any = w.group, true
+		if (!found || w.group < group) && p.usableLocked(w, r, tried) {
+			group, found = w.group, true
 		}
 	}
-	return group, any
+	return group
 }
 
 // eligibleSet collects the usable workers of the lowest group that has any.

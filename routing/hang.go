@@ -99,7 +99,7 @@ func (p *Pool) DetectHangs(now time.Time) {
 		var silent bool
 		silent, h.unanswered = p.silentBesidePeersLocked(w, now, from)
 		silent = silent && !w.stepsLocked(now)
-		if h.found.IsZero() && (silent || w.stalledLocked(now, from)) && !w.excusedLocked(now, from) {
+		if h.found.IsZero() && (silent || w.stalledLocked(from)) && !w.excusedLocked(now, from) {
 			h.found = now
 		}
 	}
@@ -109,7 +109,7 @@ func (p *Pool) DetectHangs(now time.Time) {
 // engine reports it, or if the gateway has two requests with different prompts that are older than the last step:
 // vLLM publishes only after steps, and one request may wait for something else, such as an image. Counters prove
 // nothing after a later byte, or while the worker is half-open.
-func (w *Worker) stalledLocked(now, from time.Time) bool {
+func (w *Worker) stalledLocked(from time.Time) bool {
 	st, since := &w.status, w.status.StalledSince
 	if st.SteppedAt.IsZero() && since.IsZero() || w.ejected && w.ejection.Until.IsZero() {
 		return false

@@ -78,8 +78,6 @@ func (p *pace) endMoment(now time.Time, peers float64) {
 	p.ended, p.streams = now, 0
 }
 
-func (p *pace) reset() { *p = pace{} }
-
 func (p *pace) prune(now time.Time) {
 	for len(p.samples) > 0 && now.Sub(p.samples[0].at) > paceWindow {
 		p.samples = slices.Delete(p.samples, 0, 1)

@@ -263,7 +263,7 @@ func (p *Pool) configureDraft(d *Draft) {
 
 // allExcludedLocked returns the members that are not among those shown, each with its reason.
 func (p *Pool) allExcludedLocked(r *Request, shown []View, tried []*Worker) (others []Excluded) {
-	group, _ := p.groupLocked(r, tried)
+	group := p.groupLocked(r, tried)
 	farthest := len(r.Regions) // of the workers shown, if some are
 	for i := range shown {
 		if d := r.distance(p.workers[shown[i].Index]); i == 0 || d > farthest {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -154,9 +153,4 @@ func (r *refusal) Error() string {
 		text += " (the key comes from $" + adminKeyVariable + ")"
 	}
 	return text
-}
-
-func refusedWith(err error, status int) bool {
-	var r *refusal
-	return errors.As(err, &r) && r.Status == status
 }

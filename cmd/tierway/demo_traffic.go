@@ -65,7 +65,7 @@ type demoBody struct {
 func newDemoTraffic(seed uint64) *demoTraffic {
 	t := &demoTraffic{random: rand.New(rand.NewPCG(seed, 0)), chats: make([]*demoChat, demoChats)}
 	for range 3 {
-		t.documents = append(t.documents, t.document())
+		t.documents = append(t.documents, fmt.Sprintf("Report %d. ", 100+t.random.IntN(900))+t.text(demoDocumentBytes))
 	}
 	return t
 }
@@ -163,10 +163,6 @@ func (t *demoTraffic) request(tenant string, b demoBody) demoRequest {
 		panic(err) // the fields of demoBody can always be encoded
 	}
 	return demoRequest{tenant: tenant, body: body}
-}
-
-func (t *demoTraffic) document() string {
-	return "Report " + fmt.Sprint(100+t.random.IntN(900)) + ". " + t.text(demoDocumentBytes)
 }
 
 // text returns sentences of at least the given number of bytes.

@@ -28,7 +28,7 @@ func (f explainFlags) runLive(c *cobra.Command) error {
 		order.Path, e = responsesPath, &admin.RouteExplanation{} // as in the offline case
 		answer, err = a.call(c.Context(), http.MethodPost, explainPath, order, e)
 	}
-	if refusedWith(err, http.StatusRequestEntityTooLarge) {
+	if r, ok := errors.AsType[*refusal](err); ok && r.Status == http.StatusRequestEntityTooLarge {
 		return fmt.Errorf("%w: request and draft together may have 1 MiB; send a longer request normally, then explain it "+
 			"with --decision and its X-Request-ID", err)
 	}

@@ -68,7 +68,9 @@ func (f featuresFlags) run(c *cobra.Command) error {
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
 	p := featuresPrinter{classifier: file.Catalog().Classifier(), extractor: tierscore.NewExtractor(key), out: out}
-	err = eachFile(c, f.requests, p.printFeatures)
+	err = eachFile(c, f.requests, func(name string, in io.Reader) error {
+		return training.EachLine(name, in, maxRequestLine, p.printLine)
+	})
 	// The lines before an error are complete.
 	return errors.Join(err, out.Flush())
 }
@@ -92,11 +94,6 @@ var dialects = map[string]openai.Dialect{"/v1/chat/completions": openai.Chat, "/
 
 // maxRequestLine limits a line of requests in bytes: twice the default of max_body_bytes, for the other fields.
 const maxRequestLine = 64 << 20
-
-// printFeatures prints the features of a file's requests.
-func (p *featuresPrinter) printFeatures(name string, in io.Reader) error {
-	return training.EachLine(name, in, maxRequestLine, p.printLine)
-}
 
 func (p *featuresPrinter) printLine(line []byte) error {
 	var one requestLine

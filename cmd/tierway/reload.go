@@ -60,7 +60,8 @@ func (f reloadFlags) run(c *cobra.Command) error {
 		return printJSON(c.OutOrStdout(), answer)
 	}
 	for _, p := range result.Problems {
-		fmt.Fprintln(c.ErrOrStderr(), plain(problemOf(p).String()))
+		p.Warning = p.Severity == "warning"
+		fmt.Fprintln(c.ErrOrStderr(), plain(p.Problem.String()))
 	}
 	return printReload(c.OutOrStdout(), result)
 }
@@ -82,12 +83,6 @@ func showProblems(c *cobra.Command, err error) error {
 	}
 	printMessage(c, "%s", plain(r.Detail))
 	return exit(1)
-}
-
-// problemOf returns a problem in the form that check prints.
-func problemOf(p admin.ProblemView) config.Problem {
-	p.Warning = p.Severity == "warning"
-	return p.Problem
 }
 
 func printReload(w io.Writer, r admin.ReloadAnswer) error {
