@@ -49,8 +49,9 @@ var demoReaders = []string{"the head of the office", "a new colleague", "the wee
 
 // demoSubjects, demoVerbs and demoTimes are the parts of sentences of documents.
 var (
-	demoSubjects = []string{"The north office", "A customer from the coast", "The new warehouse", "Our driver", "The second shop",
-		"A group of visitors", "The evening team", "The supplier of paper", "The garden department", "One of the guests"}
+	demoSubjects = []string{"The north office", "A customer from the coast", "The new warehouse", "Our driver",
+		"The second shop", "A group of visitors", "The evening team", "The supplier of paper", "The garden department",
+		"One of the guests"}
 	demoVerbs = []string{"ordered twelve chairs", "returned a broken lamp", "waited for the delivery", "paid the invoice",
 		"moved to another building", "praised the friendly service", "closed for the holidays", "sent a long letter",
 		"received the wrong parcel", "hired two people"}
