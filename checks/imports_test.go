@@ -38,7 +38,7 @@ func layers() map[string]string {
 		"workers/prompttokens": "1b", "hooks": "1b", "responsecache": "1b",
 		"workers": "1", "store": "1", "openai/prompt": "1", "openai/answers": "1", "pairing": "1", "queue": "1", "decisions": "1",
 		"routing": "0", "tiers": "0", "tenants": "0", "openai": "0", "openai/tokens": "0", "http1": "0", "breaker": "0",
-		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0", "workers/lmcache": "0",
+		"telemetry": "0", "migrations": "0", "web": "0", "workers/kvstream": "0", "workers/lmcache": "0", "engines/zmq": "0",
 		"workers/kvcache": "0b", "tierscore/report": "0b",
 		"routing/prefix": "-1", "spool": "-1", "tokenizer": "-1", "workers/kvevents": "-1", "workers/zmtp": "-1", "memnet": "-1",
 		"fixedseed": "-1", "memnet/memredis": "-1b", "tierscore": "-1", "tierscore/curve": "-1", "tierscore/training": "-1b",

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/tinylib/msgp/msgp"
+	"tierway/engines/zmq"
 
-	"tierway/workers/zmtp"
+	"github.com/tinylib/msgp/msgp"
 )
 
 // replayBatches is how many batches an engine keeps for replays: vLLM's buffer_steps.
@@ -34,8 +34,8 @@ type cacheChange struct {
 
 // cacheEvents publishes the changes of an engine's cache in vLLM's form.
 type cacheEvents struct {
-	pub    *zmtp.Publisher
-	router *zmtp.Replier
+	pub    *zmq.Publisher
+	router *zmq.Replier
 	size   int // tokens per block
 	rank   int // of the engine
 	clock  func() float64
@@ -51,10 +51,10 @@ type cacheEvents struct {
 func (e *Engine) PublishEvents(ctx context.Context, publish, replay string) (err error) {
 	l := &cacheEvents{size: e.cache.size, rank: e.rank,
 		clock: func() float64 { return float64(e.c.Clock().UnixNano()) / 1e9 }}
-	if l.pub, err = e.c.Network.Publish(ctx, publish); err != nil {
+	if l.pub, err = zmq.Publish(ctx, e.c.Network, publish); err != nil {
 		return err
 	}
-	if l.router, err = e.c.Network.Reply(ctx, replay, l.replay); err != nil {
+	if l.router, err = zmq.Reply(ctx, e.c.Network, replay, l.replay); err != nil {
 		l.pub.Close()
 		return err
 	}
@@ -189,5 +189,5 @@ func wildcard(bound net.Addr) string {
 	if tcp, ok := bound.(*net.TCPAddr); ok {
 		return fmt.Sprintf("tcp://*:%d", tcp.Port)
 	}
-	return zmtp.Endpoint(bound)
+	return zmq.Endpoint(bound)
 }

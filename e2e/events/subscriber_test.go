@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"tierway/engines"
+	"tierway/engines/zmq"
 	"tierway/workers/zmtp"
 )
 
 // TestSmokeLibzmqReadsWhatSimulatedEnginesPublish reads the sockets of simulated engines with a SUB and
 // a DEALER of libzmq.
 func TestSmokeLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
-	p, err := zmtp.Network{}.Publish(context.Background(), "tcp://127.0.0.1:0")
+	p, err := zmq.Publish(context.Background(), zmtp.Network{}, "tcp://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestSmokeLibzmqReadsWhatSimulatedEnginesPublish(t *testing.T) {
 	if err := e.PublishEvents(context.Background(), "tcp://127.0.0.1:0", router); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(python(t), "subscriber.py", zmtp.Endpoint(p.Addr()), "kv", router)
+	c := exec.Command(python(t), "subscriber.py", zmq.Endpoint(p.Addr()), "kv", router)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {

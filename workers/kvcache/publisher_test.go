@@ -13,6 +13,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 	"go.uber.org/goleak"
 
+	"tierway/engines/zmq"
 	"tierway/memnet"
 	"tierway/routing"
 	"tierway/routing/kvindex"
@@ -27,8 +28,8 @@ const blockSize = 4
 // publisher publishes and replays batches as an engine does. Block i of its prompts has the tokens
 // i, i, i, i.
 type publisher struct {
-	pub    *zmtp.Publisher
-	router *zmtp.Replier
+	pub    *zmq.Publisher
+	router *zmq.Replier
 
 	mu  sync.Mutex
 	log [][]byte
@@ -38,10 +39,10 @@ type publisher struct {
 func publish(t *testing.T, c *Caches) *publisher {
 	p := &publisher{}
 	var err error
-	if p.pub, err = c.options.Network.Publish(t.Context(), "tcp://127.0.0.1:0"); err != nil {
+	if p.pub, err = zmq.Publish(t.Context(), c.options.Network, "tcp://127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	if p.router, err = c.options.Network.Reply(t.Context(), "tcp://127.0.0.1:0", p.replay); err != nil {
+	if p.router, err = zmq.Reply(t.Context(), c.options.Network, "tcp://127.0.0.1:0", p.replay); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.pub.Close(); p.router.Close() })

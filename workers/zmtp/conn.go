@@ -126,9 +126,6 @@ func newReader(nc net.Conn) *bufio.Reader { return bufio.NewReaderSize(nc, 16<<1
 // Close ends the connection. A Receive that waits returns an error.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// RemoteAddr is the address of the peer. It does not identify a publisher.
-func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
-
 // Subscribe subscribes to the messages with a first part that begins with a topic; "" means all messages.
 // The first call also sends a PING: its answer decides whether PINGs or TCP keep-alive detect a loss of the
 // peer. Subscribe must not run concurrently with Receive.
@@ -145,14 +142,6 @@ func (c *Conn) Send(parts ...[]byte) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	c.out = appendMessage(c.out[:0], parts...)
-	return c.writeLocked()
-}
-
-// sendFrames writes the frames of one message.
-func (c *Conn) sendFrames(frames []byte) error {
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	c.out = append(c.out[:0], frames...)
 	return c.writeLocked()
 }
 

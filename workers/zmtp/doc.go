@@ -2,8 +2,7 @@
 // that inference engines publish. It needs no C library.
 //
 // It implements only the parts that an event reader needs: the NULL mechanism, the socket types SUB
-// and DEALER, and the transports tcp and ipc. [Publisher] and [Replier] are the other side, for
-// simulated engines.
+// and DEALER, and the transports tcp and ipc. engines/zmq is the other side, for simulated engines.
 //
 // # Sockets
 //

@@ -29,14 +29,6 @@ func endpoint(text string, listen bool) (network, address string, err error) {
 	return "", "", fmt.Errorf("%q is no ZeroMQ address: write tcp://HOST:PORT or ipc://PATH", text)
 }
 
-// Endpoint is the ZeroMQ address of a socket that is bound to an address.
-func Endpoint(bound net.Addr) string {
-	if bound.Network() == "unix" {
-		return "ipc://" + bound.String()
-	}
-	return bound.Network() + "://" + bound.String()
-}
-
 // keepAlive returns a configuration that detects a lost peer within Heartbeat + Patience.
 func keepAlive() net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: Heartbeat, Interval: time.Second, Count: int(Patience / time.Second)}

@@ -1,4 +1,4 @@
-package zmtp
+package zmq
 
 import (
 	"context"
@@ -6,23 +6,24 @@ import (
 	"testing/synctest"
 
 	"tierway/memnet"
+	"tierway/workers/zmtp"
 )
 
 // network is a network in memory.
-func network() Network {
+func network() zmtp.Network {
 	n := memnet.New()
-	return Network{DialFunc: n.Dial, ListenFunc: n.Listen}
+	return zmtp.Network{DialFunc: n.Dial, ListenFunc: n.Listen}
 }
 
 func TestPublisherSendsToSubscribersOfATopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := network()
-		p, err := network.Publish(context.Background(), "tcp://127.0.0.1:0")
+		p, err := Publish(context.Background(), network, "tcp://127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		c, err := network.Dial(t.Context(), Endpoint(p.Addr()), Sub, Limits{})
+		c, err := network.Dial(t.Context(), Endpoint(p.Addr()), zmtp.Sub, zmtp.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestPublisherSendsToSubscribersOfATopic(t *testing.T) {
 			p.Send([]byte(topic), []byte("x"))
 		}
 		for _, want := range []string{"kv@a", "kv@b"} {
-			var m Message
+			var m zmtp.Message
 			if err := c.Receive(&m); err != nil || string(m.Parts[0]) != want {
 				t.Errorf("%q, %v, want the topic %s", m.Parts, err, want)
 			}
@@ -45,12 +46,12 @@ func TestPublisherSendsToSubscribersOfATopic(t *testing.T) {
 
 // TestPathIsASocketOfTheSystem dials a publisher that is bound to an ipc address.
 func TestPathIsASocketOfTheSystem(t *testing.T) {
-	p, err := Network{}.Publish(context.Background(), "ipc://"+t.TempDir()+"/pub")
+	p, err := Publish(context.Background(), zmtp.Network{}, "ipc://"+t.TempDir()+"/pub")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	c, err := Network{}.Dial(t.Context(), Endpoint(p.Addr()), Sub, Limits{})
+	c, err := zmtp.Network{}.Dial(t.Context(), Endpoint(p.Addr()), zmtp.Sub, zmtp.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,20 +68,20 @@ func TestReplierAnswersEachPeer(t *testing.T) {
 				}
 			}
 		}
-		r, err := network.Reply(context.Background(), "tcp://127.0.0.1:0", answer)
+		r, err := Reply(context.Background(), network, "tcp://127.0.0.1:0", answer)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
 		for _, word := range []string{"one", "two"} {
-			c, err := network.Dial(t.Context(), "tcp://"+r.Addr().String(), Dealer, Limits{})
+			c, err := network.Dial(t.Context(), "tcp://"+r.Addr().String(), zmtp.Dealer, zmtp.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Send(nil, []byte(word)); err != nil {
 				t.Fatal(err)
 			}
-			var m Message
+			var m zmtp.Message
 			for range 3 {
 				if err := c.Receive(&m); err != nil || len(m.Parts) != 2 || string(m.Parts[1]) != word {
 					t.Errorf("%q, %v", m.Parts, err)

@@ -1,10 +1,15 @@
-package zmtp
+// Package zmq has the sockets of simulated engines: a PUB that publishes events, and a ROUTER that answers requests for
+// replays.
+package zmq
 
 import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
 	"sync"
+
+	"tierway/workers/zmtp"
 )
 
 // queuedMessages is the number of messages that wait for one subscriber. Like a PUB of libzmq, a Publisher
@@ -13,7 +18,7 @@ const queuedMessages = 1000
 
 // Publisher is a PUB socket that is bound to an address.
 type Publisher struct {
-	listener *Listener
+	listener *zmtp.Listener
 	stop     context.CancelFunc
 	all      sync.WaitGroup
 
@@ -23,19 +28,19 @@ type Publisher struct {
 
 // subscriber is one connection of a publisher.
 type subscriber struct {
-	queue  chan []byte // frames of messages
-	topics [][]byte    // prefixes that it has subscribed to
+	queue  chan [][]byte // messages
+	topics [][]byte      // prefixes that it has subscribed to
 }
 
 // Publish binds a PUB socket. The caller must close it.
-func (n Network) Publish(ctx context.Context, address string) (*Publisher, error) {
+func Publish(ctx context.Context, n zmtp.Network, address string) (*Publisher, error) {
 	l, err := n.Listen(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	p := &Publisher{listener: l, stop: stop, subscribers: map[*subscriber]bool{}}
-	p.all.Go(func() { acceptAll(ctx, l, Pub, &p.all, func(c *Conn) { p.serve(ctx, c) }) })
+	p.all.Go(func() { acceptAll(ctx, l, zmtp.Pub, &p.all, func(c *zmtp.Conn) { p.serve(ctx, c) }) })
 	return p, nil
 }
 
@@ -48,37 +53,28 @@ func (p *Publisher) Close() {
 	p.all.Wait()
 }
 
-// Send publishes one message to all subscribers of its first part. It does not wait for them.
+// Send publishes one message to all subscribers of its first part. It does not wait for them, and keeps the parts.
 func (p *Publisher) Send(parts ...[]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var frames []byte
 	for s := range p.subscribers {
 		if !s.wants(parts[0]) {
 			continue
 		}
-		if frames == nil {
-			frames = appendMessage(nil, parts...)
-		}
 		select {
-		case s.queue <- frames:
+		case s.queue <- parts:
 		default:
 		}
 	}
 }
 
 func (s *subscriber) wants(topic []byte) bool {
-	for _, prefix := range s.topics {
-		if bytes.HasPrefix(topic, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.topics, func(prefix []byte) bool { return bytes.HasPrefix(topic, prefix) })
 }
 
 // serve reads the subscriptions of one connection and writes its messages.
-func (p *Publisher) serve(ctx context.Context, c *Conn) {
-	s := &subscriber{queue: make(chan []byte, queuedMessages)}
+func (p *Publisher) serve(ctx context.Context, c *zmtp.Conn) {
+	s := &subscriber{queue: make(chan [][]byte, queuedMessages)}
 	p.mu.Lock()
 	p.subscribers[s] = true
 	p.mu.Unlock()
@@ -88,8 +84,8 @@ func (p *Publisher) serve(ctx context.Context, c *Conn) {
 		defer c.Close() // the reader reports
 		for {
 			select {
-			case frames := <-s.queue:
-				if c.sendFrames(frames) != nil {
+			case parts := <-s.queue:
+				if c.Send(parts...) != nil {
 					return
 				}
 			case <-ctx.Done():
@@ -97,7 +93,7 @@ func (p *Publisher) serve(ctx context.Context, c *Conn) {
 			}
 		}
 	})
-	for m := (Message{}); c.Receive(&m) == nil; {
+	for m := (zmtp.Message{}); c.Receive(&m) == nil; {
 		p.subscribe(s, m.Parts[0])
 	}
 	stop()
@@ -116,18 +112,15 @@ func (p *Publisher) subscribe(s *subscriber, request []byte) {
 	case request[0] == 1:
 		s.topics = append(s.topics, bytes.Clone(request[1:]))
 	case request[0] == 0:
-		for i, t := range s.topics {
-			if bytes.Equal(t, request[1:]) {
-				s.topics = append(s.topics[:i], s.topics[i+1:]...)
-				return
-			}
+		if i := slices.IndexFunc(s.topics, func(t []byte) bool { return bytes.Equal(t, request[1:]) }); i >= 0 {
+			s.topics = slices.Delete(s.topics, i, i+1)
 		}
 	}
 }
 
 // Replier is a ROUTER socket that is bound to an address and answers requests.
 type Replier struct {
-	listener *Listener
+	listener *zmtp.Listener
 	stop     context.CancelFunc
 	all      sync.WaitGroup
 }
@@ -135,7 +128,7 @@ type Replier struct {
 // Reply binds a ROUTER socket. answer is called for each request, with its parts and a function
 // that sends one reply to its peer; requests of different peers run concurrently. The caller
 // must close the socket.
-func (n Network) Reply(ctx context.Context, address string, answer func(request [][]byte,
+func Reply(ctx context.Context, n zmtp.Network, address string, answer func(request [][]byte,
 	reply func(...[]byte) error)) (*Replier, error) {
 	l, err := n.Listen(ctx, address)
 	if err != nil {
@@ -144,8 +137,8 @@ func (n Network) Reply(ctx context.Context, address string, answer func(request 
 	ctx, stop := context.WithCancel(ctx)
 	r := &Replier{listener: l, stop: stop}
 	r.all.Go(func() {
-		acceptAll(ctx, l, Router, &r.all, func(c *Conn) {
-			for m := (Message{}); c.Receive(&m) == nil; {
+		acceptAll(ctx, l, zmtp.Router, &r.all, func(c *zmtp.Conn) {
+			for m := (zmtp.Message{}); c.Receive(&m) == nil; {
 				answer(m.Parts, c.Send)
 			}
 		})
@@ -163,7 +156,8 @@ func (r *Replier) Close() {
 }
 
 // acceptAll serves each connection of a listener until the context ends.
-func acceptAll(ctx context.Context, l *Listener, socket Socket, all *sync.WaitGroup, serve func(*Conn)) {
+func acceptAll(ctx context.Context, l *zmtp.Listener, socket zmtp.Socket, all *sync.WaitGroup,
+	serve func(*zmtp.Conn)) {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close() // it has ended
 	for {
@@ -172,7 +166,7 @@ func acceptAll(ctx context.Context, l *Listener, socket Socket, all *sync.WaitGr
 			return
 		}
 		all.Go(func() {
-			c, err := Handshake(ctx, nc, socket, Limits{})
+			c, err := zmtp.Handshake(ctx, nc, socket, zmtp.Limits{})
 			if err != nil {
 				return
 			}
@@ -181,4 +175,12 @@ func acceptAll(ctx context.Context, l *Listener, socket Socket, all *sync.WaitGr
 			serve(c)
 		})
 	}
+}
+
+// Endpoint is the ZeroMQ address of a socket that is bound to an address.
+func Endpoint(bound net.Addr) string {
+	if bound.Network() == "unix" {
+		return "ipc://" + bound.String()
+	}
+	return bound.Network() + "://" + bound.String()
 }
