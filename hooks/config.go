@@ -60,7 +60,6 @@ func (c Config) Resolved() Config {
 // Enforces reports whether the hook can reject or change a request.
 func (c Config) Enforces() bool { return !c.Shadow && (c.OnReject != Pass || c.Transform) }
 
-// target is the address of a service.
 type target struct {
 	server string // http://host:port or https://host:port
 	path   string // of an HTTP request, with its query

@@ -181,7 +181,6 @@ func (e *extProc) outgoing(ctx context.Context, trace http.Header) context.Conte
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// requestStream is the stream of one request.
 type requestStream struct {
 	stream   grpc.ClientStream
 	memory   openai.Memory
@@ -294,7 +293,6 @@ func (x *requestStream) apply(a processingAnswer, of answerKind) bool {
 	return true
 }
 
-// drop forgets a changed body.
 func (x *requestStream) drop() {
 	if x.held > 0 {
 		x.memory.Return(x.held)

@@ -37,15 +37,12 @@ const (
 // attributesName is the name under which Envoy sends the attributes of a request.
 const attributesName = "envoy.filters.http.ext_proc"
 
-// message is an encoded message in pieces.
 type message [][]byte
 
-// appendText appends a field with a text.
 func appendText(b []byte, field protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
 }
 
-// appendMessage appends a field with an encoded message.
 func appendMessage(b []byte, field protowire.Number, m []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 }
@@ -114,7 +111,6 @@ const (
 	otherAnswer // to a message that a hook never sends
 )
 
-// processingAnswer is a ProcessingResponse.
 type processingAnswer struct {
 	kind     answerKind
 	moreTime bool     // it asks for more time
@@ -155,7 +151,6 @@ func parseAnswer(raw []byte) (a processingAnswer, err error) {
 	return a, err
 }
 
-// readCommon reads a CommonResponse.
 func (a *processingAnswer) readCommon(raw []byte) error {
 	return eachField(raw, func(f protowire.Number, v []byte, n uint64) error {
 		switch f {
@@ -209,7 +204,6 @@ func (a *processingAnswer) readHeaders(raw []byte) error {
 	})
 }
 
-// readImmediate reads an ImmediateResponse.
 func (a *processingAnswer) readImmediate(raw []byte) error {
 	return eachField(raw, func(f protowire.Number, v []byte, _ uint64) error {
 		switch f {

@@ -19,7 +19,6 @@ const (
 	openFor = 5 * time.Second
 )
 
-// caller sends requests to a service.
 type caller interface {
 	// call sends a request and returns the answer. It ends with ctx.
 	call(ctx context.Context, r *Request) Reply

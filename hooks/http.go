@@ -16,7 +16,6 @@ import (
 	"tierway/workers"
 )
 
-// httpCaller calls a service by HTTP.
 type httpCaller struct {
 	peer      *workers.Peer
 	path      string

@@ -133,8 +133,6 @@ func (r *Reply) setHeader(name, value string) {
 	}
 }
 
-// refuse makes the reply a refused one.
 func (r *Reply) refuse(cause string) { r.Result, r.Cause = Refused, cause }
 
-// failed returns the reply of a call that failed.
 func failed(cause string) Reply { return Reply{Result: Failed, Cause: cause} }

@@ -195,7 +195,6 @@ func (h *answerHead) storeFraming(key, value string) (keep bool, err error) {
 	return true, nil
 }
 
-// hasOption reports whether the Connection header has the option.
 func (h *answerHead) hasOption(name string) bool {
 	for o := range strings.SplitSeq(h.options, ",") {
 		if strings.Trim(o, " \t") == name {

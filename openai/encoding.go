@@ -137,7 +137,6 @@ func (s *source) convertError(err error) error {
 		"uncompressed", s.encoding)
 }
 
-// unzip decodes all members of a gzip body.
 func unzip(into *buffer, from io.Reader) error {
 	if err := into.memory.Reserve(unzipBytes); err != nil {
 		return finalError{err}
@@ -251,7 +250,6 @@ func (f *buffer) ReadAll(from io.Reader) error {
 	}
 }
 
-// grow enlarges the buffer.
 func (f *buffer) grow() error {
 	have := int64(cap(f.b))
 	want := NextSize(have, f.hint, f.limit)

@@ -164,7 +164,6 @@ func (e *Error) NeverRetry() bool {
 	return e.NoRetry || e.RetryAfter > longestRetryAfter || rowOf(e.Code, e.Status).Retry == RetryNever
 }
 
-// message returns the public message.
 func (e *Error) message() string {
 	if e.Message != "" {
 		return e.Message

@@ -52,7 +52,6 @@ func ParseFeedback(body []byte) (*Feedback, error) {
 	return f, nil
 }
 
-// readField reads the value of a field.
 func (f *Feedback) readField(r *Reader, name string) {
 	switch name {
 	case "id":

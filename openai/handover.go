@@ -117,7 +117,6 @@ func IsTransferField(name string) bool {
 // Mentions reports whether a text contains the name of a field.
 func Mentions(text []byte, field string) bool { return bytes.Contains(text, []byte(field)) }
 
-// isNullMember reports whether a member of an object has the value null.
 func isNullMember(member []byte) bool {
 	c := NewReader(member)
 	c.Key()

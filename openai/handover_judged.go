@@ -15,7 +15,6 @@ type outputFields struct {
 // defaultCompletion is the output limit of completions without max_tokens.
 const defaultCompletion = 16
 
-// read reads the value of a field.
 func (o *outputFields) read(r *Request, name string, c *Reader) {
 	switch name {
 	case "max_tokens", "max_completion_tokens", "max_output_tokens":

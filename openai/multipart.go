@@ -63,7 +63,6 @@ func badForm(problem, remedy string) error {
 	return &RequestError{Reason: CodeInvalidValue, Message: "invalid form: " + problem + "; " + remedy}
 }
 
-// form reads one multipart body.
 type form struct {
 	body      []byte
 	delimiter []byte
@@ -72,7 +71,6 @@ type form struct {
 	hasStream bool
 }
 
-// read parses all parts.
 func (f *form) read() error {
 	if !bytes.HasPrefix(f.body, f.delimiter) {
 		return badForm("it does not begin with its boundary", "send no text before the first part")

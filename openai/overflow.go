@@ -97,7 +97,6 @@ func (e EngineError) Overflow(d Dialect) (overflow *Error, ok bool) {
 	return overflow, true
 }
 
-// numbers returns the integers in a text.
 func numbers(s string) (all []int64) {
 	for digits := range strings.FieldsFuncSeq(s, func(c rune) bool { return c < '0' || c > '9' }) {
 		n, _ := strconv.ParseInt(digits, 10, 64) // larger numbers become the maximum

@@ -44,7 +44,6 @@ const (
 	entered   = -2 // in a new container, before the first call of More
 )
 
-// extent is the size of a decoded string.
 type extent struct {
 	ascii int // characters below 0x80
 	wide  int // all other characters
@@ -54,7 +53,6 @@ type extent struct {
 // NewReader returns a reader that is not strict.
 func NewReader(b []byte) Reader { return Reader{b: b, limit: readerDepth} }
 
-// stop stops the reader.
 func (r *Reader) stop() {
 	r.bad = true
 	r.i, r.at = len(r.b), elsewhere

@@ -26,7 +26,6 @@ func (r *Reader) Scalar() []byte {
 	return r.b[from:r.i]
 }
 
-// readLiteral reads the word w.
 func (r *Reader) readLiteral(w string) {
 	if len(r.b)-r.i < len(w) || string(r.b[r.i:r.i+len(w)]) != w {
 		r.unexpected("a value")
@@ -35,7 +34,6 @@ func (r *Reader) readLiteral(w string) {
 	r.i += len(w)
 }
 
-// readNumber reads a number.
 func (r *Reader) readNumber() {
 	b, i := r.b, r.i
 	digits := func(i int) int {

@@ -146,7 +146,6 @@ type parser struct {
 	onText func(raw []byte) // called with every raw text of the prompt; may be nil
 }
 
-// readBody reads the JSON object of the body.
 func (p *parser) readBody() {
 	if p.Next(); p.i == len(p.b) {
 		p.rejectSyntax(p.i, "it is empty")
@@ -225,7 +224,6 @@ func (p *parser) rejectDuplicate(param, where string) {
 		param, where)
 }
 
-// checkRequired checks that the required fields of the dialect are present.
 func (p *parser) checkRequired() {
 	r := p.req
 	if r.Model == "" && !dialects[r.Dialect].unnamed {

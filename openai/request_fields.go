@@ -122,7 +122,6 @@ var promptReadings = [...][fieldCount]Reading{
 	Audio:       {FieldInput: ReadTurns, FieldInstructions: ReadTurns},
 }
 
-// readField reads the value of field f at the next byte.
 func (p *parser) readField(f Field) {
 	r := p.req
 	if r.Dialect == Other && !p.readsPassThrough(f) {

@@ -13,7 +13,6 @@ const (
 	shownBytes = 32
 )
 
-// readModel reads the model's name and stores its position.
 func (p *parser) readModel() {
 	const name = "model"
 	at := &p.req.place.model

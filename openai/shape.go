@@ -50,7 +50,6 @@ func (e *Error) FailedResponse(id string, next int64) []byte {
 	return append(b, `},"incomplete_details":null,"output":[],"usage":null}}`+"\n\n"...)
 }
 
-// openAI appends the error object of the OpenAI shape.
 func (e *Error) openAI(b []byte) []byte {
 	kind := e.Type
 	if kind == "" {
@@ -63,7 +62,6 @@ func (e *Error) openAI(b []byte) []byte {
 	return append(b, '}')
 }
 
-// anthropic appends the error object of the Anthropic shape.
 func (e *Error) anthropic(b []byte) []byte {
 	b = appendJSONText(append(b, `{"type":`...), rowOf(e.Code, e.Status).Anthropic)
 	b = appendJSONText(append(b, `,"message":`...), e.message())

@@ -218,7 +218,6 @@ func (r *Request) thinkingChanges(limit int64) (cuts []change) {
 	return cuts
 }
 
-// modelChange returns the change that sets the body's model to name.
 func (r *Request) modelChange(name string) (c change, ok bool) {
 	at := r.place.model
 	if name == "" && r.place.replaced {

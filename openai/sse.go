@@ -81,7 +81,6 @@ type EventReader struct {
 	oneLine bool       // the stream omits blank lines, so a whole value ends its event
 }
 
-// eventLines are the fields of an event's lines.
 type eventLines struct {
 	fields lineField
 	data   span // value of the first data line, relative to the event's start
@@ -391,7 +390,6 @@ func (r *EventReader) remainder() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// parse parses the fields of one event.
 func (r *EventReader) parse(raw []byte) Event {
 	if len(raw) <= keptBuffer/2 {
 		r.small++

@@ -137,7 +137,6 @@ func (t *Tracker) Observe(ev Event) Mark {
 	return m
 }
 
-// observeData processes an event with data.
 func (t *Tracker) observeData(ev Event) Mark {
 	if isDone(ev.Data) {
 		return t.observeDone()
@@ -210,7 +209,6 @@ func (t *Tracker) observeChunk(p *eventPayload, data []byte) Mark {
 	return p.mark
 }
 
-// observeResponse processes an event of the Responses dialect.
 func (t *Tracker) observeResponse(p *eventPayload) Mark {
 	var in eventPayload
 	if len(p.response) > 0 {
@@ -256,7 +254,6 @@ func (t *Tracker) observeResponse(p *eventPayload) Mark {
 	return 0
 }
 
-// observeMessage processes an event of the Messages dialect.
 func (t *Tracker) observeMessage(p *eventPayload) Mark {
 	switch string(p.kind) {
 	case "message_start":

@@ -28,7 +28,6 @@ func (t *Tracker) EstimatedOutput() int64 {
 	return int64(t.output)
 }
 
-// countResponseDelta counts an event of the Responses dialect that adds text.
 func (t *Tracker) countResponseDelta(p *eventPayload) {
 	if !bytes.HasSuffix(p.kind, []byte(".delta")) || !HasContent(p.delta) {
 		return
@@ -39,7 +38,6 @@ func (t *Tracker) countResponseDelta(p *eventPayload) {
 	}
 }
 
-// countMessageDelta counts a content_block_delta of the Messages dialect.
 func (t *Tracker) countMessageDelta(p *eventPayload) {
 	c := NewReader(p.delta)
 	for c.Enter('{'); c.More('}'); {

@@ -115,7 +115,6 @@ type eventTokens struct {
 	promptN, cacheN, predictedN eventCount
 }
 
-// eventCount is one count and whether it was reported.
 type eventCount struct {
 	n   int64
 	set bool
@@ -161,7 +160,6 @@ func (t *eventTokens) readUsage(c *Reader) bool {
 	return any
 }
 
-// readDetails reads the details of the prompt tokens.
 func (t *eventTokens) readDetails(c *Reader) {
 	if c.Next() != '{' {
 		return

@@ -75,7 +75,6 @@ type tlsListener struct {
 	owned  sync.WaitGroup
 }
 
-// acceptance is what Accept returns.
 type acceptance struct {
 	conn net.Conn
 	err  error

@@ -138,7 +138,6 @@ func (f *Framing) readByte(b *byte) {
 	}
 }
 
-// startLine reads the first byte of a header line.
 func (f *Framing) startLine(b byte) {
 	switch b {
 	case 'c', 'C':
@@ -206,7 +205,6 @@ func (f *Framing) readLength(b byte) {
 	}
 }
 
-// endHead determines how the request's body ends.
 func (f *Framing) endHead() {
 	switch {
 	case f.chunked:
@@ -218,7 +216,6 @@ func (f *Framing) endHead() {
 	}
 }
 
-// readSize parses a byte of a chunk's size.
 func (f *Framing) readSize(b byte) {
 	d := hexDigit(b)
 	if d < 0 {

@@ -15,7 +15,6 @@ func serveLive(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ok\n")) // the prober is gone
 }
 
-// readiness is the body of /readyz.
 type readiness struct {
 	Ready    bool     `json:"ready"`
 	Draining bool     `json:"draining,omitempty"`
@@ -40,7 +39,6 @@ func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
 // notReady returns the reasons for which /readyz reports not ready.
 func (p *planes) notReady() []string { return p.readiness().reasons }
 
-// readiness returns the current readiness.
 func (p *planes) readiness() readiness {
 	r := readiness{Draining: p.proxy.Draining(), Degraded: []string{}}
 	served := false

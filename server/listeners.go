@@ -26,7 +26,6 @@ type address struct {
 	later   bool // the address is only reserved, until openReserved
 }
 
-// listener is one address with its server.
 type listener struct {
 	plane string
 	net.Listener

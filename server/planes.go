@@ -87,19 +87,16 @@ func (p *planes) addresses(f *config.File) []address {
 	return all
 }
 
-// dataHandler is the data plane with its middleware.
 func (p *planes) dataHandler() http.Handler {
 	tls := func(f *config.File) bool { return f.TLS.On() }
 	return p.limitStalls(secured(p.strictTransport(p.cors(p.proxy.Handler(p.probes())), tls)))
 }
 
-// adminHandler is the admin plane with its middleware.
 func (p *planes) adminHandler() http.Handler {
 	tls := func(f *config.File) bool { return f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() }
 	return p.limitStalls(p.limitWrites(secured(private(p.strictTransport(p.flushRecords(p.admin.Handler()), tls)))))
 }
 
-// metricsHandler serves the metrics on a separate address.
 func (p *planes) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.checkHost(p.control.Snapshot().File.Metrics.Listen, p.metrics.Handler()))

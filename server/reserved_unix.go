@@ -99,7 +99,6 @@ func listenOn(fd int) (net.Listener, error) {
 	return net.FileListener(f)
 }
 
-// tcpAddr returns the address of a bound socket.
 func tcpAddr(a syscall.Sockaddr) net.Addr {
 	switch a := a.(type) {
 	case *syscall.SockaddrInet4:

@@ -44,7 +44,6 @@ func (c *certificates) modTimes() (t [2]time.Time) {
 	return t
 }
 
-// get is tls.Config.GetCertificate.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// buildInfo defines tierway_build_info.
 func (d *definer) buildInfo(version string) {
 	const name = "tierway_build_info"
 	const help = "Always 1. The labels are the version of the program, the version of Go that built it, and the " +

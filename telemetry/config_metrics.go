@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// configMetrics are the series of configuration reloads.
 type configMetrics struct {
 	reloads       counterSet // by result
 	generation    prometheus.Gauge

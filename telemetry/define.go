@@ -25,14 +25,12 @@ type definer struct {
 	observed map[string]*prometheus.Desc // the series that Observe sends, by name
 }
 
-// setSubject sets the subject of the metrics that are defined next.
 func (d *definer) setSubject(subject string) { d.subject = subject }
 
 func (d *definer) addName(name, kind, help string, labels []string) {
 	d.names = append(d.names, MetricName{Subject: d.subject, Name: name, Type: kind, Help: help, Labels: labels})
 }
 
-// define registers a collector under a name.
 func define[C prometheus.Collector](d *definer, c C, name, kind, help string, labels ...string) C {
 	d.addName(name, kind, help, labels)
 	d.registry.MustRegister(c)
@@ -118,7 +116,6 @@ func (m *Metrics) Names() []MetricName {
 	return all
 }
 
-// prefix begins the name of every metric of Tierway.
 const prefix = "tierway_"
 
 // readSeries returns the present values of all series of a metric.
@@ -146,7 +143,6 @@ func labelOf(m *dto.Metric, name string) string {
 	return ""
 }
 
-// labelNames returns the names of the labels of a family's series.
 func labelNames(f *dto.MetricFamily) (names []string) {
 	for _, s := range f.GetMetric() {
 		for _, l := range s.GetLabel() {

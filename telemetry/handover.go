@@ -21,7 +21,6 @@ var handoverResults = [...]string{"remote", "local", "recomputed", "failed", "ab
 // String returns the value of the label result.
 func (r HandoverResult) String() string { return handoverResults[r] }
 
-// handoverVectors hold the series of all tiers with a hand-over.
 type handoverVectors struct {
 	results  *prometheus.CounterVec
 	prefills *prometheus.HistogramVec

@@ -65,7 +65,6 @@ type History struct {
 	behind  bool // the clock was set back and has not passed at
 }
 
-// series is the state of one series.
 type series struct {
 	HistorySeries
 	kind     SampleKind
@@ -138,7 +137,6 @@ func (h *History) skip(samples []Sample) {
 	}
 }
 
-// keyOf returns the key of the series of a sample.
 func keyOf(v *Sample) string {
 	key := v.Name
 	for _, l := range v.Labels {
@@ -243,7 +241,6 @@ func (s *series) add(at int64, v Sample) {
 	}
 }
 
-// addBuckets adds the growth of buckets.
 func (o *openStep) addBuckets(before, now []uint64) {
 	if len(o.buckets) != len(now) {
 		o.buckets = slices.Grow(o.buckets[:0], len(now))[:len(now)]

@@ -11,7 +11,6 @@ import (
 // hookSeconds are the buckets of the calls of hooks: finest below the default timeout of 200 ms.
 var hookSeconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5}
 
-// hookVectors hold the series of all hooks.
 type hookVectors struct {
 	calls   *prometheus.HistogramVec
 	ignored *prometheus.CounterVec

@@ -2,7 +2,6 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// limitMetrics are the series of requests that a limit rejected.
 type limitMetrics struct {
 	vector   *prometheus.CounterVec
 	refusals counterSet // by limit

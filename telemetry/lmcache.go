@@ -5,7 +5,6 @@ import "github.com/prometheus/client_golang/prometheus"
 // lookupSeconds are the buckets of look-ups, which take 0.2 s at most.
 func lookupSeconds() []float64 { return []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2} }
 
-// newLMCacheLookups defines the histogram of look-ups.
 func newLMCacheLookups(d *definer) *prometheus.HistogramVec {
 	d.setSubject("LMCache")
 	return d.histograms("tierway_lmcache_lookup_seconds",

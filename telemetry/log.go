@@ -120,7 +120,6 @@ func (c *messageCounts) admit(m message, at time.Time) bool {
 	return false
 }
 
-// writeSummaries writes the summaries that are due.
 func (c *messageCounts) writeSummaries(ctx context.Context, at time.Time, all bool) error {
 	var errs error
 	for _, line := range c.dueSummaries(at, all) {
@@ -175,7 +174,6 @@ func (m *messageCount) hasRoom(at time.Time) bool {
 	return oldest.IsZero() || at.Sub(oldest) >= time.Second
 }
 
-// addWritten records the time of a written line.
 func (m *messageCount) addWritten(at time.Time) {
 	m.written[m.oldest] = at
 	m.oldest = (m.oldest + 1) % len(m.written)

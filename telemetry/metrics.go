@@ -126,7 +126,6 @@ type vector interface {
 	DeletePartialMatch(prometheus.Labels) int
 }
 
-// removeSeries removes the series that have the labels.
 func removeSeries(labels prometheus.Labels, vectors ...vector) {
 	for _, v := range vectors {
 		v.DeletePartialMatch(labels)

@@ -41,7 +41,6 @@ func (o observer) Describe(ch chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (o observer) Collect(ch chan<- prometheus.Metric) { o.d.send(ch, o.read(), nil) }
 
-// describe records the series of a type.
 func describe[T any](d *definer) {
 	forEachSeries(reflect.TypeFor[T](), nil, func(name, help string, labels []string) {
 		d.observed[name] = d.series(name, help, labels...)
@@ -103,7 +102,6 @@ func (d *definer) send(ch chan<- prometheus.Metric, v reflect.Value, labels []st
 	}
 }
 
-// seriesValue converts a field to the value of its series.
 func seriesValue(v reflect.Value) float64 {
 	switch of := v.Interface().(type) {
 	case bool:

@@ -23,7 +23,6 @@ var sampleOutcomes = [...]string{"labelled", "refused", "failed", "judge_failed"
 // String returns the value of the label outcome.
 func (o SampleOutcome) String() string { return sampleOutcomes[o] }
 
-// sampleCounters count samples by SampleOutcome.
 type sampleCounters [len(sampleOutcomes)]prometheus.Counter
 
 func newSampleCounters(d *definer) (c sampleCounters) {

@@ -126,7 +126,6 @@ func (c TraceContext) End(spans SpanMaker) {
 	}
 }
 
-// endSpans ends the spans.
 func (c TraceContext) endSpans(spans []Span) {
 	parent := trace.ContextWithSpan(context.Background(), c.span)
 	for i := range spans {

@@ -33,7 +33,6 @@ const (
 // prefixNames are the values of the label result, by PrefixResult.
 var prefixNames = [...]string{"hit", "miss", "none"}
 
-// tierVectors hold the series of all tiers and pools.
 type tierVectors struct {
 	retries *prometheus.CounterVec
 
@@ -133,7 +132,6 @@ func (m *Metrics) tierLocked(name string, dialects, outcomes []string) *Tier {
 	return t
 }
 
-// tierPolicy resolves the series of a tier under a policy.
 func (m *Metrics) tierPolicy(tier, policy string) *tierPolicy {
 	v := &m.tiers
 	p := &tierPolicy{

@@ -12,7 +12,6 @@ import (
 // engine, 600 s the default total timeout.
 var firstSeconds = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}
 
-// workerVectors hold the series of all workers.
 type workerVectors struct {
 	attempts, tokens, breakers *prometheus.CounterVec
 

@@ -64,7 +64,6 @@ func (c *Config) Equal(o *Config) bool {
 		c.KVAddress == o.KVAddress
 }
 
-// equalEvents compares the sections kv_events.
 func (c *Config) equalEvents(o *Config) bool {
 	if c.KVEvents == nil || o.KVEvents == nil || c.KVEvents == o.KVEvents {
 		return c.KVEvents == o.KVEvents
@@ -150,7 +149,6 @@ func (s Spec) keySource() string {
 	return "api_key_env (" + cmp.Or(s.APIKeyEnv, "none is set") + ")"
 }
 
-// tls returns the worker's section tls.
 func (s Spec) tls() TLS {
 	if s.TLS == nil {
 		return TLS{}
@@ -158,7 +156,6 @@ func (s Spec) tls() TLS {
 	return *s.TLS
 }
 
-// events returns the worker's section kv_events.
 func (s Spec) events() kvcache.Config {
 	if s.KVEvents == nil {
 		return kvcache.Config{}
@@ -166,7 +163,6 @@ func (s Spec) events() kvcache.Config {
 	return *s.KVEvents
 }
 
-// clone returns a deep copy of s.
 func (s Spec) clone() Spec {
 	if s.Weight != nil {
 		s.Weight = new(*s.Weight)

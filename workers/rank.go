@@ -77,7 +77,6 @@ func (s *Spec) AppendRanks(to []Spec) []Spec {
 // sameRank reports whether two Specs have the same rank, or both none.
 func (s Spec) sameRank(o Spec) bool { return equalPointers(s.Rank, o.Rank) }
 
-// setRank sets the header that selects the worker's rank.
 func (w *Worker) setRank(r *http.Header) {
 	if w.rankValue == nil {
 		return

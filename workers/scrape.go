@@ -42,7 +42,6 @@ func (l *loads) of(rank *int) load {
 	return own
 }
 
-// load is an engine's load from its metrics.
 type load struct {
 	engine           string // by the prefix of the names; empty: unknown
 	waiting, running int

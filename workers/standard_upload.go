@@ -5,7 +5,6 @@ import (
 	"sync"
 )
 
-// uploadBody is a streamed body for net/http.
 type uploadBody struct {
 	io.Reader
 	sent chan struct{} // closed when net/http has sent the body or has given up

@@ -335,7 +335,6 @@ func (w *Worker) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", w.name), slog.String("pool", w.pool))
 }
 
-// isSame reports whether a spec describes the worker.
 func (w *Worker) isSame(spec *Spec) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

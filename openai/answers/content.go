@@ -145,7 +145,6 @@ func (r *Recorder) AddEvent(ev openai.Event) {
 	}
 }
 
-// field is a member of an object.
 type field struct{ name, value []byte }
 
 // object has the members of an object, which share memory with the answer or event. It is valid until the next event.
@@ -204,7 +203,6 @@ func (o object) value(name string) []byte {
 	return nil
 }
 
-// isText reports whether a member is the string text.
 func (o object) isText(name, text string) bool { return textOf(o.value(name)) == text }
 
 // textOf returns the value of a string; "" for another value.
@@ -326,7 +324,6 @@ func (r *Recorder) addChatMessage(m object) {
 	r.thought.WriteString(thought)
 }
 
-// addMessage adds a whole answer of Messages.
 func (r *Recorder) addMessage(m object) {
 	r.addHead(m)
 	for _, block := range r.listOf(m.value("content")) {
@@ -336,13 +333,11 @@ func (r *Recorder) addMessage(m object) {
 	r.complete = true
 }
 
-// addHead adds the members that a message begins with.
 func (r *Recorder) addHead(m object) {
 	r.keepModel(m.value("model"))
 	r.keepUsage(m.value("usage"))
 }
 
-// addStop adds how a message ended.
 func (r *Recorder) addStop(m object) {
 	r.content.Finish = textOf(m.value("stop_reason"))
 	if v := m.value("stop_sequence"); openai.HasContent(v) {
@@ -380,7 +375,6 @@ func (r *Recorder) addParts(part object) {
 	}
 }
 
-// addMessageEvent adds an event of a stream of Messages.
 func (r *Recorder) addMessageEvent(ev object) {
 	switch textOf(ev.value("type")) {
 	case "message_start":
@@ -396,7 +390,6 @@ func (r *Recorder) addMessageEvent(ev object) {
 	}
 }
 
-// addResponse adds a Responses object.
 func (r *Recorder) addResponse(o object) {
 	r.complete = true
 	for _, f := range o {

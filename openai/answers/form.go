@@ -54,7 +54,6 @@ type FormReader struct {
 	raw     []byte // the text as the body has it
 }
 
-// member is a member of an object in the canonical form.
 type member struct{ from, name, to int }
 
 // textMark stands for the text in the canonical form, which has no such byte otherwise.
@@ -155,7 +154,6 @@ func (t *top) bypass(r *openai.Reader, why Reason) {
 	}
 }
 
-// appendValue appends the next value.
 func (c *FormReader) appendValue() {
 	switch c.r.Next() {
 	case '"':

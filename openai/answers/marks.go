@@ -154,7 +154,6 @@ func quotations(text string) (all []mark) {
 	return all
 }
 
-// isWord reports whether a character belongs to a word.
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // isApostrophe reports whether a quotation mark after a character is an apostrophe.

@@ -82,7 +82,6 @@ func (p *Replay) appendHead(b []byte, prefix, object string) []byte {
 	return append(b, p.Content.Top...)
 }
 
-// appendReasoning appends the members of a message that have the reasoning.
 func (p *Replay) appendReasoning(b []byte) []byte {
 	if p.Content.Names == "" {
 		return b
@@ -94,7 +93,6 @@ func (p *Replay) appendReasoning(b []byte) []byte {
 	return b
 }
 
-// appendFinish appends the end of a choice.
 func (p *Replay) appendFinish(b []byte) []byte {
 	b = p.appendText(append(b, `,"finish_reason":`...), p.Content.Finish)
 	return append(append(b, p.Content.Choice...), '}')
@@ -165,7 +163,6 @@ func (p *Replay) appendMessage(b []byte, whole bool) []byte {
 	return append(b, c.Usage...)
 }
 
-// stop returns how a message ended.
 func (p *Replay) stop() string {
 	b := p.appendText([]byte(`"stop_reason":`), p.Content.Finish)
 	if p.Content.Choice == "" {
@@ -181,7 +178,6 @@ func event(b []byte, name string, members func([]byte) []byte) []byte {
 	return append(members(b), "}\n\n"...)
 }
 
-// appendMessageEvents appends the events of Messages.
 func (p *Replay) appendMessageEvents(b []byte) []byte {
 	c := p.Content
 	b = event(b, "message_start", func(b []byte) []byte {
@@ -273,7 +269,6 @@ func (p *Replay) appendTextPart(b []byte, text string) []byte {
 	return append(p.appendText(b, text), '}')
 }
 
-// responseEvents appends the events of one answer of Responses.
 type responseEvents struct {
 	*Replay
 	b      []byte
@@ -281,7 +276,6 @@ type responseEvents struct {
 	output int // index of the current item
 }
 
-// add appends an event.
 func (w *responseEvents) add(name string, members func([]byte) []byte) {
 	w.b = event(w.b, name, func(b []byte) []byte {
 		b = strconv.AppendInt(append(b, `,"sequence_number":`...), int64(w.number), 10)
@@ -325,7 +319,6 @@ func (w *responseEvents) addItem(text, prefix, content string, item func([]byte,
 	w.add("response.output_item.done", items(true))
 }
 
-// appendResponseEvents appends the events of Responses.
 func (p *Replay) appendResponseEvents(b []byte) []byte {
 	w := &responseEvents{Replay: p, b: b}
 	object := func(status string) func([]byte) []byte {

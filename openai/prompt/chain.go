@@ -81,7 +81,6 @@ func AppendChain(dst []Block, r *openai.Request, seed uint64) (chain []Block, fi
 	return c.chain, c.first
 }
 
-// chainer builds one chain.
 type chainer struct {
 	digester
 	req   *openai.Request
@@ -137,7 +136,6 @@ func (c *chainer) seekField(f openai.Field) bool {
 	return true
 }
 
-// endBlock appends the current block to the chain.
 func (c *chainer) endBlock(message bool) {
 	if c.full {
 		return
@@ -157,12 +155,10 @@ func (c *chainer) addSize(n int64) {
 	}
 }
 
-// beginMessage begins a message.
 func (c *chainer) beginMessage(name string) {
 	c.hash = mix(mix(c.hash, tagRole), xxhash.Sum64String(name))
 }
 
-// endMessage ends a message.
 func (c *chainer) endMessage(user bool) {
 	c.hash = mix(c.hash, tagEnd)
 	c.end += messageBytes

@@ -153,7 +153,6 @@ func (c *chainer) hashPiece(p []byte) {
 	c.addSize(int64(len(p)))
 }
 
-// readIDs reads an array of token IDs.
 func (c *chainer) readIDs() {
 	for c.Enter('['); !c.full && c.More(']'); {
 		c.size = 0

@@ -26,7 +26,6 @@ func newExcerpt(r *openai.Request, dst []byte, limit int) excerpt {
 
 func (t *excerpt) empty() bool { return t.parts == 0 }
 
-// addText adds one text.
 func (t *excerpt) addText(raw []byte) {
 	if len(raw) == 0 || t.limit == 0 {
 		return
@@ -61,7 +60,6 @@ func (t *excerpt) addDecoded(p []byte) {
 	}
 }
 
-// text returns the collected text.
 func (t *excerpt) text() []byte {
 	from := len(t.dst) - t.limit
 	if !t.cut && from <= t.end {

@@ -48,7 +48,6 @@ type digester struct {
 	buf  [blockBytes + utf8.UTFMax]byte
 }
 
-// digestString returns the hash and the length in bytes of a decoded string.
 func (d *digester) digestString(raw []byte) (uint64, int) {
 	if !openai.Escaped(raw) {
 		return xxhash.Sum64(raw), len(raw)

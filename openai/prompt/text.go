@@ -138,14 +138,12 @@ func (t *excerpt) addUser(from, system int) {
 	t.addWritten(t.lastWritten(turns, rules))
 }
 
-// userTurn is a user message.
 type userTurn struct {
 	content  int  // its position
 	rules    int  // how many texts of rules come before it
 	answered bool // an assistant's message comes before it
 }
 
-// addWritten adds what a person wrote.
 func (t *excerpt) addWritten(w written) {
 	t.addText(w.raw)
 	if len(w.text) > 0 {
@@ -241,7 +239,6 @@ func (t *excerpt) hasText(from int) bool {
 	return false
 }
 
-// addSystem adds all messages of the roles system and developer.
 func (t *excerpt) addSystem(from int) {
 	if !t.enterArray(from) {
 		return

@@ -145,7 +145,6 @@ func (s *search) cutRepeated(raw []byte, rules [][]byte) []byte {
 	}
 }
 
-// commonEnd returns the length of the longest common end of a and b.
 func commonEnd(a, b []byte) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {

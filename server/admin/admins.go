@@ -45,7 +45,6 @@ func showAdmin(ad store.Admin) adminView {
 		!time.Now().Before(ad.ExpiresAt)}
 }
 
-// adminAPI creates and deletes admin keys.
 type adminAPI struct {
 	*gateway
 	guard *guard

@@ -12,7 +12,6 @@ import (
 	"tierway/tenants"
 )
 
-// purged is the result of a purge.
 type purged struct {
 	Removed int    `json:"removed" doc:"Number of answers that were removed from the memory of this gateway. It does not count those in Redis, which no request finds any more. Answers to requests in flight are not kept either."`
 	Unknown bool   `json:"unknown,omitempty" doc:"There is no tenant of this name now."`
@@ -51,7 +50,6 @@ func (a *tenantAPI) purgeAnswers(ctx context.Context, in *struct {
 	return &reply[purged]{Body: p}, nil
 }
 
-// answersState is what the response cache of this gateway keeps.
 type answersState struct {
 	Store    string `json:"store" enum:"memory,redis" doc:"Where answers to equal requests are. redis: the numbers below are about the answers of semantic only."`
 	Entries  int    `json:"entries" doc:"Answers in the memory of this gateway."`

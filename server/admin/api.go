@@ -74,10 +74,8 @@ func (a *Plane) newAPI(version string) huma.API {
 // ginPath returns a path with its parameters in gin's notation.
 func ginPath(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
-// securityScheme is the name of the admin key in the OpenAPI document.
 const securityScheme = "admin_key"
 
-// cookieScheme is the name of the session in the OpenAPI document.
 const cookieScheme = "session"
 
 func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], error) {
@@ -88,7 +86,6 @@ func (a *Plane) document(context.Context, *struct{}) (*reply[json.RawMessage], e
 	return &reply[json.RawMessage]{Body: text}, nil
 }
 
-// reply is an answer with a JSON body.
 type reply[T any] struct {
 	Body T
 }

@@ -72,7 +72,6 @@ func orderedAttention(items []AttentionItem) []AttentionItem {
 	return append([]AttentionItem{}, items...)
 }
 
-// poolAttention returns what is wrong with a pool and its workers.
 func poolAttention(p *poolView) (items []AttentionItem) {
 	message, severity := p.stagesAttention()
 	switch {
@@ -209,7 +208,6 @@ func (a *overviewAPI) usualCode(pool string) string {
 	return ", most with " + usual
 }
 
-// workerAttention returns an item about a worker.
 func workerAttention(w *workerState, severity, message string) AttentionItem {
 	return AttentionItem{Severity: severity, Subject: "worker " + w.Name, Message: message,
 		Link: "workers?q=" + url.QueryEscape(w.Name)}
@@ -242,7 +240,6 @@ func causeSuffix(cause string) string {
 	return ": " + cause
 }
 
-// overrideAttention returns what is wrong with the override of a worker.
 func overrideAttention(w *workerState, now time.Time) (items []AttentionItem) {
 	if w.Drain != nil && w.Drain.Overdue {
 		items = append(items, workerAttention(w, severityWarning,
@@ -256,7 +253,6 @@ func overrideAttention(w *workerState, now time.Time) (items []AttentionItem) {
 	return items
 }
 
-// storeAttention returns what is wrong with the database and Redis.
 func storeAttention(redis redisView, sql SQLView) (items []AttentionItem) {
 	add := func(subject, message string) {
 		items = append(items, AttentionItem{Severity: severityError, Subject: subject, Message: message, Link: "metrics"})

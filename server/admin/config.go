@@ -61,7 +61,6 @@ func problemView(p config.Problem) ProblemView {
 	return v
 }
 
-// configAPI shows, checks and reloads the configuration.
 type configAPI struct {
 	*gateway
 	started time.Time
@@ -219,7 +218,6 @@ type planeAddress struct {
 	TLS     bool   `json:"tls"`
 }
 
-// listenOf returns the addresses of the gateway.
 func (a *configAPI) listenOf(f *config.File) listenView {
 	v := listenView{Data: planeAddress{f.Listen, f.TLS.On()}, Admin: planeAddress{f.Admin.Listen, f.Admin.TLS.On()},
 		Hosts: append([]string{}, f.Hosts...), Required: f.Auth.Required}

@@ -108,7 +108,6 @@ func compareFile(base, file *config.File, err error) []AttentionItem {
 	return items
 }
 
-// firstError returns the first problem that is an error.
 func firstError(problems config.Problems) string {
 	for _, p := range problems {
 		if !p.Warning {

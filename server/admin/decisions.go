@@ -45,7 +45,6 @@ const (
 	eventStream    = "text/event-stream"
 )
 
-// decisionAPI lists decisions and streams them.
 type decisionAPI struct {
 	*gateway
 	guard   *guard
@@ -211,7 +210,6 @@ func (a *decisionAPI) checkStream(f *decisions.Filter) error {
 	return nil
 }
 
-// follower returns a follower of the records that the filter selects.
 func (a *decisionAPI) follower(f *decisions.Filter) *decisions.Follower {
 	return &decisions.Follower{Log: a.options.Decisions, Matches: f.Matches, Event: func(e decisions.Entry) any {
 		return a.decisionRow(e)

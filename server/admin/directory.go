@@ -29,7 +29,6 @@ type stored struct {
 	version    int64
 }
 
-// tenantAPI changes tenants and their keys.
 type tenantAPI struct {
 	*gateway
 	changing sync.Mutex // serializes the changes of this gateway, so that they never conflict
@@ -69,7 +68,6 @@ func (a *tenantAPI) storedKeysOf(ctx context.Context, names []string) ([]tenants
 	return a.control.Stores.SQL.KeysOf(ctx, names...)
 }
 
-// hasDatabase reports whether there is a database that can be read.
 func (a *tenantAPI) hasDatabase() bool {
 	return a.control.Stores.SQL != nil && a.control.Database.State() != control.DatabaseAway
 }
@@ -155,7 +153,6 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 	return made, store.ErrConflict
 }
 
-// createKeyWithSecret writes a key with a new secret to the database and returns both.
 func (a *tenantAPI) createKeyWithSecret(ctx context.Context, k tenants.Key) (tenants.Key, string, error) {
 	secret, made, err := tenants.Mint(rand.Reader, k.Tenant)
 	if err != nil {
@@ -290,7 +287,6 @@ func parseObject(text []byte) (m map[string]any, err error) {
 	return m, nil
 }
 
-// mergePatch applies a merge patch to base.
 func mergePatch(base, change map[string]any) {
 	for name, value := range change {
 		switch v := value.(type) {

@@ -173,7 +173,6 @@ func improveError(ctx huma.Context, _ string, v any) (any, error) {
 	return e, nil
 }
 
-// queryOf returns the names of the query parameters of an operation.
 func queryOf(op *huma.Operation) (names []string) {
 	for _, p := range op.Parameters {
 		if p.In == "query" {
@@ -215,7 +214,6 @@ func (a *Plane) queryOnce(ctx huma.Context, next func(huma.Context)) {
 	}
 }
 
-// timeWanted returns the message for a malformed time.
 func timeWanted(d *huma.ErrorDetail) string {
 	text := "expected an RFC 3339 time such as 2026-11-21T14:05:00Z"
 	value, _ := d.Value.(string)

@@ -251,7 +251,6 @@ func (a *historyAPI) getUsage(ctx context.Context, in *struct {
 	return inJSON(v), nil
 }
 
-// setUsageDays sets the days of a usage query from the parameters from and to.
 func setUsageDays(q *store.UsageQuery, from, to string, now time.Time) (err error) {
 	if q.To, err = parseDay("query.to", to, now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)); err != nil {
 		return err

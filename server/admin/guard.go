@@ -243,7 +243,6 @@ const refusedMax = 1000
 // targetMax is the length in bytes of the longest target by which the audit log can be searched.
 const targetMax = 300
 
-// refusals counts the rejected requests of one address.
 type refusals struct {
 	second int64 // Unix time of the last logged rejection
 	more   int   // omitted rejections since then

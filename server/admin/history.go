@@ -55,7 +55,6 @@ func (points) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeNumber, Nullable: true}}
 }
 
-// metricsAPI shows the history.
 type metricsAPI struct{ sampler *sampler }
 
 func (a *metricsAPI) getMetrics(_ context.Context, in *struct {

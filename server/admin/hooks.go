@@ -89,7 +89,6 @@ func lastFailure(st *hooks.State) *hooks.Failure {
 	return st.Uncounted
 }
 
-// failureWords describes a failure.
 func failureWords(r hooks.Result) string {
 	switch r {
 	case hooks.Refused:

@@ -35,7 +35,6 @@ func lmcacheOf(p *control.Pool) *lmcacheState {
 		Failed: n.Failed + n.TimedOut, Suspended: n.Suspended + n.Skipped}
 }
 
-// lmcacheAttention returns what is wrong with LMCache's controller.
 func lmcacheAttention(p *poolView) (items []AttentionItem) {
 	s := lmcacheOf(p.Pool)
 	if s == nil {

@@ -76,7 +76,6 @@ type sessionAnswer struct {
 	Body      SessionView
 }
 
-// loginAPI opens and ends the sessions of browsers.
 type loginAPI struct {
 	*gateway
 	guard *guard
@@ -106,7 +105,6 @@ func (a *loginAPI) createSession(ctx context.Context, in *struct {
 	return &sessionAnswer{SetCookie: a.cookie(id, in.Proto), Body: viewOf(admin, &opened)}, nil
 }
 
-// authenticateLogin returns the admin of a login.
 func (a *loginAPI) authenticateLogin(in loginRequest, now time.Time) (store.Admin, bool) {
 	identity := a.control.Snapshot().Identity
 	if in.Key != "" {

@@ -41,7 +41,6 @@ var (
 	deciding   = []int{http.StatusConflict}
 )
 
-// table returns all operations.
 func (a *Plane) table() []operation {
 	return []operation{
 		{id: "list-tenants", route: "GET /admin/tenants", roles: allRoles, register: handle(a.directory.listTenants),
@@ -233,7 +232,6 @@ func (op operation) describe() huma.Operation {
 	return o
 }
 
-// handler is the function of one operation, with its parsed input and its answer.
 type handler[I, O any] func(context.Context, *I) (*O, error)
 
 // addition adds to the description of an operation what its types do not express.

@@ -7,7 +7,6 @@ import (
 	"tierway/store"
 )
 
-// originView is the origin of one value.
 type originView struct {
 	config.Origin
 	By    string     `json:"by,omitempty" doc:"Author of the live override."`
@@ -15,7 +14,6 @@ type originView struct {
 	Until *time.Time `json:"until,omitempty" doc:"End of the live override. Absent: it stays until it is reset."`
 }
 
-// originsView has the origins of values by path.
 type originsView map[string]originView
 
 // originsOf returns the origins of the values of f, which has these overrides.

@@ -12,7 +12,6 @@ import (
 	"tierway/store"
 )
 
-// drainBegun is the state of a drain that began on this gateway.
 type drainBegun struct {
 	number   int64 // version of the override that drains: with another one, it is another drain
 	since    time.Time

@@ -51,7 +51,6 @@ type asset struct {
 	packed     []byte
 }
 
-// compressed returns the file in gzip.
 func (a *asset) compressed() []byte {
 	a.once.Do(func() {
 		var b bytes.Buffer

@@ -18,7 +18,6 @@ type rulesView struct {
 	Decisions  []telemetry.TierDecisions `json:"decisions" nullable:"false" doc:"Requests since the gateway started by tier or pool and rule, also of rules outside the classifier."`
 }
 
-// ruleView is a rule with the number of its requests.
 type ruleView struct {
 	tiers.Rule
 	Requests int64 `json:"requests" doc:"Requests that got their tier by this rule since the gateway started. Of a keyword group: at any tier."`

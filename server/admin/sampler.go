@@ -12,7 +12,6 @@ import (
 	"tierway/tenants"
 )
 
-// sampleEvery is the interval of the samples.
 const sampleEvery = time.Second
 
 // sampler samples the gateway once per second, for the history and for the rates of the overview.
@@ -105,7 +104,6 @@ func (a *sampler) outcomes() map[string]outcomeCounts {
 	return a.traffic.outcomes()
 }
 
-// resultSamples returns the number of ended requests by result.
 func resultSamples(tier string, results []int64) []telemetry.Sample {
 	var out []telemetry.Sample
 	for i, n := range results {
@@ -115,7 +113,6 @@ func resultSamples(tier string, results []int64) []telemetry.Sample {
 	return out
 }
 
-// tokenSamples returns the number of tokens by kind.
 func tokenSamples(tier string, tokens []uint64) []telemetry.Sample {
 	var out []telemetry.Sample
 	for i, kind := range [tokenKinds]string{"prompt", "cached", "output"} {

@@ -23,7 +23,6 @@ const (
 	idBytes = 32
 )
 
-// session is the login of a browser.
 type session struct {
 	admin  [sha256.Size]byte // digest of the admin's key
 	opened time.Time
@@ -51,7 +50,6 @@ func newSessions() *sessions {
 	return &sessions{open: map[[sha256.Size]byte]session{}, codes: map[[sha256.Size]byte]session{}}
 }
 
-// newID returns a random id.
 func newID() (string, error) {
 	b := make([]byte, idBytes)
 	if _, err := rand.Read(b); err != nil {
@@ -96,14 +94,12 @@ func (s *sessions) findSession(id string, active bool, now time.Time) (found ses
 	return found, true
 }
 
-// endSession ends the session with an id.
 func (s *sessions) endSession(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, sha256.Sum256([]byte(id)))
 }
 
-// newCode returns a code that opens one session of an admin.
 func (s *sessions) newCode(admin [sha256.Size]byte, now time.Time) (string, error) {
 	code, err := newID()
 	if err != nil {

@@ -63,7 +63,6 @@ func (h *hub) join(topics []string) (leave func()) {
 	return func() { h.leave(topics) }
 }
 
-// leave ends the encoding of topics for one stream.
 func (h *hub) leave(topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +96,6 @@ func (h *hub) run(stop <-chan struct{}, ended chan<- struct{}) {
 	h.recover.Every(streamEvery, stop, work, h.publish)
 }
 
-// publish encodes the next frame.
 func (h *hub) publish(now time.Time) {
 	next, topics := frame{}, *h.topics.Load()
 	data := h.encode(now, func(topic string) bool { return slices.Contains(topics, topic) })
@@ -125,7 +123,6 @@ func (h *hub) reader(topics []string) func([]byte) []byte {
 	}
 }
 
-// streamAPI streams the state of the gateway and the records.
 type streamAPI struct {
 	*decisionAPI
 	overview *overviewAPI

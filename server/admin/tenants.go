@@ -50,7 +50,6 @@ type tenantView struct {
 	Today    *dayUsage `json:"today,omitempty" doc:"Requests of the current UTC day on all gateways, as far as they are written to the database. Only with today=true, and while the database is available."`
 }
 
-// keyStates counts keys by state.
 type keyStates struct {
 	Active   int `json:"active" doc:"Valid keys, without those of grace."`
 	Grace    int `json:"grace" doc:"Keys that a rotation replaced and that are still valid."`
@@ -62,7 +61,6 @@ type keyStates struct {
 // expiringWithin is the time before its end in which a key counts as expiring. A week is enough for a rotation.
 const expiringWithin = 7 * 24 * time.Hour
 
-// add counts a key.
 func (s *keyStates) add(k *keyView, now time.Time) {
 	switch k.State {
 	case "active":

@@ -104,7 +104,6 @@ func (c tierChange) applyTo(e *decisions.Explanation, d *decisions.Decision) {
 	}
 }
 
-// stepsBefore returns the steps before that of the stage.
 func stepsBefore(steps []decisions.Step, stage string) []decisions.Step {
 	if i := slices.IndexFunc(steps, func(st decisions.Step) bool { return st.Stage == stage }); i >= 0 {
 		return steps[:i]

@@ -44,7 +44,6 @@ type TierSum struct {
 	AtLast   tenants.Money `json:"money_at_last_tier" doc:"Cost that the same tokens would have at the current price of the last tier."`
 }
 
-// savingsAssumption states what TierUsage counts.
 const savingsAssumption = "The last tier generates the same tokens, and its current price applies to the whole period. " +
 	"All requests of the tiers count, because the ledger does not record which ones were classified: also those that " +
 	"named their tier, the repeated requests of learning.replay, and those of its judge.model."

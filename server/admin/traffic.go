@@ -86,7 +86,6 @@ func (t *traffic) rates(selected func(tier string) bool) (requests, failed, refu
 	return requests, perSecond(decisions.Failed, decisions.Truncated), perSecond(decisions.Refused)
 }
 
-// outcomeCounts are the ended requests of a pool.
 type outcomeCounts struct{ answered, failed, refused int64 }
 
 // outcomes returns the requests that ended within ttftWindow by tier; "" has the requests without a tier. It leaves

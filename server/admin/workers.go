@@ -141,7 +141,6 @@ type workersView struct {
 	Pools   map[string]poolState `json:"pools" nullable:"false"`
 }
 
-// workerAPI shows pools, workers and queues, and changes weights.
 type workerAPI struct {
 	*gateway
 	drains sync.Map // drainBegun by worker, of the drains that began on this gateway
@@ -151,14 +150,12 @@ func (a *workerAPI) listWorkers(context.Context, *struct{}) (*reply[workersView]
 	return &reply[workersView]{Body: workersOf(a.allPools(time.Now()))}, nil
 }
 
-// poolView is a pool with the states of its workers.
 type poolView struct {
 	*control.Pool
 	workers []workerState
 	learned poolState
 }
 
-// allPools returns all pools in the order of the configuration.
 func (a *workerAPI) allPools(now time.Time) []poolView {
 	return mapped(a.control.Snapshot().Pools, func(p *control.Pool) poolView {
 		states, learned := a.poolWorkers(p, now)

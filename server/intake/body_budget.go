@@ -55,7 +55,6 @@ func (b *bodyBudget) configure(limit, longest int64) {
 	b.mu.Unlock()
 }
 
-// reserve reserves n bytes for a tenant, and reports whether it succeeded.
 func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,7 +69,6 @@ func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	return true
 }
 
-// release releases n bytes of a tenant.
 func (b *bodyBudget) release(tenant string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +85,6 @@ func (b *bodyBudget) release(tenant string, n int64) {
 	}
 }
 
-// sizes returns the reserved bytes and the limit.
 func (b *bodyBudget) sizes() (reserved, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

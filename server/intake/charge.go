@@ -48,7 +48,6 @@ func (it *Intake) Charge(in *Inbound, c *Caller, p *Parsed, res Resolution,
 	return ad, res, err
 }
 
-// admit submits a charge to limits.
 func admit(ctx context.Context, limits Limits, c *tenants.Charge) (Admission, error) {
 	grant, allowance, err := limits.TakeCharge(ctx, c)
 	ad := Admission{Grant: grant, Allowance: allowance, At: c.At}

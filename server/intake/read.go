@@ -46,7 +46,6 @@ func (it *Intake) fill(in *Inbound, c *Caller, p *Parsed, req *openai.Request) {
 	p.Prompt.chain, p.Prompt.first = prompt.AppendChain(p.Prompt.chain[:0], req, control.NameHash(p.Salt))
 }
 
-// parseBody parses a body by its Content-Type.
 func parseBody(in *Inbound, c *Caller, body []byte) (*openai.Request, error) {
 	contentType := in.HTTP.Header.Get("Content-Type")
 	if openai.MediaType(contentType) == "multipart/form-data" && in.takesForms {

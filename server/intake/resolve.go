@@ -121,7 +121,6 @@ func (r *resolver) query() tiers.Query {
 	return q
 }
 
-// resolve resolves the request.
 func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 	req, res := r.parsed.Req, &r.res
 	res.Requested = "other"
@@ -249,7 +248,6 @@ func (r *resolver) tooLong(p *control.Pool) error {
 	return e
 }
 
-// maxTokensField returns the field of a dialect that limits the output.
 func maxTokensField(d openai.Dialect) string {
 	if d == openai.Responses {
 		return "max_output_tokens"
@@ -257,7 +255,6 @@ func maxTokensField(d openai.Dialect) string {
 	return "max_tokens"
 }
 
-// promptField returns the field of a dialect with the prompt.
 func promptField(d openai.Dialect) string {
 	switch d {
 	case openai.Chat, openai.Messages:

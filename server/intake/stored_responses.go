@@ -69,7 +69,6 @@ func (a *storedResponses) evictLocked(from *list.List) {
 	a.removeLocked(from.Back())
 }
 
-// removeLocked removes an entry.
 func (a *storedResponses) removeLocked(e *list.Element) {
 	s := e.Value.(store.StoredResponse)
 	delete(a.byID, s.ID)

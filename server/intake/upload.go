@@ -130,7 +130,6 @@ func (u *Upload) read(p []byte) (int, error) {
 	return n, err
 }
 
-// setDeadline sets the deadline of the client's next bytes.
 func (u *Upload) setDeadline(limit time.Time) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

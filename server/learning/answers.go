@@ -41,7 +41,6 @@ func newAnswers(limit int) *answers {
 	return &answers{limit: limit, byPrompt: map[uint64]*list.Element{}}
 }
 
-// remember stores the last answer to a prompt.
 func (a *answers) remember(prompt uint64, last Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

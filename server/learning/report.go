@@ -81,7 +81,6 @@ func (r *Reporter) Report(ctx context.Context, tiers training.Tiers, model *tier
 	return &copied, nil
 }
 
-// read reads the newest lines of all files.
 func (r *Reporter) read(ctx context.Context, of reported) (*report.Report, error) {
 	features, err := openNewest(ctx, r.features(), r.limits[0])
 	defer features.close()

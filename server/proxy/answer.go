@@ -41,7 +41,6 @@ type answer struct {
 	opened   func() // sets the headers of an answer that a heartbeat opens
 }
 
-// responseWriter is the writer of gin.
 type responseWriter interface {
 	http.ResponseWriter
 	WriteHeaderNow()
@@ -55,7 +54,6 @@ func (a *answer) init(w responseWriter, r *http.Request, stall time.Duration) {
 	a.control = http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
 }
 
-// unwrapped returns net/http's writer below gin's.
 func unwrapped(w http.ResponseWriter) http.ResponseWriter {
 	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
 		return u.Unwrap()

@@ -124,7 +124,6 @@ func (a *attempt) firstByteEnd(now time.Time) time.Time {
 	return now
 }
 
-// earlier returns the earlier of two times.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -146,7 +145,6 @@ func (x *exchange) mayAttemptAgain() bool {
 // canRetryElsewhere reports whether another worker can take the request now.
 func (a *attempt) canRetryElsewhere() bool { return a.retryable && a.lease.HasOtherWorker(time.Now()) }
 
-// attempt is one try on one worker.
 type attempt struct {
 	x            *exchange
 	pool         *control.Pool
@@ -197,7 +195,6 @@ type outcome struct {
 	reportedFault error // the fault that was reported for the worker
 }
 
-// sendAndRelay sends the request and relays the answer.
 func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	resp, err := a.send(ctx, !a.m.RejectsAccounting.Load() && !a.m.HasTimings())
 	if err != nil {

@@ -62,7 +62,6 @@ func (b *gzipBody) Read(p []byte) (n int, err error) {
 // Close implements io.Closer.
 func (b *gzipBody) Close() error { return b.packed.Close() }
 
-// countedBody counts the bytes that are read from a body.
 type countedBody struct {
 	io.ReadCloser
 	n int64

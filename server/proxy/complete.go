@@ -50,7 +50,6 @@ func (x *exchange) completeOptional() error {
 	return x.passUnrouted()
 }
 
-// routed reports whether the request is routed by its model.
 func (x *exchange) routed() bool {
 	switch x.in.Kind {
 	case intake.Infer:

@@ -21,7 +21,6 @@ import (
 // embeddingMax is the largest number of dimensions of a vector, twice that of the largest models.
 const embeddingMax = 8192
 
-// errNoEmbedding means that the answer to a request for an embedding has none.
 var errNoEmbedding = errors.New("the answer has no embedding")
 
 // embedded is a text as a vector of length 1.

@@ -123,7 +123,6 @@ func (x *exchange) run(stages func() error) {
 	}
 }
 
-// authenticate finds the caller by the request's key.
 func (x *exchange) authenticate() (err error) {
 	if !x.own {
 		x.caller, err = x.s.intake.Authenticate(&x.in)
@@ -199,7 +198,6 @@ func (x *exchange) fail(err error) {
 	x.writeError(e)
 }
 
-// clientGone reports whether the client has left.
 func (x *exchange) clientGone() bool {
 	if x.parsed.Upload != nil && x.in.HTTP.ProtoMajor < 2 && !x.parsed.Upload.IsWhole() {
 		return x.parsed.Upload.ClientLeft() // net/http cancels after any failed read, even a timeout

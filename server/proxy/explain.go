@@ -78,7 +78,6 @@ type explainer struct {
 	refusal    *openai.Error
 }
 
-// addNote adds a note to the explanation.
 func (n *explainer) addNote(format string, args ...any) {
 	n.notes = append(n.notes, fmt.Sprintf(format, args...))
 }
@@ -211,7 +210,6 @@ func (n *explainer) TakeCharge(_ context.Context, c *tenants.Charge) (_ *store.G
 // setRefusal stores the refusal of the request, which is a regular result of an explanation.
 func (n *explainer) setRefusal(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
 
-// explanation returns the result of the stages.
 func (n *explainer) explanation() *decisions.Explanation {
 	x, res := n.x, &n.x.resolution
 	e := &decisions.Explanation{

@@ -7,7 +7,6 @@ import (
 	"tierway/tenants"
 )
 
-// limitsDetail returns the detail of the limits stage.
 func (n *explainer) limitsDetail() string {
 	switch {
 	case len(n.limits) == 0:
@@ -30,7 +29,6 @@ func (n *explainer) limitsDetail() string {
 	return strings.Join(texts, "; ")
 }
 
-// limitUses returns the use of the limits in the form of the API.
 func limitUses(uses []tenants.Use) (all []decisions.LimitUse) {
 	for _, u := range uses {
 		shown := decisions.LimitUse{Scope: u.Scope, Limit: u.Limit, Used: u.Used, Room: u.Capacity, Rate: u.Rate,

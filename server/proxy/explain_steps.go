@@ -67,7 +67,6 @@ func (n *explainer) requestDetail(e *decisions.Explanation) string {
 	return fmt.Sprintf("%s, about %d prompt tokens, %s", e.Dialect, e.PromptTokens, bound) + decisions.HooksDetail(e.Hooks)
 }
 
-// tierStep returns the details of the tier stage.
 func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	x := n.x
 	st := &decisions.TierStep{Asked: e.RequestedModel, Header: headerTier(&x.in, &x.resolution),
@@ -80,7 +79,6 @@ func (n *explainer) tierStep(e *decisions.Explanation) *decisions.TierStep {
 	return st
 }
 
-// tokenEstimate returns the estimated length of the request.
 func (n *explainer) tokenEstimate() *decisions.TokenEstimate {
 	x := n.x
 	t := &decisions.TokenEstimate{

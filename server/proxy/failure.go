@@ -41,7 +41,6 @@ func (f *failure) requestMayBeCause() bool {
 // errAborted is the fault of an answer that the engine aborted, as vLLM does on SIGTERM.
 var errAborted = errors.New("the worker aborted the answer before it was complete")
 
-// abortFailure returns the failure of an answer that its engine aborted.
 func abortFailure() *failure {
 	return &failure{
 		sent:    true,
@@ -157,7 +156,6 @@ func engineFailure(e openai.EngineError, retryAfter time.Duration, hasRetryAfter
 	return statusFailure(e.Status, retryAfter, hasRetryAfter)
 }
 
-// sendFailure classifies a broken exchange with the worker.
 func (a *attempt) sendFailure(err error) *failure {
 	f := &failure{sent: true, fault: err, retry: true}
 	var se *http1.SendError

@@ -11,7 +11,6 @@ import (
 	"tierway/server/learning"
 )
 
-// feedbackAnswer is the answer to an accepted feedback.
 type feedbackAnswer struct {
 	Object string `json:"object"`
 	ID     string `json:"id"` // of the labelled request

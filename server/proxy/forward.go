@@ -11,7 +11,6 @@ import (
 	"tierway/server/control"
 )
 
-// dispatch is the state of a request's attempts.
 type dispatch struct {
 	tried    []*routing.Worker // workers that must not receive the request again
 	attempts []*attempt        // all attempts, in order
@@ -122,7 +121,6 @@ func (d *dispatch) forbidRetry(err error) {
 // one may succeed.
 func (f *failure) setNoRetry() { f.err.NoRetry = f.err.RetryAfter == 0 }
 
-// errNoAnswer means that no worker answered the request.
 var errNoAnswer = errors.New("no worker has answered")
 
 // addFailed adds a failed attempt. The outcome stays pending if the request may have caused the

@@ -389,7 +389,6 @@ func (a *attempt) hideHandover(body []byte) []byte {
 	return body
 }
 
-// record returns the record of the hand-over.
 func (h *handover) record() *decisions.Handover {
 	if h.uncounted && len(h.prefills) == 0 {
 		return nil

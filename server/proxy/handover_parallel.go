@@ -301,7 +301,6 @@ func (b *earlyBody) Read(p []byte) (n int, err error) {
 	return b.ReadCloser.Read(p)
 }
 
-// read reads the answer.
 func (l *parallelPrefill) read() {
 	if l.resp.Status < 200 || l.resp.Status > 299 {
 		l.body, _ = io.ReadAll(io.LimitReader(l.resp.Body, refusalMax))
@@ -320,7 +319,6 @@ func (l *parallelPrefill) read() {
 	l.readWhole()
 }
 
-// readWhole reads an answer that is one JSON object.
 func (l *parallelPrefill) readWhole() {
 	buf := new(bytes.Buffer)
 	memory := l.p.x.s.intake.Memory(l.p.x.caller.Tenant)

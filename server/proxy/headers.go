@@ -138,7 +138,6 @@ func (a *attempt) passedHeader(to, from http.Header) {
 	}
 }
 
-// decisionHeaders sets the headers that describe the routing decision.
 func (x *exchange) decisionHeaders(h *headerSet) {
 	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.Start)))
 	kept := x.cached != nil && x.cached.hit != nil
@@ -160,12 +159,10 @@ func (x *exchange) decisionHeaders(h *headerSet) {
 	x.wait.queueHeader(h)
 }
 
-// queueHeader sets the header with the time that the request waited for workers.
 func (w *wait) queueHeader(h *headerSet) {
 	h.set("X-Queue-Ms", strconv.FormatFloat(ms(w.total), 'f', -1, 64))
 }
 
-// tierHeaders sets the headers with the tier of the request and its reason.
 func tierHeaders(res *intake.Resolution, h *headerSet) {
 	h.set("X-Model-Tier", res.Pool.Name)
 	reason := res.Rule

@@ -19,7 +19,6 @@ import (
 	"tierway/tenants"
 )
 
-// hookCalls are the calls of hooks for one request.
 type hookCalls struct {
 	records []decisions.Hook
 	spans   []trace.Span
@@ -154,7 +153,6 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 	return ""
 }
 
-// setsTier reports whether a change selects a tier.
 func setsTier(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }
 
 // unknownHeader returns why a change of a header is refused, or "". It omits the value, which may be a text of a
@@ -226,7 +224,6 @@ func (x *exchange) hookRecords() []decisions.Hook {
 	return x.hooks.records
 }
 
-// hookSpans returns the spans of the calls of hooks.
 func (x *exchange) hookSpans() []trace.Span {
 	if x.hooks == nil {
 		return nil
@@ -234,7 +231,6 @@ func (x *exchange) hookSpans() []trace.Span {
 	return x.hooks.spans
 }
 
-// hookTime returns how long the hooks took.
 func (x *exchange) hookTime() time.Duration {
 	if x.hooks == nil {
 		return 0

@@ -34,7 +34,6 @@ func (f *inflightRequests) add(x *exchange) {
 	l.last = x
 }
 
-// remove removes a request that was added.
 func (f *inflightRequests) remove(x *exchange) {
 	l := f.shardOf(x)
 	l.mu.Lock()

@@ -104,7 +104,6 @@ func (h *handover) runPrefill(ctx context.Context, p *attempt) (got openai.Prefi
 	return got
 }
 
-// prefillStage returns the request of the prefill stage.
 func (h *handover) prefillStage(p *attempt) *stageRequest {
 	req := h.x.parsed.Req
 	keep := h.pool.Handover == config.HandoverNIXL
@@ -135,7 +134,6 @@ func (a *attempt) sendPrefill(ctx context.Context, got *openai.Prefill) *failure
 	return a.readPrefill(resp, got)
 }
 
-// readPrefill reads the answer of a prefill stage.
 func (a *attempt) readPrefill(resp *http1.Response, got *openai.Prefill) *failure {
 	buf := a.x.s.buffers.body()
 	defer a.x.s.buffers.putBody(buf)

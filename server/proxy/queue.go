@@ -20,7 +20,6 @@ type wakeup struct {
 	ch   chan struct{} // closed when it is over; nil while nothing waits
 }
 
-// notify ends the wait.
 func (t *wakeup) notify() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,7 +42,6 @@ func (t *wakeup) wait() <-chan struct{} {
 	return t.ch
 }
 
-// reset starts another wait.
 func (t *wakeup) reset() {
 	t.mu.Lock()
 	t.over, t.ch = false, nil
@@ -74,7 +72,6 @@ var _ control.Waiter = (*wait)(nil)
 // OnWake implements control.Waiter.
 func (w *wait) OnWake() { w.wakeup.notify() }
 
-// fillTicket returns the ticket that represents the request in its pool's queue.
 func (x *exchange) fillTicket() *queue.Ticket {
 	if x.wait.ticket == nil {
 		x.wait.ticket = &x.wait.first

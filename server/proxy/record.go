@@ -42,7 +42,6 @@ func (x *exchange) booking(used settlement) booking {
 		saved: used.saved(), fromCache: used.kept}
 }
 
-// buildDecision returns the request's Decision, from the results of its stages.
 func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 	res := &x.resolution
 	if !x.trace.On { // not authenticated: the trace headers of the client are ignored
@@ -221,7 +220,6 @@ func (x *exchange) resetPlacement() {
 	}
 }
 
-// buildAttempt returns the record of an attempt.
 func (a *attempt) buildAttempt() decisions.Attempt {
 	x := a.x
 	try := decisions.Attempt{

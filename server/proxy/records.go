@@ -71,7 +71,6 @@ type records struct {
 	file    *spool.File[*decisions.Decision] // nil without a file
 }
 
-// newRecords returns the records of a data plane.
 func newRecords(o *Options) *records {
 	r := &records{control: o.Control, metrics: o.Metrics, rand: o.Rand, log: o.Decisions, file: o.DecisionFile}
 	if o.Access != nil {
@@ -185,7 +184,6 @@ func newUUID7(at time.Time, high, low uint64) string {
 	return control.FormatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
 }
 
-// outcomeIndex returns the index of a result in control.Outcomes.
 func outcomeIndex(o decisions.Result) int {
 	for i, name := range control.Outcomes {
 		if string(o) == name {

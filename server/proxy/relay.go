@@ -189,7 +189,6 @@ func (a *attempt) readRefusal(resp *http1.Response) []byte {
 	return body
 }
 
-// readCloser reads from its Reader and closes its Closer.
 type readCloser struct {
 	io.Reader
 	io.Closer

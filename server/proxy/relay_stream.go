@@ -16,7 +16,6 @@ import (
 	"tierway/telemetry"
 )
 
-// stream is the relay of one event stream.
 type stream struct {
 	*attempt
 	resp       *http1.Response
@@ -364,7 +363,6 @@ func (s *stream) cutStream(e *openai.Error, fault error) {
 	}
 }
 
-// errorFrame returns the event that ends the stream with an error.
 func (s *stream) errorFrame(e *openai.Error) []byte {
 	if s.x.in.Dialect != openai.Responses {
 		return e.Frame(s.x.in.Dialect)

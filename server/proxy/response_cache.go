@@ -181,7 +181,6 @@ func (x *exchange) cacheExtras() string {
 	return strings.Join(lines, "\n")
 }
 
-// cacheControl is the Cache-Control of a request.
 type cacheControl struct {
 	maxAge  time.Duration // greatest age of a kept answer; 0: none may be used
 	noStore bool          // the answer must not be kept
@@ -273,7 +272,6 @@ func (x *exchange) lookedUp(start time.Time) {
 	x.s.metrics.Cache.LookUp.Observe(took.Seconds())
 }
 
-// setHit sets the answer.
 func (x *exchange) setHit(entry *responsecache.Entry, now time.Time) {
 	x.cached.hit, x.cached.record.AgeMs = entry, ms(now.Sub(entry.At))
 	x.s.metrics.Cache.Saved(entry.Prompt, entry.Output)

@@ -25,7 +25,6 @@ func rateHeaders(h http.Header, v tenants.Admission) {
 	}
 }
 
-// dropRateHeaders removes the headers of rateHeaders.
 func dropRateHeaders(h http.Header) {
 	for _, unit := range []string{"Requests", "Tokens"} {
 		for _, field := range []string{"Limit", "Remaining", "Reset"} {
@@ -72,7 +71,6 @@ func (x *exchange) refunded(used settlement) bool {
 	return x.admission.Grant != nil && x.resolution.Pool != nil && !used.sent
 }
 
-// settleUsage replaces the reservation by the real usage.
 func (x *exchange) settleUsage(s settlement) {
 	if g := x.admission.Grant; g != nil {
 		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: x.refunded(s)}

@@ -60,7 +60,6 @@ func (a *attempt) leaveStopped(stop control.Stop, now time.Time) {
 	}
 }
 
-// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -90,7 +90,6 @@ func firstWords(text string, most int) string {
 	return shorten(strings.Join(strings.Fields(text), " "), most)
 }
 
-// shorten cuts a text to that number of characters.
 func shorten(text string, most int) string {
 	if words := []rune(text); len(words) > most {
 		return string(words[:most]) + "…"

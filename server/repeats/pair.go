@@ -16,7 +16,6 @@ import (
 	"tierway/telemetry"
 )
 
-// pair is a sample with the answers of two tiers.
 type pair struct {
 	*Repeater
 	sample  *pairing.Sample

@@ -116,7 +116,6 @@ func (c *Caches) Run(ctx context.Context) {
 	}
 }
 
-// start starts the readers of new streams.
 func (c *Caches) start(ctx context.Context, readers *sync.WaitGroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

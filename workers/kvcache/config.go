@@ -154,7 +154,6 @@ func tcp(host string, port int) string {
 	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// local reports whether a worker's host is this machine.
 func local(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || host == "localhost" || err == nil && ip.IsLoopback()

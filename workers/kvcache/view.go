@@ -17,7 +17,6 @@ type Counts struct {
 	Happened                          [kvstream.Happenings]int64
 }
 
-// add counts a batch.
 func (c *Counts) add(b *kvevents.Batch) {
 	c.Batches++
 	for i := range b.Events {
@@ -38,7 +37,6 @@ func (c *Counts) add(b *kvevents.Batch) {
 	c.Unnamed += unnamed
 }
 
-// merge adds other counts.
 func (c *Counts) merge(o *Counts) {
 	c.Batches += o.Batches
 	c.Stored += o.Stored
@@ -81,7 +79,6 @@ func (w *Worker) View() View {
 	return v
 }
 
-// addTo adds the state of one stream.
 func (r *rank) addTo(v *View) {
 	v.Live = v.Live && r.live.Load()
 	v.Known = v.Known && r.known()
@@ -103,7 +100,6 @@ func (r *rank) addTo(v *View) {
 	v.Lag = max(v.Lag, r.lag)
 }
 
-// addIndex adds the counts of a stream's index.
 func addIndex(sum *kvindex.Counts, c kvindex.Counts) {
 	sum.Stored += c.Stored
 	sum.Removed += c.Removed

@@ -12,7 +12,6 @@ import (
 	"tierway/workers/zmtp"
 )
 
-// errHole is the error of a replay with a missing number.
 var errHole = errors.New("kvstream: the replay has a hole")
 
 // catchUp requests a replay from the last known batch on, that one included. If the engine has another

@@ -113,7 +113,6 @@ func (s *Stream) join(ctx context.Context, r *reader) {
 	s.connect(ctx, true)
 }
 
-// leave takes a connection out that has ended.
 func (s *Stream) leave(r *reader, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

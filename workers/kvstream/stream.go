@@ -96,7 +96,6 @@ type Stream struct {
 	suspended   bool // after too many of them, until the next message is read
 }
 
-// reader is one connection with a stream's messages.
 type reader struct {
 	conn  *zmtp.Conn
 	known bool   // last is set
@@ -243,7 +242,6 @@ func (s *Stream) reset() {
 	s.sink.Reset()
 }
 
-// errFrames is the error of a message with wrong parts.
 var errFrames = errors.New("kvstream: a message needs the parts topic, sequence number and payload")
 
 // errNumber is the error of a live message with the number that marks the end of a replay.

@@ -97,7 +97,6 @@ func readWorkers(text []byte) (*Listing, error) {
 	return l, nil
 }
 
-// readKeys reads the numbers of keys by instance.
 func (l *Listing) readKeys(text []byte) error {
 	var answer struct {
 		Instances []struct {
@@ -119,7 +118,6 @@ func (l *Listing) readKeys(text []byte) error {
 // mostKeys bounds a number of keys.
 const mostKeys = 1 << 53
 
-// add adds keys of an instance.
 func (l *Listing) add(id string, keys *float64) {
 	at := slices.IndexFunc(l.Instances, func(i Instance) bool { return i.ID == id })
 	if at < 0 {

@@ -101,7 +101,6 @@ func (k *Controller) Peek(ctx context.Context, tokens []uint32, dst []Match) []M
 	return matches
 }
 
-// ask sends a look-up.
 func (k *Controller) ask(ctx context.Context, tokens []uint32, dst []Match) (matches []Match, err error) {
 	body := append(make([]byte, 0, 16+idBytes*len(tokens)), `{"tokens":[`...)
 	for i, t := range tokens {

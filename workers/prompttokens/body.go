@@ -121,7 +121,6 @@ func (j *job) prepare() (ok bool) {
 	return true
 }
 
-// elements returns the elements of a JSON array.
 func elements(array []byte) (all [][]byte) {
 	holder := openai.Request{Body: array}
 	rd := holder.Reader()
@@ -131,7 +130,6 @@ func elements(array []byte) (all [][]byte) {
 	return all
 }
 
-// roleOf returns the role of a message.
 func roleOf(message []byte) string {
 	holder := openai.Request{Body: message}
 	rd := holder.Reader()

@@ -115,7 +115,6 @@ type fields struct {
 	variant    uint64 // hash of all parts but those that the chain covers
 }
 
-// readFields reads a request's body.
 func readFields(r *openai.Request) (f fields) {
 	f.form = Form(r.Dialect) << formBits
 	if r.Dialect == openai.Messages || r.Dialect == openai.Responses {

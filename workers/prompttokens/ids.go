@@ -31,7 +31,6 @@ func (s *Source) lookupIDs(array []byte, size int, id identity, dst []uint64) Pr
 	return Prompt{Keys: id.appendKeys(dst, root, size, ids[:len(ids)-1], true), Tokens: int64(len(ids))}
 }
 
-// unquote returns the text of a JSON string.
 func unquote(raw []byte) []byte {
 	if len(raw) < 2 {
 		return nil

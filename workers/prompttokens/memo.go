@@ -162,7 +162,6 @@ func (m *memo) proved(block uint64) bool {
 	return m.nodes[block].exact
 }
 
-// clear removes all prompts.
 func (m *memo) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +170,6 @@ func (m *memo) clear() {
 	m.bytes = 0
 }
 
-// size returns the bytes of all prompts.
 func (m *memo) size() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,7 +57,6 @@ func (s *messageEnds) clear() {
 // behind it does so for one of these ends: a letter, a line break, a space, a mark, a digit.
 func probeContents() []string { return []string{"x", "x\n", "x ", "x.\n\n", "7"} }
 
-// probeMessage is a message of a role.
 func probeMessage(role, content string) []byte {
 	m := map[string]string{"role": role, "content": content}
 	if role == "tool" {

@@ -119,7 +119,6 @@ func (s *Source) succeed(j *job) {
 	s.finish(j)
 }
 
-// resolve tokenizes a prompt and adds it to the memo.
 func (s *Source) resolve(ctx context.Context, j *job) {
 	if !j.prepare() || j.inline && !s.placeInline(ctx, j) {
 		s.counts.failed.Add(1)

@@ -12,7 +12,6 @@ import (
 
 // The translations are those of vLLM 0.32, which makes a chat of each request before it renders the prompt.
 
-// chatTurn is a message of a chat.
 type chatTurn struct {
 	Role      string          `json:"role"`
 	Content   json.RawMessage `json:"content,omitempty"`
@@ -23,7 +22,6 @@ type chatTurn struct {
 	from int // the message of the client's request that ends it
 }
 
-// toolCall is a call of a tool.
 type toolCall struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -39,13 +37,11 @@ func newCall(id, name, arguments string) toolCall {
 	return c
 }
 
-// textPart is a part of a content with a text.
 type textPart struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-// chatTool is a tool of a chat.
 type chatTool struct {
 	Type     string   `json:"type"`
 	Function function `json:"function"`
@@ -71,7 +67,6 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// isString reports whether raw JSON is a string.
 func isString(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
 
 // isSet reports whether raw JSON is neither absent nor null.
@@ -174,7 +169,6 @@ func argumentsOf(own []byte, effort string, documents []byte) (merged []byte, ok
 // billing begins a system text that vLLM leaves out: it changes with each request.
 const billing = "x-anthropic-billing-header"
 
-// anthropicBlock is a block of a content of Messages.
 type anthropicBlock struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -186,7 +180,6 @@ type anthropicBlock struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-// translateMessages makes a chat of a request of the dialect Messages.
 func (j *job) translateMessages() (all []chatTurn, ok bool) {
 	var sent []struct {
 		Role    string          `json:"role"`
@@ -232,7 +225,6 @@ func (j *job) translateMessages() (all []chatTurn, ok bool) {
 	return all, true
 }
 
-// systemText returns the text of a system prompt of Messages.
 func systemText(raw []byte) (joined string, ok bool) {
 	if isString(raw) {
 		ok = json.Unmarshal(raw, &joined) == nil
@@ -301,7 +293,6 @@ func appendAnthropic(all []chatTurn, role string, content []byte) (out []chatTur
 	return append(all, m), true
 }
 
-// resultText returns the text of a tool's result.
 func resultText(raw []byte) (joined string, ok bool) {
 	switch {
 	case !isSet(raw):
@@ -324,7 +315,6 @@ func resultText(raw []byte) (joined string, ok bool) {
 	return strings.Join(texts, "\n"), true
 }
 
-// translateAnthropicTools makes the tools of a chat from those of Messages.
 func (j *job) translateAnthropicTools() (ok bool) {
 	if j.source[tools] == nil {
 		return true

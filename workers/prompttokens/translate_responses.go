@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 )
 
-// responseItem is an item of the input of Responses.
 type responseItem struct {
 	Type      string          `json:"type"`
 	Role      string          `json:"role"`
@@ -20,7 +19,6 @@ type responseItem struct {
 	Encrypted string          `json:"encrypted_content"`
 }
 
-// translateResponses makes a chat of a request of the dialect Responses.
 func (j *job) translateResponses() (all []chatTurn, ok bool) {
 	var r struct{ Effort string }
 	if !j.translateResponseTools() || json.Unmarshal(orNull(j.source[reasoning]), &r) != nil {

@@ -145,7 +145,6 @@ func (c *Conn) Send(parts ...[]byte) error {
 	return c.writeLocked()
 }
 
-// sendCommand writes one command.
 func (c *Conn) sendCommand(name string, data []byte) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()

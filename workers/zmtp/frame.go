@@ -16,7 +16,6 @@ const greetingSize = 64
 // maxCommand bounds the body of a command, in bytes. A READY with an identity has fewer than 400.
 const maxCommand = 4 << 10
 
-// appendFrame appends one frame.
 func appendFrame(b []byte, flags byte, body []byte) []byte {
 	if len(body) <= 255 {
 		b = append(b, flags, byte(len(body)))
@@ -27,7 +26,6 @@ func appendFrame(b []byte, flags byte, body []byte) []byte {
 	return append(b, body...)
 }
 
-// appendMessage appends the frames of one message.
 func appendMessage(b []byte, parts ...[]byte) []byte {
 	for i, p := range parts {
 		var flags byte

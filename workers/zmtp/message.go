@@ -89,7 +89,6 @@ func (m *Message) reset() {
 	m.Parts, m.buf, m.ends = m.Parts[:0], m.buf[:0], m.ends[:0]
 }
 
-// split makes the parts of what was read.
 func (m *Message) split() {
 	at := 0
 	for _, end := range m.ends {
