@@ -49,7 +49,8 @@ func (c *Chain) Retire(next *Chain) (removed []string) {
 	}
 	for _, h := range c.Hooks {
 		if next.hook(func(other *Hook) bool { return other == h }) == nil {
-			h.retire()
+			h.retired.Store(true)
+			h.caller.close()
 		}
 		if next.hook(func(other *Hook) bool { return other.Name == h.Name }) == nil {
 			removed = append(removed, h.Name)
@@ -90,7 +91,7 @@ func newCaller(s Spec, o Options) caller {
 		ConnectTimeout: s.ConnectTimeout,
 	}, o.Dial, o.Log.With("hook", s.Name))
 	if s.Type == TypeExtProc {
-		return newExtProc(peer, to, s.MaxReply)
+		return &extProc{peer: peer, target: to, maxAnswer: s.MaxReply}
 	}
 	return &httpCaller{peer: peer, path: to.path, maxAnswer: s.MaxReply}
 }

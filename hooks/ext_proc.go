@@ -54,10 +54,6 @@ type extProc struct {
 	closed bool
 }
 
-func newExtProc(peer *workers.Peer, to target, maxAnswer int64) *extProc {
-	return &extProc{peer: peer, target: to, maxAnswer: maxAnswer}
-}
-
 // acquire returns the connection of a call, which the caller releases.
 func (e *extProc) acquire() (*grpc.ClientConn, error) {
 	e.mu.Lock()

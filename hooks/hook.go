@@ -114,12 +114,6 @@ func (h *Hook) Call(ctx context.Context, r *Request, left time.Duration) Reply {
 // Retired reports whether no configuration in force has the hook. Requests that began before may still call it.
 func (h *Hook) Retired() bool { return h.retired.Load() }
 
-// retire marks the hook as removed, and closes its connections when they are idle.
-func (h *Hook) retire() {
-	h.retired.Store(true)
-	h.caller.close()
-}
-
 // State is the state of a hook at one moment.
 type State struct {
 	Inflight int64

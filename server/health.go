@@ -36,9 +36,6 @@ func (p *planes) serveReady(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, status, r)
 }
 
-// notReady returns the reasons for which /readyz reports not ready.
-func (p *planes) notReady() []string { return p.readiness().reasons }
-
 func (p *planes) readiness() readiness {
 	r := readiness{Draining: p.proxy.Draining(), Degraded: []string{}}
 	served := false

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -131,11 +130,6 @@ func (ls *listeners) listenOrReserve(a address) (l net.Listener, reserved *reser
 		return nil, nil, err
 	}
 	return reserved, reserved, nil
-}
-
-// hasReserved reports whether an address is reserved for openReserved.
-func (ls *listeners) hasReserved() bool {
-	return slices.ContainsFunc(ls.opened(), func(l listener) bool { return l.reserved != nil })
 }
 
 // openReserved opens the addresses that are only reserved. If one fails, serve reports it.

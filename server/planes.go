@@ -35,7 +35,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		Decisions: s.decisions,
 		Explain:   s.proxy.Explain,
 		Draining:  s.proxy.Draining,
-		NotReady:  p.notReady,
+		NotReady:  func() []string { return p.readiness().reasons },
 		Inflight:  s.proxy.Inflight,
 		Probes:    p.probes(),
 		Path:      o.Path,

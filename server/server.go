@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"tierway/config"
 	"tierway/decisions"
+	"tierway/pairing"
 	"tierway/server/control"
 	"tierway/server/intake"
 	"tierway/server/learning"
@@ -104,7 +106,10 @@ func New(o Options) (*Server, error) {
 		s.closeFiles()
 		return nil, err
 	}
-	samples := s.newSamples()
+	var samples *pairing.Samples // of the requests that are to be repeated
+	if s.learning != nil {
+		samples = new(pairing.Samples)
+	}
 	s.proxy = proxy.New(proxy.Options{
 		Control:      s.control,
 		Access:       o.Access,
@@ -118,7 +123,10 @@ func New(o Options) (*Server, error) {
 		Metrics:      o.Metrics,
 		Rand:         o.Rand,
 	})
-	s.addRepeater(samples, o)
+	if samples != nil {
+		s.repeats = repeats.New(repeats.Options{Control: s.control, Samples: samples, Send: s.proxy.Repeat,
+			Labels: s.learning, Log: o.Log, Metrics: o.Metrics, Rand: o.Rand})
+	}
 	s.listeners.proxy = s.proxy
 	if err := s.control.Begin(context.Background()); err != nil {
 		s.close()
@@ -303,7 +311,7 @@ const callersEvery = 100 * time.Millisecond
 
 // openDataPlane opens a reserved data plane when the keys are read, unless ctx ends or a drain begins before.
 func (s *Server) openDataPlane(ctx context.Context) {
-	if !s.listeners.hasReserved() {
+	if !slices.ContainsFunc(s.listeners.opened(), func(l listener) bool { return l.reserved != nil }) {
 		return
 	}
 	wayOut := "wait until tenants and keys are read, or add auth.keys to the configuration file and reload"

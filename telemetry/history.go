@@ -99,8 +99,13 @@ func (h *History) Record(now time.Time, samples []Sample) {
 	case at == h.at && !h.behind:
 		return
 	case at <= h.at && at >= h.at-historySetBack:
+		// The samples are ignored, and also the growth of counters until them: their time has its values.
 		h.behind = true
-		h.skip(samples)
+		for i := range samples {
+			if s := h.series[keyOf(&samples[i])]; s != nil {
+				s.before = samples[i]
+			}
+		}
 		return
 	case at < h.at:
 		h.series, h.order, h.at = map[string]*series{}, nil, 0
@@ -125,15 +130,6 @@ func (h *History) Record(now time.Time, samples []Sample) {
 			}
 		}
 		s.add(at, samples[i])
-	}
-}
-
-// skip ignores samples, and also the growth of counters until them: their time has its values.
-func (h *History) skip(samples []Sample) {
-	for i := range samples {
-		if s := h.series[keyOf(&samples[i])]; s != nil {
-			s.before = samples[i]
-		}
 	}
 }
 

@@ -7,11 +7,6 @@ type limitMetrics struct {
 	refusals counterSet // by limit
 }
 
-func newLimitMetrics(d *definer) limitMetrics {
-	return limitMetrics{vector: d.counters("tierway_limit_refusals_total",
-		"Requests rejected by a limit of their tenant or key, by limit.", "limit")}
-}
-
 // SetLimitNames resolves the series of rejected requests for the names of all limits. Call it
 // once, before the first request.
 func (m *Metrics) SetLimitNames(names []string) {

@@ -2,15 +2,6 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// lookupSeconds are the buckets of look-ups, which take 0.2 s at most.
-func lookupSeconds() []float64 { return []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2} }
-
-func newLMCacheLookups(d *definer) *prometheus.HistogramVec {
-	d.setSubject("LMCache")
-	return d.histograms("tierway_lmcache_lookup_seconds",
-		"Duration of look-ups in LMCache's controller that were answered.", lookupSeconds(), "tier")
-}
-
 // LMCache resolves the histogram of look-ups of a tier whose policy uses LMCache's controller. RemoveTier removes it.
 func (m *Metrics) LMCache(tier string) prometheus.Observer {
 	return m.lmcacheLookups.WithLabelValues(tier)

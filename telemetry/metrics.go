@@ -80,7 +80,10 @@ func New(version string) *Metrics {
 	describe[IndexMemory](d)
 	describe[PredictionGauges](d)
 	describe[TokenGauges](d)
-	m.lmcacheLookups = newLMCacheLookups(d)
+	d.setSubject("LMCache")
+	m.lmcacheLookups = d.histograms("tierway_lmcache_lookup_seconds",
+		"Duration of look-ups in LMCache's controller that were answered.",
+		[]float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2}, "tier") // they take 0.2 s at most
 	describe[LMCacheGauges](d)
 	d.setSubject("Queues")
 	m.waits = d.histograms("tierway_queue_wait_seconds", "Total queue time of requests that reached a worker, all "+
@@ -90,7 +93,9 @@ func New(version string) *Metrics {
 	m.AuthFailures = d.counter("tierway_auth_failures_total",
 		"Requests rejected for a missing, malformed or unknown key, of tenants and admins.")
 	m.tenants = newTenantCounts(d)
-	m.limits, m.config = newLimitMetrics(d), newConfigMetrics(d)
+	m.limits.vector = d.counters("tierway_limit_refusals_total",
+		"Requests rejected by a limit of their tenant or key, by limit.", "limit")
+	m.config = newConfigMetrics(d)
 	d.setSubject("Redis, database and ledger")
 	describe[Stores](d)
 	d.setSubject("Decision log")

@@ -95,12 +95,6 @@ func (c *requestCounts) removeTier(name string) {
 	delete(c.tiers, name)
 }
 
-func (c *requestCounts) countEnded(t *Tier, dialect, outcome int) {
-	c.mu.Lock()
-	t.ended[dialect*len(c.outcomes)+outcome]++
-	c.mu.Unlock()
-}
-
 // read returns the counts of one moment: ended requests by tier, and started requests.
 func (c *requestCounts) read() (ended map[string][]int64, started int64) {
 	c.mu.Lock()

@@ -151,7 +151,9 @@ func (m *Metrics) tierPolicy(tier, policy string) *tierPolicy {
 // Ended counts one ended request. Call it once for each request that Started has counted.
 func (t *Tier) Ended(dialect, outcome int) {
 	t.results[outcome].Add(1)
-	t.requests.countEnded(t, dialect, outcome)
+	t.requests.mu.Lock()
+	t.ended[dialect*len(t.requests.outcomes)+outcome]++
+	t.requests.mu.Unlock()
 }
 
 // Results returns the number of ended requests by outcome. It takes no lock, so that it may be called

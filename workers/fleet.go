@@ -130,7 +130,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		checked := map[*Worker]*checkLoop{}
 		for _, c := range loopsByServer(f.Workers()) {
 			before := loopsCovering(running, c)
-			if len(before) == 1 && before[0].equal(c) {
+			if len(before) == 1 && before[0].server == c.server && slices.Equal(before[0].workers, c.workers) {
 				c = before[0]
 			} else {
 				f.start(ctx, &loops, c, before)
@@ -193,10 +193,6 @@ func loopsByServer(workers []*Worker) (all []*checkLoop) {
 		at[s].workers = append(at[s].workers, w)
 	}
 	return all
-}
-
-func (c *checkLoop) equal(o *checkLoop) bool {
-	return c.server == o.server && slices.Equal(c.workers, o.workers)
 }
 
 // loopsCovering returns the running loops that check a worker of c.

@@ -210,7 +210,7 @@ func (l *load) add(kind gauge, number float64, line []byte) {
 		// vLLM writes one sample per state; awake is 0 while it sleeps.
 		l.asleep = l.asleep || number == 0 && bytes.Contains(line, []byte(`sleep_state="awake"`))
 	case infoCache:
-		l.cacheTokens = addTokens(l.cacheTokens, cacheTokens(line))
+		l.cacheTokens = min(l.cacheTokens+cacheTokens(line), maxCacheTokens)
 	case gaugeWaiting:
 		l.waiting = wholeCount(float64(l.waiting) + number)
 	case gaugeRunning:
@@ -269,8 +269,6 @@ func label(line []byte, name string) []byte {
 
 // maxCacheTokens is a bound on the size of a cache, far above that of any engine.
 const maxCacheTokens = 1 << 40
-
-func addTokens(a, b int64) int64 { return min(a+b, maxCacheTokens) }
 
 // wholeCount limits a metric to the range of a 32-bit int.
 func wholeCount(f float64) int { return int(min(math.Round(f), math.MaxInt32)) }

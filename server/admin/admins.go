@@ -91,8 +91,11 @@ func (a *adminAPI) createAdmin(ctx context.Context, in *struct{ Body adminCreate
 
 func (a *adminAPI) deleteAdmin(ctx context.Context, in *IDPath) (*struct{}, error) {
 	ad, err := upToDate(ctx, a.gateway, func() (store.Admin, error) {
-		return find(a.control.Snapshot().Identity.Admins(), "admin", in.ID,
-			func(ad store.Admin) bool { return ad.ID == in.ID })
+		all := a.control.Snapshot().Identity.Admins()
+		if i := slices.IndexFunc(all, func(ad store.Admin) bool { return ad.ID == in.ID }); i >= 0 {
+			return all[i], nil
+		}
+		return store.Admin{}, notFound("admin", in.ID)
 	})
 	if err != nil {
 		return nil, err

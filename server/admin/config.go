@@ -166,19 +166,16 @@ func (a *configAPI) reloadConfig(ctx context.Context, in *struct {
 			huma.Error412PreconditionFailed("The configuration file changed since it was previewed: its hash is now " +
 				r.ToHash + ". Preview it again, then send that hash as If-Match.")
 	case errors.Is(err, control.ErrRejected):
-		return nil, rejected(r.Problems)
+		details := mapped(r.Problems, func(p config.Problem) error {
+			return &huma.ErrorDetail{Location: p.Path, Message: p.String()}
+		})
+		return nil, huma.Error422UnprocessableEntity("The configuration has errors and was not applied. The previous "+
+			"configuration stays in force.", details...)
 	case err != nil: // a reload uses no store, so the cause is the file or its contents
 		return nil, a.unreadable(err)
 	}
 	return &tagged[ReloadAnswer]{ETag: `"` + r.ToHash + `"`,
 		Body: ReloadAnswer{DryRun: in.DryRun, ReloadResult: r, Problems: mapped(r.Problems, problemView)}}, nil
-}
-
-// rejected returns the answer to a configuration with errors: all of them, each with its path.
-func rejected(ps config.Problems) error {
-	details := mapped(ps, func(p config.Problem) error { return &huma.ErrorDetail{Location: p.Path, Message: p.String()} })
-	return huma.Error422UnprocessableEntity("The configuration has errors and was not applied. The previous "+
-		"configuration stays in force.", details...)
 }
 
 // unreadable returns the answer to a configuration that could not be read or applied.

@@ -226,12 +226,8 @@ func (a *decisionAPI) stream(ctx context.Context, f *decisions.Follower, after i
 		c.SetHeader("X-Accel-Buffering", "no") // otherwise nginx buffers events
 		c.SetStatus(http.StatusOK)
 		w := humagin.Unwrap(c).Writer
-		f.Follow(ctx, w, controller(w), streamStall, after, func() bool { return a.mayFollow(caller) })
+		f.Follow(ctx, w, controller(w), streamStall, after, func() bool {
+			return !a.options.Draining() && a.guard.mayContinue(caller, time.Now())
+		})
 	}}
-}
-
-// mayFollow reports whether a stream may continue: the operator may still use it, and the gateway is not
-// shutting down.
-func (a *decisionAPI) mayFollow(o operator) bool {
-	return !a.options.Draining() && a.guard.mayContinue(o, time.Now())
 }

@@ -329,16 +329,6 @@ func ineffectiveSettings(f *config.File, r tenants.Rights, l tenants.Limits) []s
 	return out
 }
 
-// outsideTenant returns warnings about tiers of a key that its tenant may not use.
-func outsideTenant(key, tenant tenants.Rights) (out []string) {
-	for _, tier := range key.Tiers {
-		if tenant.Tiers != nil && !slices.Contains(tenant.Tiers, tier) {
-			out = append(out, fmt.Sprintf("tiers: %q has no effect: the tenant may not use it", tier))
-		}
-	}
-	return out
-}
-
 // optional returns t in UTC, or nil for the zero time, which JSON cannot express.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {

@@ -80,15 +80,6 @@ func upToDate[T any](ctx context.Context, a *gateway, read func() (T, error)) (T
 	return read()
 }
 
-// find returns the first element for which is returns true. Without one it returns the answer
-// of notFound.
-func find[T any](all []T, what, name string, is func(T) bool) (found T, err error) {
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return all[i], nil
-	}
-	return found, notFound(what, name)
-}
-
 // notFound returns the answer for an object that does not exist. name comes from the client and is
 // quoted.
 func notFound(what, name string) error {

@@ -230,7 +230,7 @@ func (g *guard) logRejectedChange(c *gin.Context, op *operation, actor store.Act
 	default:
 		return
 	}
-	if op.changes() && !dryRun(c) {
+	if !strings.HasPrefix(op.route, http.MethodGet+" ") && !dryRun(c) {
 		g.logOncePerSecond(c.Request.Context(), actor, op.action(), c.Request.URL.Path,
 			"refused: "+http.StatusText(c.Writer.Status()))
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -145,7 +146,11 @@ func (a *tenantAPI) updateKey(ctx context.Context, in *struct {
 func (a *tenantAPI) keyWarnings(ctx context.Context, k *tenants.Key) []string {
 	out := ineffectiveSettings(a.control.Snapshot().File, k.Rights, k.Limits)
 	if t, err := a.tenant(ctx, k.Tenant); err == nil {
-		out = append(out, outsideTenant(k.Rights, t.Rights)...)
+		for _, tier := range k.Tiers {
+			if t.Tiers != nil && !slices.Contains(t.Tiers, tier) {
+				out = append(out, fmt.Sprintf("tiers: %q has no effect: the tenant may not use it", tier))
+			}
+		}
 	}
 	return out
 }

@@ -198,9 +198,6 @@ func (op *operation) action() string {
 	return noun + "." + verb
 }
 
-// changes reports whether the operation may change something.
-func (op *operation) changes() bool { return !strings.HasPrefix(op.route, http.MethodGet+" ") }
-
 // describe returns the description of the operation without its input and answer.
 func (op operation) describe() huma.Operation {
 	method, path, _ := strings.Cut(op.route, " ")

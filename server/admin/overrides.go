@@ -286,15 +286,6 @@ func (a *workerAPI) deleteOverride(ctx context.Context, in *struct {
 	return nil, nil
 }
 
-// fileWeights returns the configured weights of the workers, without overrides.
-func (a *workerAPI) fileWeights() map[string]int {
-	weights := map[string]int{}
-	for _, spec := range a.control.Snapshot().Base.Specs() {
-		weights[spec.Name] = *spec.Weight
-	}
-	return weights
-}
-
 // expectedShares returns each worker's share of the requests of its pool's workers with the same stages, by weight.
 // Only the lowest group that has such a worker in rotation receives requests. weights replaces weights in force.
 func expectedShares(ws []control.LiveWorker, weights map[string]int) map[string]float64 {

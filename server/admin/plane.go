@@ -99,7 +99,8 @@ func New(o Options) *Plane {
 	}
 	a.metrics = &metricsAPI{a.sampler}
 	a.overview = &overviewAPI{gateway: gw, fleet: a.fleet, configs: a.configs, sampler: a.sampler}
-	a.events = newStreamAPI(a.records, a.overview)
+	a.events = &streamAPI{decisionAPI: a.records, overview: a.overview}
+	a.events.hub = &hub{recover: o.Control.Recoverer, encode: a.events.encode, wanted: map[string]int{}}
 	e := a.engine
 	e.RedirectTrailingSlash, e.HandleMethodNotAllowed = false, true
 	e.Use(a.recoverRequest, a.guard.check)

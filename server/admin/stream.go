@@ -58,7 +58,12 @@ func (h *hub) join(topics []string) (leave func()) {
 	h.countLocked(topics, 1)
 	if h.joined++; h.joined == 1 {
 		h.stop, h.ended = make(chan struct{}), make(chan struct{})
-		go h.run(h.stop, h.ended)
+		go func(stop <-chan struct{}, ended chan<- struct{}) {
+			defer close(ended)
+			const work = "encoding the events of the admin streams"
+			h.recover.Run(work, func() { h.publish(time.Now()) })
+			h.recover.Every(streamEvery, stop, work, h.publish)
+		}(h.stop, h.ended)
 	}
 	return func() { h.leave(topics) }
 }
@@ -86,14 +91,6 @@ func (h *hub) countLocked(topics []string, by int) {
 		}
 	}
 	h.topics.Store(&all)
-}
-
-// run encodes at once and then at each interval, until stop is closed.
-func (h *hub) run(stop <-chan struct{}, ended chan<- struct{}) {
-	defer close(ended)
-	const work = "encoding the events of the admin streams"
-	h.recover.Run(work, func() { h.publish(time.Now()) })
-	h.recover.Every(streamEvery, stop, work, h.publish)
 }
 
 func (h *hub) publish(now time.Time) {
@@ -128,12 +125,6 @@ type streamAPI struct {
 	overview *overviewAPI
 	hub      *hub
 	open     atomic.Int32 // open streams of GET /admin/stream
-}
-
-func newStreamAPI(records *decisionAPI, overview *overviewAPI) *streamAPI {
-	a := &streamAPI{decisionAPI: records, overview: overview}
-	a.hub = &hub{recover: records.control.Recoverer, encode: a.encode, wanted: map[string]int{}}
-	return a
 }
 
 // encode returns the data of the subscribed topics. All of them show the workers of one moment.

@@ -197,7 +197,10 @@ func (a *workerAPI) poolWorkers(p *control.Pool, now time.Time) ([]workerState, 
 	for _, w := range learned.Workers {
 		byID[w.ID] = w
 	}
-	file, overrides := a.fileWeights(), a.control.OverridesNow()
+	file, overrides := map[string]int{}, a.control.OverridesNow()
+	for _, spec := range a.control.Snapshot().Base.Specs() {
+		file[spec.Name] = *spec.Weight
+	}
 	shares := expectedShares(ws, nil)
 	states := make([]workerState, len(ws))
 	recent := map[routing.Stages]int64{}
@@ -256,7 +259,6 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		State:     w.State(),
 		Since:     seconds(seen.Since),
 		LastError: seen.LastError,
-		Failure:   failureOf(stats.LastFailure),
 		Region:    w.Worker.Spec().Region,
 		RoundTrip: millis(seen.RoundTrip),
 		WorkerLoad: WorkerLoad{
@@ -281,6 +283,9 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		Stages:     w.Stages,
 		inRotation: w.InRotation(),
 	}
+	if f := stats.LastFailure; f != nil {
+		st.Failure = &failureState{At: f.At.UTC(), Status: f.Status, Message: f.Words, RequestID: f.RequestID}
+	}
 	if p.Handover != "" {
 		st.Role = spec.Role
 	}
@@ -288,14 +293,6 @@ func workerStateOf(p *control.Pool, w *control.LiveWorker, stats control.StatsVi
 		st.OpenHandovers = new(w.Handovers.Open(now))
 	}
 	return st
-}
-
-// failureOf returns the last failed attempt as the API shows it.
-func failureOf(f *control.AttemptFailure) *failureState {
-	if f == nil {
-		return nil
-	}
-	return &failureState{At: f.At.UTC(), Status: f.Status, Message: f.Words, RequestID: f.RequestID}
 }
 
 func seconds(t time.Time) string {

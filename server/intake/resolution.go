@@ -70,15 +70,9 @@ func (res *Resolution) EstimateOutput(p *Parsed, bytes int) int64 {
 	if p.Req.Background {
 		return res.Pool.Routing.Learned().OutputP90(p.Req.MaxTokens)
 	}
-	return wholeEstimate(p.in.Dialect, bytes)
-}
-
-// wholeEstimate returns the estimated tokens of a whole answer of generated text: its bytes without the
-// envelope, at six bytes per token, including quotes and field names.
-func wholeEstimate(d openai.Dialect, bytes int) int64 {
-	const envelope, perToken = 300, 6
-	if !d.Generates() {
+	if !p.in.Dialect.Generates() {
 		return 0
 	}
+	const envelope, perToken = 300, 6 // perToken includes quotes and field names
 	return int64(max(1, (bytes-envelope)/perToken))
 }

@@ -277,7 +277,7 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 		Tenant: tenant, Count: r.countTokens, User: r.parsed.userText, System: r.parsed.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
 	if r.in.Snap.Extractor != nil {
-		f.Features = r.features
+		f.Features = func() *tierscore.Features { return r.parsed.Features(r.in, r.caller) }
 	}
 	session := cmp.Or(r.in.HTTP.Header.Get("X-Session-Id"), r.in.HTTP.Header.Get("Session-Id"), req.SessionParamsID,
 		req.SessionID,
@@ -294,8 +294,6 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	f.Turns = p.turns
 	return f
 }
-
-func (r *resolver) features() *tierscore.Features { return r.parsed.Features(r.in, r.caller) }
 
 // countTokens counts the prompt's tokens by the vocabulary closest to the default tier's model. It
 // returns false while that is not loaded, and for prompts that prompt.CountTokens cannot count.
@@ -317,7 +315,7 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 	var best *control.Pool
 	for _, p := range r.in.Snap.Pools { // in ascending order, so that the lowest tier wins at equal prices
 		if p.Tier && r.caller.MayUseTier(p.Name) && p.Served[r.in.Dialect] && r.fits(p.Name) &&
-			(best == nil || cheaper(p.Price, best.Price)) {
+			(best == nil || p.Price.Input+p.Price.Output < best.Price.Input+best.Price.Output) {
 			best = p
 		}
 	}
@@ -334,9 +332,6 @@ func (r *resolver) degrade(res Resolution, spent tenants.Limit) (Resolution, boo
 	res.Pool, res.ModelName = best, best.Model
 	return res, true
 }
-
-// cheaper reports whether a is cheaper than b for a prompt and an answer of equal length.
-func cheaper(a, b tenants.Price) bool { return a.Input+a.Output < b.Input+b.Output }
 
 // resolveUnnamed resolves a request without a model if the default tier does not serve its endpoint: to
 // the lowest tier that does, else to the only pool that does. Several pools have no order, so the client

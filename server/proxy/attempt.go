@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"tierway/config"
 	"tierway/decisions"
 	"tierway/http1"
 	"tierway/openai"
@@ -210,7 +211,8 @@ func (a *attempt) send(ctx context.Context, usage bool) (*http1.Response, error)
 	priority := a.enginePriority()
 	resp, err := a.sendRequest(ctx, usage, priority)
 	var refused addition // the last field that was removed
-	for err == nil && a.mayResend() {
+	// SGLang's engines may know the room of a hand-over already.
+	for err == nil && (a.stage == nil || a.pool.Handover != config.HandoverSGLang) {
 		named := a.refusedAddition(resp)
 		if named == nothingAdded {
 			break

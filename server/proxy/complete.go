@@ -37,7 +37,9 @@ func (x *exchange) complete() (err error) {
 		return nil
 	}
 	x.sampleRequest()
-	x.extractFeatures()
+	if x.s.learning != nil && x.collectsLabels && x.resolution.Classified { // while the body is in memory
+		x.parsed.Features(&x.in, &x.caller)
+	}
 	x.gather()
 	return x.forward()
 }

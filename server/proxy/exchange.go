@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -207,5 +206,3 @@ func (x *exchange) clientGone() bool {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func formatMs(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -36,7 +36,7 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 	defer px.intake.DropPrompt(&n.x.parsed)
 	defer n.x.in.Memory.Release()
 	if err := px.control.Recoverer.Try("explaining a request", n.run); err != nil {
-		n.setRefusal(n.stage, translate(err))
+		n.refusal = translate(err) // a regular result
 	}
 	return n.explanation(), n.drawn
 }
@@ -206,9 +206,6 @@ func (n *explainer) TakeCharge(_ context.Context, c *tenants.Charge) (_ *store.G
 	v, n.limits, n.partial, err = n.x.s.control.Stores.Limits.Peek(c)
 	return nil, v, err
 }
-
-// setRefusal stores the refusal of the request, which is a regular result of an explanation.
-func (n *explainer) setRefusal(stage string, err *openai.Error) { n.stage, n.refusal = stage, err }
 
 func (n *explainer) explanation() *decisions.Explanation {
 	x, res := n.x, &n.x.resolution

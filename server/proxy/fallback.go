@@ -58,12 +58,6 @@ func (x *exchange) fallBack(why string) bool {
 	return true
 }
 
-// returnTo gives the request that no target served back to its first one, with the reasons.
-func (x *exchange) returnTo(first intake.Resolution, of rejection) {
-	first.Note, first.Moves = x.resolution.Note, x.resolution.Moves
-	x.setTarget(first, of)
-}
-
 // setTarget moves the request from the queue of its pool to another target.
 func (x *exchange) setTarget(to intake.Resolution, of rejection) {
 	x.leaveQueue()

@@ -50,7 +50,8 @@ func (x *exchange) forwardToList(why string, err error) error {
 	first, rejected, firstErr := x.resolution, x.wait.rejection, err
 	for {
 		if !x.fallBack(why) {
-			x.returnTo(first, rejected)
+			first.Note, first.Moves = x.resolution.Note, x.resolution.Moves // the reasons
+			x.setTarget(first, rejected)
 			return firstErr
 		}
 		if why, err = x.forwardToPool(); why == "" {

@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -330,10 +328,6 @@ func (h *handover) end(f *failure) {
 	}
 }
 
-// mayResend reports whether the request may be sent to the same worker again without a field that its engine refuses.
-// SGLang's engines may know the room already.
-func (a *attempt) mayResend() bool { return a.stage == nil || a.pool.Handover != config.HandoverSGLang }
-
 // prepareResend prepares the request for another time. A hand-over object is spent, so that the worker then computes
 // the prompt itself.
 func (a *attempt) prepareResend() error {
@@ -360,17 +354,6 @@ func (h *handover) preparePrompt(ctx context.Context) (f *failure, refused bool)
 	h.cleaner.SetCached, h.cleaner.Cached = true, h.kept.usage.Cached
 	d.unsent = nil
 	return nil, false
-}
-
-// newRequestID returns the request ID by which two engines of P2pNcclConnector find each other, and the part of it
-// that clients may see.
-func (h *handover) newRequestID(p *attempt) (id, public string) {
-	var random [16]byte
-	binary.BigEndian.PutUint64(random[:8], h.x.s.rand())
-	binary.BigEndian.PutUint64(random[8:], h.x.s.rand())
-	public = hex.EncodeToString(random[:])
-	return "___prefill_addr_" + p.m.Worker.Spec().KVAddress + "___decode_addr_" + h.m.Worker.Spec().KVAddress + "_" +
-		public, public
 }
 
 // hideHandover returns an engine's error without what only engines may see.

@@ -139,7 +139,7 @@ func (a *attempt) passedHeader(to, from http.Header) {
 }
 
 func (x *exchange) decisionHeaders(h *headerSet) {
-	h.set("Openai-Processing-Ms", formatMs(time.Since(x.in.Start)))
+	h.set("Openai-Processing-Ms", strconv.FormatInt(time.Since(x.in.Start).Milliseconds(), 10))
 	kept := x.cached != nil && x.cached.hit != nil
 	if !x.in.Snap.File.RoutingHeaders || len(x.dispatch.attempts) == 0 && !kept {
 		return

@@ -146,14 +146,12 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 	}
 	if x.parsed.Req.Model != model {
 		x.hooks.renamed = h
-		if !slices.ContainsFunc(reply.Headers, setsTier) {
+		if !slices.ContainsFunc(reply.Headers, func(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }) {
 			x.in.DropTierHeader()
 		}
 	}
 	return ""
 }
-
-func setsTier(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }
 
 // unknownHeader returns why a change of a header is refused, or "". It omits the value, which may be a text of a
 // prompt.

@@ -10,13 +10,6 @@ import (
 	"tierway/tiers"
 )
 
-// extractFeatures extracts the features of a classified request, if they are written, while its body is in memory.
-func (x *exchange) extractFeatures() {
-	if x.s.learning != nil && x.collectsLabels && x.resolution.Classified {
-		x.parsed.Features(&x.in, &x.caller)
-	}
-}
-
 // recordLearning writes the features of a classified request that an engine has answered. A request that names a tier
 // may label an earlier one.
 func (x *exchange) recordLearning(d *decisions.Decision) {

@@ -113,9 +113,11 @@ func (h *handover) prefillStage(p *attempt) *stageRequest {
 		s.set = req.Judged(s.set)
 	}
 	if h.pool.Handover == config.HandoverP2PNCCL {
-		id, public := h.newRequestID(p)
-		s.requestID = id
-		h.cleaner.ID, h.cleaner.Public = []byte(id), []byte(public)
+		// The engines find each other by it. Clients may see the public part.
+		public := h.x.s.newID()
+		s.requestID = "___prefill_addr_" + p.m.Worker.Spec().KVAddress + "___decode_addr_" + h.m.Worker.Spec().KVAddress +
+			"_" + public
+		h.cleaner.ID, h.cleaner.Public = []byte(s.requestID), []byte(public)
 	}
 	return h.withoutForged(s)
 }

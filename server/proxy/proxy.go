@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"hash/maphash"
 	"io"
 	"log/slog"
@@ -92,7 +94,8 @@ func New(o Options) *Proxy {
 // Configure applies the bounds of a configuration, and removes the kept answers of tenants and groups that no
 // longer exist.
 func (px *Proxy) Configure(f *config.File) {
-	px.records.configure(f)
+	px.records.log.Resize(f.Decisions.Keep)
+	px.records.keeps.Store(f.Decisions.Keep > 0 || px.records.file != nil)
 	px.traces.SetSample(f.Telemetry.Sample)
 	px.budget.configure(f.Retry.Budget)
 	px.intake.Configure(f)
@@ -122,4 +125,12 @@ func (px *Proxy) BodyMemory() telemetry.BodyMemory {
 // Remembered returns the number of chats with a known tier and of stored responses with a known worker.
 func (px *Proxy) Remembered() (chats, responses int) {
 	return px.intake.Chats().Len(), px.intake.StoredCount()
+}
+
+// newID returns 128 random bits as 32 hexadecimal digits.
+func (px *Proxy) newID() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], px.rand())
+	binary.BigEndian.PutUint64(b[8:], px.rand())
+	return hex.EncodeToString(b[:])
 }

@@ -2,10 +2,10 @@ package proxy
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"tierway/config"
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/server/control"
@@ -81,12 +81,6 @@ func newRecords(o *Options) *records {
 	return r
 }
 
-// configure applies the bounds of a configuration.
-func (r *records) configure(f *config.File) {
-	r.log.Resize(f.Decisions.Keep)
-	r.keeps.Store(f.Decisions.Keep > 0 || r.file != nil)
-}
-
 // RunRecords passes the records of ended requests on until ctx ends, and then those that remain.
 func (px *Proxy) RunRecords(ctx context.Context) { px.records.ring.Run(ctx) }
 
@@ -126,7 +120,7 @@ func (r *records) each(work string, batch []record, step func(*record)) {
 
 // count updates the metrics of ended requests.
 func (r *records) count(one *record) {
-	outcome := outcomeIndex(one.Result)
+	outcome := max(0, slices.Index(control.Outcomes, string(one.Result)))
 	r.metrics.TenantEnded(one.Tenant, outcome, one.Usage.Prompt, one.Usage.Cached, one.Usage.Output)
 	if one.Limit != "" {
 		r.metrics.LimitRefused(one.Limit)
@@ -153,7 +147,8 @@ func (r *records) book(one *record) {
 		r.control.Database.LastUsed.RecordUse(b.key, one.Time)
 	}
 	r.control.Stores.Ledger.Add(store.Row{
-		ID:         newUUID7(b.at, r.rand(), r.rand()),
+		// Version 7 is ordered by time, so that rows that are written together are stored together.
+		ID:         control.FormatUUID(uint64(b.at.UnixMilli())<<16|r.rand()&0xffff, r.rand(), 7),
 		RequestID:  one.RequestID,
 		At:         b.at,
 		Tenant:     one.Tenant,
@@ -176,19 +171,4 @@ func (r *records) book(one *record) {
 		Estimated:  one.Estimated,
 		DurationMs: int64(one.DurationMs),
 	})
-}
-
-// newUUID7 returns a UUID of version 7 (RFC 9562). These are ordered by time, so that rows that are
-// written together are stored together.
-func newUUID7(at time.Time, high, low uint64) string {
-	return control.FormatUUID(uint64(at.UnixMilli())<<16|high&0xffff, low, 7)
-}
-
-func outcomeIndex(o decisions.Result) int {
-	for i, name := range control.Outcomes {
-		if string(o) == name {
-			return i
-		}
-	}
-	return 0
 }

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"math"
 	"net/http"
@@ -294,7 +292,7 @@ func (x *exchange) replay(form *answers.Form) {
 	x.resolution.Pool.Series.Resolved(x.resolution.Rule)
 	buf := x.s.buffers.body()
 	defer x.s.buffers.putBody(buf)
-	answer := answers.Replay{Dialect: x.in.Dialect, Content: c.hit.Content, ID: x.newAnswerID(), Created: now,
+	answer := answers.Replay{Dialect: x.in.Dialect, Content: c.hit.Content, ID: x.s.newID(), Created: now,
 		Usage: x.parsed.Req.IncludeUsage, Metadata: form.Metadata, User: form.User}
 	var err error
 	if x.parsed.Req.Stream {
@@ -314,14 +312,6 @@ func (x *exchange) replay(form *answers.Form) {
 	if err != nil {
 		x.ending.result, x.answer.abort = decisions.ClientGone, true
 	}
-}
-
-// newAnswerID returns 128 random bits as 32 hexadecimal digits.
-func (x *exchange) newAnswerID() string {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], x.s.rand())
-	binary.BigEndian.PutUint64(b[8:], x.s.rand())
-	return hex.EncodeToString(b[:])
 }
 
 // keepAnswer keeps the complete answer that the client has received, after a miss.

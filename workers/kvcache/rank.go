@@ -71,16 +71,6 @@ func newRank(w *Worker, s Source) (*rank, error) {
 	return r, nil
 }
 
-// close ends the stream and frees its blocks. It does not wait for the reader.
-func (r *rank) close() {
-	r.closed.Store(true)
-	r.live.Store(false)
-	if r.cancel != nil {
-		r.cancel()
-	}
-	r.index.Remove()
-}
-
 // known reports whether the index has the cache of the rank: its stream is live and complete.
 func (r *rank) known() bool { return r.live.Load() && r.complete.Load() && !r.unnamed.Load() }
 

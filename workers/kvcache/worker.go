@@ -148,9 +148,14 @@ func (w *Worker) openLocked() {
 	}
 }
 
-// closeLocked ends one of the worker's streams and keeps its counts.
+// closeLocked ends one of the worker's streams, frees its blocks and keeps its counts. It does not wait for the reader.
 func (w *Worker) closeLocked(r *rank) {
-	r.close()
+	r.closed.Store(true)
+	r.live.Store(false)
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.index.Remove()
 	addIndex(&w.endedIndex, r.index.Counts())
 	r.mu.Lock()
 	defer r.mu.Unlock()

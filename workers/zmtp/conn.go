@@ -213,7 +213,8 @@ func (c *Conn) peek(n int) ([]byte, error) {
 		case !c.pinged && c.ignoresPings():
 			c.heartbeats = heartbeatsIgnored
 		case !c.pinged:
-			if err := c.ping(); err != nil {
+			c.pinged = true
+			if err := c.sendPing(); err != nil {
 				return nil, err
 			}
 		case c.heartbeats == heartbeatsAnswered:

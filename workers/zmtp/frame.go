@@ -177,12 +177,6 @@ func (c *Conn) command(flags byte, size uint64) error {
 	return nil
 }
 
-// ping sends a PING and records it, for the peer's liveness.
-func (c *Conn) ping() error {
-	c.pinged = true
-	return c.sendPing()
-}
-
 func (c *Conn) sendPing() error {
 	return c.sendCommand("PING", []byte{0, 0}) // TTL 0: the peer starts no timer
 }

@@ -42,7 +42,11 @@ func (c *Conn) ReceiveIf(m *Message, wanted func(first []byte) bool) error {
 		switch {
 		case flags&flagMore != 0:
 		case keep:
-			m.split()
+			at := 0
+			for _, end := range m.ends {
+				m.Parts = append(m.Parts, m.buf[at:end:end])
+				at = end
+			}
 			return nil
 		default:
 			m.reset()
@@ -87,14 +91,6 @@ func (m *Message) reset() {
 		*m = Message{}
 	}
 	m.Parts, m.buf, m.ends = m.Parts[:0], m.buf[:0], m.ends[:0]
-}
-
-func (m *Message) split() {
-	at := 0
-	for _, end := range m.ends {
-		m.Parts = append(m.Parts, m.buf[at:end:end])
-		at = end
-	}
 }
 
 // appendBody reads the body of a frame. Memory grows with the bytes that have arrived, not with
