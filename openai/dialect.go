@@ -1,5 +1,11 @@
 package openai
 
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
 // Dialect is one family of endpoints with its own request, stream and usage formats.
 type Dialect uint8
 
@@ -101,3 +107,35 @@ func (e Engine) TakesCacheSalt() bool { return e == EngineVLLM || e == EngineSGL
 // --scheduling-policy priority it rejects or ignores every value except 0, depending on its
 // version. SGLang's field of this name has the opposite order by default.
 func (e Engine) TakesPriority() bool { return e == EngineVLLM }
+
+// ownPosts are the endpoints below ownPrefixes at which the data plane serves POST requests
+// itself.
+var ownPosts = [...]string{
+	"/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings", "/rerank",
+	"/v2/rerank", "/score", "/tokenize", "/detokenize", "/moderations", "/audio/transcriptions", "/audio/translations", "/audio/speech",
+	"/images/generations", "/images/edits", "/images/variations",
+}
+
+// ownPrefixes are the prefixes of the data plane's endpoints.
+var ownPrefixes = [...]string{
+	"/background/v1", "/background/v1/v1", "/batch/v1", "/batch/v1/v1", "/openai/v1", "/openai", "/v1", "/v1/v1", "",
+}
+
+// OwnMethod returns the HTTP method of an exact path that the data plane serves itself, or "". Such
+// requests are never passed through to a pool.
+func OwnMethod(path string) string {
+	if path == "/livez" || path == "/readyz" {
+		return http.MethodGet
+	}
+	for _, prefix := range ownPrefixes {
+		below, ok := strings.CutPrefix(path, prefix)
+		switch {
+		case !ok:
+		case slices.Contains(ownPosts[:], below):
+			return http.MethodPost
+		case below == "/models":
+			return http.MethodGet
+		}
+	}
+	return ""
+}

@@ -60,7 +60,7 @@ tests=(go test -vet=off -v -timeout 20m)
 # Packages of real time run the binary with real servers. The gate runs their smoke tests only.
 real='/e2e/(backends|browser|docs|events|gateway|kvaware|loopback|sdk|state|traces|watch)$'
 # Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.
-raced=(./breaker ./decisions ./http1 ./memnet/... ./queue ./spool ./workers/...)
+raced=(./breaker ./decisions ./engines/zmq ./http1 ./memnet/... ./queue ./spool ./workers/...)
 # The others without real time. The package that takes longest begins first.
 mapfile -t virtual < <(echo tierway/server && go list ./... |
 	grep -vE "$real|^tierway/server$" | grep -vxF "$(go list "${raced[@]}")")

@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"tierway/workers"
 )
 
 // plainListener accepts connections without TLS and checks the framing of their HTTP/1 requests.
@@ -164,3 +167,26 @@ func (l *tlsListener) deliver(a acceptance) bool {
 // headerTimeout limits a handshake and the header of a request. Each needs one or two packets; a
 // client that needs longer is treated as an attack.
 const headerTimeout = 5 * time.Second
+
+// acceptor is a listener that reports failures to accept a connection. net/http only logs them at
+// debug level and retries.
+type acceptor struct {
+	net.Listener
+	plane string
+	log   *slog.Logger
+	// exhausted counts a failure that comes from a lack of file descriptors or memory.
+	exhausted func(operation string, err error)
+}
+
+// Accept is part of net.Listener.
+func (l acceptor) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	switch {
+	case err == nil, errors.Is(err, net.ErrClosed):
+	case workers.OutOfResources(err):
+		l.exhausted("accept", err)
+	default:
+		l.log.Warn("accepting a connection failed", "plane", l.plane, "cause", err.Error())
+	}
+	return c, err
+}

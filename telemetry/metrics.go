@@ -1,7 +1,11 @@
 package telemetry
 
 import (
+	"cmp"
 	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -154,3 +158,106 @@ func (m *Metrics) Exhausted(operation string) { m.exhausted.inc(operation) }
 
 // StreamEnded counts one ended stream.
 func (m *Metrics) StreamEnded(e StreamEnd) { m.streams.inc(string(e)) }
+
+// waitSeconds are the buckets of queue times. A request below 1 ms did not wait; 600 s is
+// the longest default of queue.max_wait.
+var waitSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}
+
+// Waits holds the resolved series of tierway_queue_wait_seconds of one tier or pool, by class.
+type Waits []prometheus.Observer
+
+// Waits resolves the queue times of a tier for the names of all classes. Dispatched takes
+// indexes into classes.
+func (m *Metrics) Waits(tier string, classes []string) (w Waits) {
+	for _, class := range classes {
+		w = append(w, m.waits.WithLabelValues(tier, class))
+	}
+	return w
+}
+
+// Dispatched counts a request that reached a worker. wait is the sum of all its waits; 0 if
+// it did not wait. Call it once per request.
+func (w Waits) Dispatched(class int, wait time.Duration) { w[class].Observe(wait.Seconds()) }
+
+func (d *definer) buildInfo(version string) {
+	const name = "tierway_build_info"
+	const help = "Always 1. The labels are the version of the program, the version of Go that built it, and the " +
+		"revision of its sources. The revision of a build outside a repository is unknown."
+	labels := []string{"version", "goversion", "revision"}
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	g.WithLabelValues(version, runtime.Version(), cmp.Or(sourceRevision(), "unknown")).Set(1)
+	define(d, g, name, "gauge", help, labels...)
+}
+
+// sourceRevision returns the revision that the Go tool recorded in the binary; "" if there
+// is none.
+func sourceRevision() (revision string) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	return revision
+}
+
+type configMetrics struct {
+	reloads       counterSet // by result
+	generation    prometheus.Gauge
+	lastSuccess   prometheus.Gauge
+	lastSucceeded prometheus.Gauge
+}
+
+func newConfigMetrics(d *definer) (c configMetrics) {
+	d.setSubject("Configuration and build")
+	reloads := d.counters("tierway_config_reloads_total", "Reloads of the configuration by result: ok, rejected (the "+
+		"file has problems; the old configuration stays in force), unchanged.", "result")
+	c.reloads = resolved(reloads, []string{"ok", "rejected", "unchanged"})
+	c.generation = d.gauge("tierway_config_generation",
+		"Generation of the configuration in force; 1 is the configuration of the start.")
+	c.lastSuccess = d.gauge("tierway_config_last_success_timestamp_seconds",
+		"Time when the configuration in force was applied, as a Unix timestamp.")
+	c.lastSucceeded = d.gauge("tierway_config_last_reload_successful",
+		"1 if the file that was read last is in force; 0 if it has problems and an older configuration stays in force.")
+	return c
+}
+
+// Reloaded counts an applied configuration and sets its generation and the time when it was
+// applied. Generation 1 is the start and not counted as a reload.
+func (m *Metrics) Reloaded(generation int64, since time.Time) {
+	if generation > 1 {
+		m.config.reloads.inc("ok")
+	}
+	m.config.lastSucceeded.Set(1)
+	m.config.generation.Set(float64(generation))
+	m.config.lastSuccess.Set(float64(since.UnixMilli()) / 1000)
+}
+
+// ReloadUnchanged counts a reload of a file that equals the configuration in force.
+func (m *Metrics) ReloadUnchanged() {
+	m.config.reloads.inc("unchanged")
+	m.config.lastSucceeded.Set(1)
+}
+
+// ReloadRejected counts a reload of a file with problems. The old configuration stays in force.
+func (m *Metrics) ReloadRejected() {
+	m.config.reloads.inc("rejected")
+	m.config.lastSucceeded.Set(0)
+}
+
+type limitMetrics struct {
+	vector   *prometheus.CounterVec
+	refusals counterSet // by limit
+}
+
+// SetLimitNames resolves the series of rejected requests for the names of all limits. Call it
+// once, before the first request.
+func (m *Metrics) SetLimitNames(names []string) {
+	m.limits.refusals = resolved(m.limits.vector, names)
+	m.tenants.setLabels(byLimit, names)
+}
+
+// LimitRefused counts a request that a limit rejected. A name that SetLimitNames did not get
+// is not counted, so that no other label value appears.
+func (m *Metrics) LimitRefused(limit string) { m.limits.refusals.inc(limit) }

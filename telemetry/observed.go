@@ -1,6 +1,10 @@
 package telemetry
 
-import "time"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // OldestRequest is the age of the oldest request in flight.
 type OldestRequest struct {
@@ -185,4 +189,77 @@ type TraceCounts struct {
 type Logs struct {
 	Access  int64 `metric:"tierway_log_dropped_lines_total" with:"log=access" help:"Log lines that were dropped, by log (access, program): the reader of the log is too slow or has exited, or the disk is full."`
 	Program int64 `metric:"tierway_log_dropped_lines_total" with:"log=program"`
+}
+
+// TokenGauges is what is known of the tokens of prompts in one tier or pool whose policy uses KV-cache
+// events. Totals count since the policy was configured.
+type TokenGauges struct {
+	Tier      string `label:"tier"`
+	Known     int64  `metric:"tierway_prompt_lookups_total" with:"result=known" help:"Requests of which the prompt was looked up in the index of KV-cache events, by what was known of its tokens: known (all at once), answered (all, after an engine or the tokenizer was asked), beginning (earlier messages only), unknown (nothing: routing uses its own history)."`
+	Answered  int64  `metric:"tierway_prompt_lookups_total" with:"result=answered"`
+	Beginning int64  `metric:"tierway_prompt_lookups_total" with:"result=beginning"`
+	Unknown   int64  `metric:"tierway_prompt_lookups_total" with:"result=unknown"`
+
+	TimedOut int64 `metric:"tierway_prompt_lookups_late_total" with:"reason=timeout" help:"Look-ups that did not get the tokens of their prompt in time, by reason: timeout (policy.lookup_timeout, or no wait because recent answers took longer), busy (too many prompts waited to be tokenized)."`
+	Busy     int64 `metric:"tierway_prompt_lookups_late_total" with:"reason=busy"`
+
+	Asked      int64 `metric:"tierway_prompt_tokenize_requests_total" help:"Requests to engines for the tokens of prompts."`
+	Parts      int64 `metric:"tierway_prompt_parts_total" help:"Prompts of which only the new messages were sent to an engine."`
+	Failed     int64 `metric:"tierway_prompt_tokenize_failures_total" help:"Prompts for which no engine returned tokens."`
+	Mismatched int64 `metric:"tierway_prompt_mismatches_total" help:"Prompts with tokens that contradict those of an earlier message. After one, all prompts are sent as a whole for an hour."`
+	Miscounted int64 `metric:"tierway_prompt_miscounts_total" help:"Prompts of which the engine counted other tokens than it returned. Requests of such a form are routed without exact blocks for an hour."`
+
+	Bytes int64 `metric:"tierway_prompt_tokens_bytes" help:"Memory of the known tokens of prompts."`
+}
+
+// LMCache resolves the histogram of look-ups of a tier whose policy uses LMCache's controller. RemoveTier removes it.
+func (m *Metrics) LMCache(tier string) prometheus.Observer {
+	return m.lmcacheLookups.WithLabelValues(tier)
+}
+
+// LMCacheGauges is the state of LMCache's controller for one tier or pool. Totals count since the policy was
+// configured.
+type LMCacheGauges struct {
+	Tier      string `label:"tier"`
+	Up        bool   `metric:"tierway_lmcache_up" help:"1 while LMCache's controller answers, lists workers of the tier and, in mode prefix_lookup, finds prompts; GET /admin/overview has the state in one word. Absent without the policy lmcache_aware."`
+	Workers   int    `metric:"tierway_lmcache_workers" help:"Instances of LMCache that the controller lists and that are workers of the tier."`
+	Keys      int64  `metric:"tierway_lmcache_keys" help:"Keys of these instances: chunks in their caches. 0 if the controller states none."`
+	Matched   int64  `metric:"tierway_lmcache_lookups_total" with:"result=match" help:"Look-ups in LMCache's controller by result. match: a worker of the tier has the beginning of the prompt. miss: none is known to have it. failed, timeout: no answer that can be used, and further look-ups are suspended. suspended: not sent for that reason. skipped: not sent, because 64 others had no answer yet."`
+	Missed    int64  `metric:"tierway_lmcache_lookups_total" with:"result=miss"`
+	Failed    int64  `metric:"tierway_lmcache_lookups_total" with:"result=failed"`
+	TimedOut  int64  `metric:"tierway_lmcache_lookups_total" with:"result=timeout"`
+	Suspended int64  `metric:"tierway_lmcache_lookups_total" with:"result=suspended"`
+	Skipped   int64  `metric:"tierway_lmcache_lookups_total" with:"result=skipped"`
+}
+
+// PredictionGauges is how well routing has predicted cached prefixes and times to first token in one
+// tier or pool, in total.
+type PredictionGauges struct {
+	Tier        string             `label:"tier"`
+	Events      int64              `metric:"tierway_prefix_predictions_total" with:"source=events" help:"Requests sent to a worker, by the source of the predicted cached part of their prompt: events (the engine's KV-cache events), history (the gateway's own model of the cache), lookup (LMCache's controller), none (nothing is cached)."`
+	History     int64              `metric:"tierway_prefix_predictions_total" with:"source=history"`
+	None        int64              `metric:"tierway_prefix_predictions_total" with:"source=none"`
+	WrongTokens int64              `metric:"tierway_prefix_wrong_tokens_total" help:"Difference of predicted and cached prompt tokens, summed over requests without regard to its sign. Only workers that report cached tokens count."`
+	Judged      int64              `metric:"tierway_routes_judged_total" help:"Streams with a predicted time to first token on another worker (policy kv_aware)."`
+	Regretted   int64              `metric:"tierway_routes_regretted_total" help:"Judged streams whose real time to first token is at least 25 % above the prediction for another worker. Errors of that prediction count too: the share of better choices is lower."`
+	Lookups     *LookupPredictions // nil without look-ups
+	Workers     []CreditGauges
+}
+
+// CreditGauges is the credit of one worker's predictions.
+type CreditGauges struct {
+	Worker  string        `label:"worker"`
+	Events  float64       `metric:"tierway_worker_prefix_credit_ratio" with:"source=events" help:"Recent share of predicted cached tokens that the worker really had, by source of the prediction (events, history, lookup), 0 to 1. Cached tokens that events should have shown, but did not, count as wrong predictions. If the ratio of events or lookup is below 0.5, the history predicts for that worker."`
+	History float64       `metric:"tierway_worker_prefix_credit_ratio" with:"source=history"`
+	Lookup  *LookupCredit // nil without look-ups
+}
+
+// LookupPredictions are the predictions by look-ups in LMCache's controller.
+type LookupPredictions struct {
+	Total int64 `metric:"tierway_prefix_predictions_total" with:"source=lookup"`
+}
+
+// LookupCredit is the credit of the look-ups in LMCache's controller for one worker.
+type LookupCredit struct {
+	Credit float64 `metric:"tierway_worker_prefix_credit_ratio" with:"source=lookup"`
 }

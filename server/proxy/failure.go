@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"tierway/http1"
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/server/intake"
 	"tierway/workers"
 )
 
@@ -257,4 +259,49 @@ func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// noAnswerMemory returns the failure of an answer for which no memory is left after that many bytes.
+// The worker is not at fault, and its work is charged.
+func (a *attempt) noAnswerMemory(bytes int) *failure {
+	a.x.s.metrics.BodiesRefused.Inc()
+	a.bookEstimate(a.x.resolution.EstimateOutput(&a.x.parsed, bytes))
+	cause := excluded("%w", intake.ErrBodyMemory)
+	return &failure{sent: true, fault: cause, err: &openai.Error{
+		Code:       openai.CodeOverloaded,
+		RetryAfter: time.Second,
+		Cause:      cause,
+		Message: "The gateway has no memory left for the worker's answer (max_buffered_bytes). Request a shorter " +
+			"answer, or try again later.",
+	}}
+}
+
+// Exhausted counts and logs a connection that failed because the gateway has no free file
+// descriptor. operation is accept (from a client) or connect (to a worker).
+func (px *Proxy) Exhausted(operation string, err error) {
+	px.metrics.Exhausted(operation)
+	if omitted, ok := px.exhaustions.allow(time.Now()); ok {
+		px.log.Warn("a connection failed: no file descriptor is free", "operation", operation,
+			"cause", err.Error(), "more", omitted,
+			"way_out", "raise the limit of open files (ulimit -n, LimitNOFILE), or add a gateway")
+	}
+}
+
+// logLimiter limits a log line to one per minute. Its zero value is ready for use.
+type logLimiter struct {
+	mu      sync.Mutex
+	last    time.Time
+	omitted int // lines since last
+}
+
+// allow reports whether a line may be logged now, and how many lines were omitted before it.
+func (l *logLimiter) allow(now time.Time) (omitted int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.last.IsZero() && now.Sub(l.last) < time.Minute {
+		l.omitted++
+		return 0, false
+	}
+	omitted, l.omitted, l.last = l.omitted, 0, now
+	return omitted, true
 }
