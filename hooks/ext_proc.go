@@ -123,7 +123,6 @@ type freshTLS struct {
 	config func() (*tls.Config, error)
 }
 
-// ClientHandshake implements credentials.TransportCredentials.
 func (f freshTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn,
 	credentials.AuthInfo, error) {
 	c, err := f.config()
@@ -133,10 +132,8 @@ func (f freshTLS) ClientHandshake(ctx context.Context, authority string, raw net
 	return credentials.NewTLS(c).ClientHandshake(ctx, authority, raw)
 }
 
-// Info implements credentials.TransportCredentials.
 func (f freshTLS) Info() credentials.ProtocolInfo { return credentials.NewTLS(nil).Info() }
 
-// Clone implements credentials.TransportCredentials.
 func (f freshTLS) Clone() credentials.TransportCredentials { return f }
 
 // call sends the headers and then the body of a request, and applies the answers to both. A service that closes the
@@ -317,7 +314,6 @@ func grpcCause(err error) string {
 // rawCodec passes messages as they are encoded: message out, []byte in.
 type rawCodec struct{}
 
-// Marshal implements encoding.CodecV2.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(message)
 	if !ok {
@@ -330,7 +326,6 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return all, nil
 }
 
-// Unmarshal implements encoding.CodecV2.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	raw, ok := v.(*[]byte)
 	if !ok {

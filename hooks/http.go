@@ -170,7 +170,6 @@ type metered struct {
 	refused bool
 }
 
-// Reserve implements openai.Memory.
 func (m *metered) Reserve(n int64) error {
 	err := m.Memory.Reserve(n)
 	if err == nil {
@@ -181,7 +180,6 @@ func (m *metered) Reserve(n int64) error {
 	return err
 }
 
-// Return implements openai.Memory.
 func (m *metered) Return(n int64) {
 	m.used -= n
 	m.Memory.Return(n)

@@ -189,7 +189,7 @@ func TestNestingIsLimited(t *testing.T) {
 			if got := parseError(t, Other, nest(shape[0], shape[1], 64)); got.Reason != CodeJSONTooDeep {
 				t.Errorf("65 deep: %v", got)
 			}
-			if _, err := parse(Other, []byte(nest(shape[0], shape[1], 3)), 3); err == nil {
+			if _, err := parseFor(Other, []byte(nest(shape[0], shape[1], 3)), "", 3); err == nil {
 				t.Error("4 levels are accepted with a limit of 3")
 			}
 			if got := parseError(t, Other, `{"a":`+strings.Repeat(shape[0], 1_000_000)); got.Reason != CodeJSONTooDeep {
@@ -212,7 +212,7 @@ func TestNestingIsLimited(t *testing.T) {
 
 func TestDepthCountsOpenContainersOnly(t *testing.T) {
 	body := `{"a":[` + strings.Repeat(`[],{"b":[]},`, 1000) + `1]}`
-	if _, err := parse(Other, []byte(body), 4); err != nil {
+	if _, err := parseFor(Other, []byte(body), "", 4); err != nil {
 		t.Error(err)
 	}
 }

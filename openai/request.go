@@ -88,7 +88,7 @@ func (r *Request) PromptTokens() int64 {
 // alike, so that no worker can see another request than the gateway. Unknown fields are kept.
 // The request shares body, which the caller must not change afterwards. The error is always a
 // *RequestError.
-func Parse(d Dialect, body []byte) (*Request, error) { return parse(d, body, maxDepth) }
+func Parse(d Dialect, body []byte) (*Request, error) { return parseFor(d, body, "", maxDepth) }
 
 // ParseFor is Parse for a request whose path names the model, which replaces the body's.
 func ParseFor(d Dialect, body []byte, model string) (*Request, error) {
@@ -119,8 +119,6 @@ func badModelName(bytes int) error {
 	return &RequestError{Reason: CodeInvalidValue, Param: "model", Message: fmt.Sprintf(
 		"model must be a name of 1 to %d bytes in UTF-8 without control characters, not %d bytes", maxModelBytes, bytes)}
 }
-
-func parse(d Dialect, body []byte, depth int) (*Request, error) { return parseFor(d, body, "", depth) }
 
 func parseFor(d Dialect, body []byte, model string, depth int) (*Request, error) {
 	r := &Request{Dialect: d, Body: body, N: 1}

@@ -19,7 +19,7 @@ func FuzzParseAgainstStrictJSON(f *testing.F) {
 		value := jsontext.Value(body)
 		object := len(bytes.TrimLeft(body, " \t\r\n")) > 0 && bytes.TrimLeft(body, " \t\r\n")[0] == '{'
 		strict := object && value.IsValid(jsontext.AllowDuplicateNames(true))
-		r, err := parse(dialect, body, 1000)
+		r, err := parseFor(dialect, body, "", 1000)
 		var rejected *RequestError
 		if errors.As(err, &rejected) && rejected.Reason == CodeInvalidJSON && strict {
 			t.Fatalf("rejected a body that the strict reader accepts: %v", err)

@@ -48,7 +48,7 @@ func BenchmarkReadAnswer(b *testing.B) {
 			b.SetBytes(int64(len(bb.body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if a := ReadAnswer(bb.d, bb.body); !a.Finished || !a.HasUsage {
+				if a := ReadAnswer(bb.d, bb.body); !a.HasUsage {
 					b.Fatal(io.ErrUnexpectedEOF)
 				}
 			}

@@ -31,10 +31,6 @@ type Answer struct {
 	// Hollow reports that the object lacks the dialect's content: no choices, no type "message", or
 	// no object member. Err is then set if the object is an error in any form.
 	Hollow bool
-	// Finished reports whether generation ended: each choice has a finish_reason, there is a
-	// stop_reason, or the Responses object is neither queued nor in progress. In dialects without
-	// generation, it means Valid without Err.
-	Finished bool
 	// Aborted reports that the engine ended the response before it was complete, like MarkAborted.
 	Aborted bool
 }
@@ -65,22 +61,19 @@ func ReadAnswer(d Dialect, body []byte) Answer {
 	}
 	switch d {
 	case Chat, Completions:
-		a.Finished, a.Aborted = choices.finished(), p.mark.Has(MarkAborted)
+		a.Aborted = p.mark.Has(MarkAborted)
 	case Messages:
-		a.Finished, a.Aborted = p.stop, p.unstopped
+		a.Aborted = p.unstopped
 	case Responses:
 		switch string(p.status) {
 		case "", "queued", "in_progress":
 		case "failed":
-			a.Finished = true
 			if e, ok := ErrorOf(body); ok {
 				a.Failed = &e
 			}
 		default:
-			a.Finished, a.Aborted = true, cancelled(p.status, p.incomplete)
+			a.Aborted = cancelled(p.status, p.incomplete)
 		}
-	default:
-		a.Finished = true
 	}
 	return a
 }

@@ -15,7 +15,6 @@ import (
 // plainListener accepts connections without TLS and checks the framing of their HTTP/1 requests.
 type plainListener struct{ net.Listener }
 
-// Accept is part of net.Listener.
 func (l plainListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -33,7 +32,6 @@ type otherConn struct {
 	framing Framing
 }
 
-// Read is part of net.Conn.
 func (c *otherConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.framing.Inspect(p[:n])
@@ -46,7 +44,6 @@ type plainConn struct {
 	framing Framing
 }
 
-// Read is part of net.Conn.
 func (c *plainConn) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	c.framing.Inspect(p[:n])
@@ -59,7 +56,6 @@ type secureConn struct {
 	framing Framing
 }
 
-// Read is part of net.Conn.
 func (c *secureConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.framing.Inspect(p[:n])
@@ -102,7 +98,6 @@ func newTLSListener(l net.Listener, config *tls.Config, guard func(string, func(
 	return t
 }
 
-// Accept is part of net.Listener.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.ready:
@@ -178,7 +173,6 @@ type acceptor struct {
 	exhausted func(operation string, err error)
 }
 
-// Accept is part of net.Listener.
 func (l acceptor) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	switch {

@@ -32,7 +32,6 @@ func (l *reservedListener) open() error {
 	return l.err
 }
 
-// Accept is part of net.Listener.
 func (l *reservedListener) Accept() (net.Conn, error) {
 	<-l.ready
 	switch {
@@ -44,10 +43,8 @@ func (l *reservedListener) Accept() (net.Conn, error) {
 	return l.inner.Accept()
 }
 
-// Addr is part of net.Listener.
 func (l *reservedListener) Addr() net.Addr { return l.addr }
 
-// Close is part of net.Listener.
 func (l *reservedListener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

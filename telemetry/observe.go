@@ -33,12 +33,10 @@ type observer struct {
 	read func() reflect.Value
 }
 
-// Describe is part of prometheus.Collector.
 func (o observer) Describe(ch chan<- *prometheus.Desc) {
 	forEachSeries(o.of, nil, func(name, _ string, _ []string) { ch <- o.d.observed[name] })
 }
 
-// Collect is part of prometheus.Collector.
 func (o observer) Collect(ch chan<- prometheus.Metric) { o.d.send(ch, o.read(), nil) }
 
 func describe[T any](d *definer) {

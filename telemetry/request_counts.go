@@ -118,14 +118,12 @@ func addCounts(sums, counts []int64) {
 	}
 }
 
-// Describe is part of prometheus.Collector.
 func (c *requestCounts) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.startedDesc
 	ch <- c.inflightDesc
 	ch <- c.endedDesc
 }
 
-// Collect is part of prometheus.Collector.
 func (c *requestCounts) Collect(ch chan<- prometheus.Metric) {
 	ended, started := c.read()
 	inflight := started

@@ -178,7 +178,6 @@ func (t *tenantCounts) demote(one *tenant) {
 	delete(t.owners, one)
 }
 
-// Describe is part of prometheus.Collector.
 func (t *tenantCounts) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range t.descs {
 		ch <- desc

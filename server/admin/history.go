@@ -30,7 +30,6 @@ type MetricSeries struct {
 // points are values of which NaN is written as null.
 type points []float32
 
-// MarshalJSON implements json.Marshaler.
 func (p points) MarshalJSON() ([]byte, error) {
 	b := append(make([]byte, 0, 6*len(p)), '[')
 	for i, v := range p {
@@ -50,7 +49,6 @@ func (p points) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// Schema implements huma.SchemaProvider.
 func (points) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeNumber, Nullable: true}}
 }

@@ -45,7 +45,6 @@ type gzipBody struct {
 	z        *gzip.Reader
 }
 
-// Read implements io.Reader.
 func (b *gzipBody) Read(p []byte) (n int, err error) {
 	if b.z == nil {
 		if b.z, err = gzip.NewReader(&b.packed); err != nil {
@@ -59,7 +58,6 @@ func (b *gzipBody) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *gzipBody) Close() error { return b.packed.Close() }
 
 type countedBody struct {
@@ -67,7 +65,6 @@ type countedBody struct {
 	n int64
 }
 
-// Read implements io.Reader.
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n += int64(n)

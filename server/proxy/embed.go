@@ -46,7 +46,7 @@ func (px *Proxy) embed(ctx context.Context, model, text string, within time.Dura
 	req.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	telemetry.Inject(req.Header, parent)
 	in, _ := intake.FindRoute(req)
-	w := &kept{header: http.Header{}}
+	w := &kept{discarded: discarded{http.Header{}}}
 	x := px.begin(w, in)
 	x.own, x.caller = true, intake.Caller{Caller: tenants.Gateway()}
 	x.run(x.complete)
@@ -69,28 +69,17 @@ func (px *Proxy) embed(ctx context.Context, model, text string, within time.Dura
 
 // kept is the writer of an answer that the gateway reads itself.
 type kept struct {
-	header http.Header
+	discarded
 	status int
 	body   bytes.Buffer
 }
 
-// Header implements http.ResponseWriter.
-func (w *kept) Header() http.Header { return w.header }
-
-// WriteHeader implements http.ResponseWriter.
 func (w *kept) WriteHeader(status int) { w.status = status }
 
-// WriteHeaderNow implements gin.ResponseWriter.
-func (*kept) WriteHeaderNow() {}
-
-// Write implements http.ResponseWriter.
 func (w *kept) Write(p []byte) (int, error) { return w.body.Write(p) }
 
 // FlushError does nothing: the whole answer is kept.
 func (*kept) FlushError() error { return nil }
-
-// SetReadDeadline does nothing: the whole request is in memory.
-func (*kept) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing: no client reads the answer.
 func (*kept) SetWriteDeadline(time.Time) error { return nil }

@@ -44,19 +44,15 @@ func (px *Proxy) Explain(r *http.Request, q control.Question) (*decisions.Explan
 // discarded is the writer of an answer that is not sent.
 type discarded struct{ header http.Header }
 
-// Header implements http.ResponseWriter.
 func (w discarded) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (discarded) WriteHeader(int) {}
 
-// WriteHeaderNow implements gin.ResponseWriter.
 func (discarded) WriteHeaderNow() {}
 
 // SetReadDeadline does nothing: the whole request is in memory.
 func (discarded) SetReadDeadline(time.Time) error { return nil }
 
-// Write implements http.ResponseWriter.
 func (discarded) Write(p []byte) (int, error) { return len(p), nil }
 
 // explainer runs the stages for one request that is not sent.

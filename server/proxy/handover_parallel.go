@@ -276,7 +276,6 @@ func (b *earlyBody) readUntil(decided <-chan struct{}) {
 	}
 }
 
-// Close implements io.Closer.
 func (b *earlyBody) Close() error {
 	select {
 	case <-b.read:
@@ -287,7 +286,6 @@ func (b *earlyBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Read implements io.Reader.
 func (b *earlyBody) Read(p []byte) (n int, err error) {
 	<-b.read
 	switch {

@@ -69,7 +69,6 @@ type rejection struct {
 
 var _ control.Waiter = (*wait)(nil)
 
-// OnWake implements control.Waiter.
 func (w *wait) OnWake() { w.wakeup.notify() }
 
 func (x *exchange) fillTicket() *queue.Ticket {

@@ -248,7 +248,7 @@ func (s *stream) finish(end telemetry.StreamEnd) {
 }
 
 // handleBodyEnd handles the end of the body: err is io.EOF or the error of the read.
-func (s *stream) handleBodyEnd(err error) *failure {
+func (s *stream) handleBodyEnd(err error) (f *failure) {
 	eof := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && s.cause() == nil
 	switch {
 	case eof && s.tracker.Finished():
@@ -263,18 +263,18 @@ func (s *stream) handleBodyEnd(err error) *failure {
 	case eof && s.tracker.Events() == 0:
 		return protocolFailure("a stream without an event")
 	case errors.Is(err, io.EOF):
-		f, _ := s.fail(s.unfinished())
-		return f
-	case eof:
-		err = errTruncated
+		f = s.unfinished()
 	case errors.Is(err, openai.ErrEventTooLarge):
-		f, _ := s.fail(s.tooLarge("an event", int(s.x.in.Snap.File.MaxResponseBytes)))
-		return f
+		f = s.tooLarge("an event", int(s.x.in.Snap.File.MaxResponseBytes))
 	case errors.Is(err, intake.ErrBodyMemory):
-		f, _ := s.fail(s.noAnswerMemory(openai.MaxEvent))
-		return f
+		f = s.noAnswerMemory(openai.MaxEvent)
+	default:
+		if eof {
+			err = errTruncated
+		}
+		f = s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err})
 	}
-	f, _ := s.fail(s.sendFailure(&http1.SendError{Phase: http1.PhaseBody, Err: err}))
+	f, _ = s.fail(f)
 	return f
 }
 

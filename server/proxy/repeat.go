@@ -71,7 +71,7 @@ func (x *exchange) endSample() {
 // when the request has ended, at the latest soon after the context of r.
 func (px *Proxy) Repeat(r *http.Request) pairing.Answer {
 	in, _ := intake.FindRoute(r)
-	w := &kept{header: http.Header{}}
+	w := &kept{discarded: discarded{http.Header{}}}
 	x := px.begin(w, in)
 	x.repeated = true
 	x.run(x.complete)

@@ -74,7 +74,6 @@ func newRank(w *Worker, s Source) (*rank, error) {
 // known reports whether the index has the cache of the rank: its stream is live and complete.
 func (r *rank) known() bool { return r.live.Load() && r.complete.Load() && !r.unnamed.Load() }
 
-// Apply implements kvstream.Sink.
 func (r *rank) Apply(b *kvevents.Batch) {
 	if limit := r.worker.offloadTokens(); limit != r.aging { // a lock that most batches need not take
 		r.index.SetAging(limit)
@@ -133,7 +132,6 @@ func (r *rank) knowsMost() bool {
 	return tokens > 0 && known >= knownShare*tokens
 }
 
-// Reset implements kvstream.Sink.
 func (r *rank) Reset() {
 	r.complete.Store(false)
 	r.unnamed.Store(false)
@@ -143,7 +141,6 @@ func (r *rank) Reset() {
 	r.counts.Resets++
 }
 
-// SetLive implements kvstream.Sink.
 func (r *rank) SetLive(live bool) {
 	if r.closed.Load() {
 		return
@@ -160,7 +157,6 @@ func (r *rank) SetLive(live bool) {
 	r.since = time.Now()
 }
 
-// Report implements kvstream.Sink.
 func (r *rank) Report(h kvstream.Happening, err error) {
 	if h == kvstream.Begun {
 		r.complete.Store(true)

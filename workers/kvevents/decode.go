@@ -58,7 +58,7 @@ var errMalformed = errors.New("malformed")
 func (d *Decoder) Decode(payload []byte) (*Batch, error) {
 	d.Trim()
 	d.large = len(payload) > keptPayload
-	d.batch = Batch{Rank: NoRank, Events: d.batch.Events[:0]}
+	d.batch = Batch{Events: d.batch.Events[:0]}
 	d.hashes, d.extra, d.tokens = d.hashes[:0], d.extra[:0], d.tokens[:0]
 	var err error
 	switch msgp.NextType(payload) {
@@ -91,8 +91,8 @@ func (d *Decoder) positionalBatch(b []byte) error {
 	}
 	for i := range n {
 		name := ""
-		if i < 3 {
-			name = [3]string{"ts", "events", "data_parallel_rank"}[i]
+		if i < 2 {
+			name = [2]string{"ts", "events"}[i]
 		}
 		if b, err = d.batchField(name, b); err != nil {
 			return err
@@ -108,9 +108,6 @@ func (d *Decoder) batchField(name string, b []byte) (rest []byte, err error) {
 		return rest, err
 	case "events":
 		return eachElement(b, d.eventOf)
-	case "data_parallel_rank":
-		d.batch.Rank, rest, err = readCount(b, NoRank)
-		return rest, err
 	}
 	return msgp.Skip(b)
 }

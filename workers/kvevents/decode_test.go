@@ -44,12 +44,12 @@ func TestEveryFormOfEngineIsDecoded(t *testing.T) {
 	withExtra := stored(live)
 	withExtra.Extra = []uint64{0}
 	for name, want := range map[string]Batch{
-		"vllm-array-5-fields": {Rank: NoRank, Events: []Event{twoBlocks}},
+		"vllm-array-5-fields": {Events: []Event{twoBlocks}},
 		"vllm-array-bytes":    {Events: []Event{stored(1736447835066146335)}},
 		"vllm-map":            {Events: []Event{withExtra}},
 		"vllm-map-removed":    {Events: []Event{{Kind: Removed, Hashes: []uint64{live}}, cleared}},
 		"vllm-array-removed":  {Events: []Event{{Kind: Removed, Hashes: []uint64{123}}, cleared}},
-		"sglang-metadata":     {Rank: NoRank, Events: []Event{salted}},
+		"sglang-metadata":     {Events: []Event{salted}},
 		"eagle-pairs": {Events: []Event{{Kind: Stored, Hashes: []uint64{11, 12}, Tokens: []uint32{10, 11, 12, 13},
 			BlockSize: 2}}},
 		"batch-as-map": {Events: []Event{cleared}},
@@ -65,7 +65,7 @@ func TestEveryFormOfEngineIsDecoded(t *testing.T) {
 
 // sameBatch compares batches; an empty list is nil.
 func sameBatch(a, b *Batch) bool {
-	if a.Time != b.Time || a.Rank != b.Rank || a.Rejected != b.Rejected || len(a.Events) != len(b.Events) {
+	if a.Time != b.Time || a.Rejected != b.Rejected || len(a.Events) != len(b.Events) {
 		return false
 	}
 	for i := range a.Events {
@@ -84,7 +84,7 @@ func sameBatch(a, b *Batch) bool {
 func TestCapturedMessageOfASimulatedEngineIsDecoded(t *testing.T) {
 	var d Decoder
 	b, err := d.Decode(fixture(t, "inference-sim"))
-	if err != nil || len(b.Events) != 1 || b.Rank != 0 || b.Time < 1.7e9 {
+	if err != nil || len(b.Events) != 1 || b.Time < 1.7e9 {
 		t.Fatalf("%+v, %v", b, err)
 	}
 	e := b.Events[0]
@@ -158,7 +158,7 @@ func TestNewFieldsAndElementsAreSkipped(t *testing.T) {
 		"session_id": "s", "new": map[string]any{"a": []any{1, 2}}}
 	var d Decoder
 	got, err := d.Decode(pack(t, nil, []any{1.0, []any{tail, field}, 3, "more", nil}))
-	if err != nil || len(got.Events) != 2 || got.Rank != 3 || got.Rejected != (Batch{}).Rejected {
+	if err != nil || len(got.Events) != 2 || got.Rejected != (Batch{}).Rejected {
 		t.Fatalf("%+v, %v", got, err)
 	}
 }

@@ -9,13 +9,9 @@ import (
 // Batch is the content of one message.
 type Batch struct {
 	Time     float64 // Unix time in seconds at which the engine made the batch
-	Rank     int     // data-parallel rank; NoRank if the batch does not state one
 	Events   []Event // valid until the next Decode
 	Rejected [reasonCount]int
 }
-
-// NoRank is the rank of a batch that does not state one.
-const NoRank = -1
 
 // Kind is what an event reports.
 type Kind uint8

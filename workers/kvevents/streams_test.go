@@ -84,7 +84,7 @@ func TestStreamsOfOtherEnginesAreDecoded(t *testing.T) {
 		}
 		for i, payload := range all {
 			got, err := d.Decode(payload)
-			batch := Batch{Time: float64(i + 1), Rank: NoRank, Events: want[i]}
+			batch := Batch{Time: float64(i + 1), Events: want[i]}
 			if err != nil || !sameBatch(got, &batch) {
 				t.Errorf("%s, message %d:\n got %+v, %v\nwant %+v", name, i, got, err, batch)
 			}
