@@ -18,7 +18,7 @@ type eventPayload struct {
 	next                                  int64  // sequence_number + 1; 0 without one
 	mark                                  Mark   // marks of the choices
 	deltas, text                          int    // choices with content, and the token parts in their text
-	usage, stop, errorNull, errorSet            bool
+	usage, stop, errorNull, errorSet      bool
 	unstopped                             bool // stop_reason is null
 }
 

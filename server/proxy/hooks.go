@@ -146,7 +146,8 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 	}
 	if x.parsed.Req.Model != model {
 		x.hooks.renamed = h
-		if !slices.ContainsFunc(reply.Headers, func(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }) {
+		setsTier := func(h hooks.Header) bool { return h.Name == "X-Model-Tier" && h.Value != "" }
+		if !slices.ContainsFunc(reply.Headers, setsTier) {
 			x.in.DropTierHeader()
 		}
 	}
