@@ -125,8 +125,8 @@ func (r *reading) readFew(ctx context.Context, c *Changes) error {
 	return r.readSmallTables(ctx, &c.Admins, &c.Overrides)
 }
 
-// readRecent reads the changes after p up to revision. If they are more than a page, it reads those that may withdraw a
-// right, and adds all to the backlog.
+// readRecent reads the changes after p up to revision. If they are more than a page, or a slow database takes longer than
+// one may, it reads those that may withdraw a right, and adds all to the backlog.
 func (r *reading) readRecent(ctx context.Context, c *Changes, p *Position, revision int64) error {
 	gone, err := collect(ctx, r, func(d *deletion) []column {
 		return []column{textColumn("tenant", &d.tenant), textColumn("key_id", &d.key)}
@@ -141,6 +141,7 @@ func (r *reading) readRecent(ctx context.Context, c *Changes, p *Position, revis
 	if err != nil {
 		return err
 	}
+	r.pageEnds = time.Now().Add(pageTime)
 	tail := fmt.Sprintf(" WHERE revision > $1 ORDER BY revision LIMIT %d", changesPage+1)
 	ts, err := collect(ctx, r, tenantColumns, "FROM tenants"+tail, p.Revision)
 	if err != nil {
@@ -150,7 +151,9 @@ func (r *reading) readRecent(ctx context.Context, c *Changes, p *Position, revis
 	if err != nil {
 		return err
 	}
-	if len(ts)+len(ks) <= changesPage {
+	ended := r.pageEnded
+	r.pageEnds, r.pageEnded = time.Time{}, false
+	if len(ts)+len(ks) <= changesPage && !ended {
 		c.Tenants, c.Keys = ts, ks
 		return nil
 	}

@@ -166,7 +166,7 @@ func (db *Database) maintain(ctx context.Context) {
 	tick := time.NewTicker(PollInterval)
 	defer tick.Stop()
 	var all, pruned time.Time // when all budgets were last read, and marks were last pruned
-	failed := ""              // the last failure, which is logged once
+	failed := ""              // the last failure, which is logged once until all work succeeds
 	for {
 		select {
 		case <-ctx.Done():
@@ -191,12 +191,12 @@ func (db *Database) maintain(ctx context.Context) {
 				pruned = time.Now()
 				err = db.stores.SQL.PruneDeletions(ctx, pruned.Add(-marksKept))
 			}
+			if err == nil {
+				failed = ""
+			}
 			return err
 		})
-		switch {
-		case err == nil:
-			failed = ""
-		case ctx.Err() == nil && db.State() != DatabaseAway && failed != err.Error():
+		if err != nil && ctx.Err() == nil && db.State() != DatabaseAway && failed != err.Error() {
 			failed = err.Error()
 			db.log.Warn("reading the spent budgets or writing when keys were last used failed; it is tried again, and "+
 				"changes of tenants and keys are still applied", "cause", failed)

@@ -47,8 +47,9 @@ func newLargeDatabase(t *testing.T) (url, secret string, key tenants.Key) {
 	return url, secret, key
 }
 
-// runSlow runs a control whose reading of each row is slow, in a bubble, and returns it with its log.
-func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
+// newControlWithRows returns a Control with a database, with the directory if it is read within startTimeout, and its
+// log. onRow is called before each row of the directory is read.
+func newControlWithRows(t *testing.T, url string, onRow func()) (*Control, *bytes.Buffer) {
 	t.Helper()
 	f, err := config.Parse("test.yaml", []byte("classifier: { preset: none }\nstore: { sql: \""+url+"\" }\n"+
 		strings.Replace(small, "auth: { required: false }", "", 1)), func(string) (string, bool) { return "", false })
@@ -62,7 +63,7 @@ func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, err := store.OpenSQL(store.SQLConfig{URL: url, OnRow: func() { time.Sleep(rowTime) }})
+	slow, err := store.OpenSQL(store.SQLConfig{URL: url, OnRow: onRow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,15 +72,28 @@ func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
 	if err := c.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
+	return c, text
+}
+
+// followInBackground makes the control follow its database until the test ends, in a bubble.
+func followInBackground(t *testing.T, c *Control) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { c.followDatabase(ctx) })
 	t.Cleanup(func() {
 		stop()
 		run.Wait()
-		c.Close()
 	})
-	return c, text
+}
+
+// runSlow runs a control whose reading of each row is slow, in a bubble, and returns it with its log.
+func runSlow(t *testing.T, url string) (*Control, *bytes.Buffer) {
+	t.Helper()
+	c, log := newControlWithRows(t, url, func() { time.Sleep(rowTime) })
+	followInBackground(t, c)
+	return c, log
 }
 
 // TestDirectoryThatTakesLongToReadIsReadAtTheStart: the gateway becomes ready, and the log does not call the database
