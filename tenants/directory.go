@@ -161,6 +161,23 @@ func (d *Directory) Removal() *Changes {
 	return &Changes{GoneTenants: d.tenants.Keys(), GoneKeys: d.ids.Keys()}
 }
 
+// Withdrawals returns the changes that may withdraw rights from tenants and keys of d: deletions, disabled tenants, and
+// keys that are revoked or expire.
+func (d *Directory) Withdrawals(c *Changes) Changes {
+	w := Changes{GoneTenants: c.GoneTenants, GoneKeys: c.GoneKeys}
+	for i := range c.Tenants {
+		if t := &c.Tenants[i]; t.Disabled && d.tenantRow(t.Name) != nil {
+			w.Tenants = append(w.Tenants, *t)
+		}
+	}
+	for i := range c.Keys {
+		if k := &c.Keys[i]; (!k.RevokedAt.IsZero() || !k.ExpiresAt.IsZero()) && d.keyRow(k.ID) != nil {
+			w.Keys = append(w.Keys, *k)
+		}
+	}
+	return w
+}
+
 // Errors of Authenticate. Unknown, malformed, expired and revoked keys get the same error.
 var (
 	ErrUnknownKey = errors.New("the key is not known")

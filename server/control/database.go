@@ -88,9 +88,9 @@ func (t turn) lock(ctx context.Context) error {
 func (t turn) unlock() { <-t }
 
 // next reads the next changes of the database, those that withdraw rights first. change is nil if there is nothing to
-// put in force. The caller holds updating, puts the change in force and calls took. It has no time limit of its own
-// while the database sends rows.
-func (db *Database) next(ctx context.Context) (change *changeDirectory, to store.Position, err error) {
+// put in force. While a whole reading replaces inForce, its changes are those that withdraw rights. The caller holds
+// updating, puts the change in force and calls took. It has no time limit of its own while the database sends rows.
+func (db *Database) next(ctx context.Context, inForce *Identity) (change *changeDirectory, to store.Position, err error) {
 	if err := db.migrate(ctx); err != nil {
 		return nil, to, err
 	}
@@ -114,10 +114,14 @@ func (db *Database) next(ctx context.Context) (change *changeDirectory, to store
 	}
 	if db.first.directory != nil {
 		if db.first.directory.Add(&c.Changes); c.Few {
-			db.first.few = c
+			db.first.few = store.Changes{Few: true, Admins: c.Admins, Overrides: c.Overrides}
 		}
-		if !to.Whole() {
+		switch {
+		case !to.Whole() && inForce.ReadAt.IsZero():
 			return nil, to, nil
+		case !to.Whole():
+			c.Changes = inForce.Directory.Withdrawals(&c.Changes)
+			return change, to, nil
 		}
 		change.changes, change.whole = &db.first.few, db.first.directory
 	}

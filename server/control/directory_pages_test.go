@@ -290,3 +290,54 @@ func TestFailingWriteOfLastUsesLosesNoneAndDisturbsNoChange(t *testing.T) {
 		}
 	})
 }
+
+// TestRevocationDoesNotWaitForAnotherWholeReading: marks were pruned that the gateway has not read. Until it has read
+// everything again, its tenants and keys stay in force.
+func TestRevocationDoesNotWaitForAnotherWholeReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		url, secret, key := newLargeDatabase(t)
+		c, _ := runSlow(t, url)
+		until(t, "the directory", c.HasCallers)
+		executeSQL(t, url, nextRevision, "UPDATE revision SET pruned = number")
+		reading := func() bool {
+			if err := c.Database.updating.lock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Database.updating.unlock()
+			return c.Database.first.directory != nil
+		}
+		until(t, "the whole reading to begin", reading)
+		other, err := store.OpenSQL(store.SQLConfig{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		_, err = other.RevokeKey(t.Context(), store.Actor{}, key.ID, "leaked", time.Now())
+		if err == nil {
+			_, err = other.UpdateTenant(t.Context(), store.Actor{}, tenants.Tenant{Name: "t9", Disabled: true}, 0)
+		}
+		if err == nil {
+			err = other.DeleteTenant(t.Context(), store.Actor{}, "t8", 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * PollInterval)
+		check := func(when string) {
+			directory := c.Snapshot().Identity.Directory
+			if closed, _ := directory.Tenant("t9"); isValid(c, secret) || !closed.Disabled || directory.Knows("t8", "") {
+				t.Errorf("%s the key is valid: %v; t9 is %+v; t8 is known: %v", when, isValid(c, secret), closed,
+					directory.Knows("t8", ""))
+			}
+			if n, _ := directory.Stored(); n != 99 {
+				t.Errorf("%s %d tenants are in force", when, n)
+			}
+		}
+		if !reading() {
+			t.Error("the whole reading has ended")
+		}
+		check("after two polls")
+		until(t, "the whole reading", func() bool { return !reading() })
+		check("after the whole reading")
+	})
+}

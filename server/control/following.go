@@ -53,7 +53,7 @@ func (ctl *Control) readChanges(ctx context.Context) (whole bool, err error) {
 	}
 	defer db.updating.unlock()
 	now := time.Now()
-	change, to, err := db.next(ctx)
+	change, to, err := db.next(ctx, ctl.Snapshot().Identity)
 	if err != nil {
 		return false, err
 	}
