@@ -31,6 +31,14 @@ type Change struct {
 // written out and a different order of unordered lists are not changes. A value that tiers,
 // pools and workers inherit is one change, at its source.
 func Changes(old, new *File) []Change {
+	shared := sharedNames(old, new)
+	was, is := withoutEqualWorkers(old, new)
+	equal := equalSections(old, new)
+	return differences(old, new, newComparison(was, shared, equal), newComparison(is, shared, equal))
+}
+
+// sharedNames returns the tenants with several keys in one of two configurations.
+func sharedNames(old, new *File) map[string]bool {
 	shared := map[string]bool{}
 	for _, f := range [...]*File{old, new} {
 		seen := map[string]bool{}
@@ -39,15 +47,18 @@ func Changes(old, new *File) []Change {
 			seen[k.Name] = true
 		}
 	}
-	was, is := withoutEqualWorkers(old, new)
-	before, after := newComparison(was, shared), newComparison(is, shared)
+	return shared
+}
+
+// differences returns the differences between two configurations. before and after may lack what is equal.
+func differences(old, new *File, before, after comparison) []Change {
 	changes := []Change{}
 	add := func(l setting, op, was, is string) {
 		switch {
 		case op == "remove" && l.removal != "":
 			l.effect = l.removal
 		case l.path == "auth.required" && opensLate(old, new):
-			l.effect = effectRestart
+			l.effect = EffectRestart
 		}
 		changes = append(changes, Change{Path: l.path, Op: op, Old: was, New: is, Effect: l.effect})
 	}
@@ -73,6 +84,16 @@ func Changes(old, new *File) []Change {
 	rank := func(c Change) int { return order[c.Path[:min(len(c.Path), strings.IndexAny(c.Path+".", ".["))]].field }
 	slices.SortStableFunc(changes, func(a, b Change) int { return rank(a) - rank(b) })
 	return changes
+}
+
+// equalSections returns the indices of the fields of File that have the same values in both configurations.
+func equalSections(old, new *File) map[int]bool {
+	was, is, equal := reflect.ValueOf(old).Elem(), reflect.ValueOf(new).Elem(), map[int]bool{}
+	for k, v := range members(was) {
+		outside := k.form != "" || sections[itemOf(v.Type())].outside
+		equal[k.field] = !outside && reflect.DeepEqual(v.Interface(), is.Field(k.field).Interface())
+	}
+	return equal
 }
 
 // withoutEqualWorkers returns copies without the workers that have the same settings in both configurations: equal
@@ -157,10 +178,10 @@ type comparison struct {
 	written map[string]setting // settings with their own value, by path
 }
 
-// newComparison lists the settings of a configuration.
-func newComparison(f *File, shared map[string]bool) comparison {
-	s := comparison{all: settingsOf(f.resolved(), shared), at: map[string]setting{}, written: map[string]setting{}}
-	for _, l := range settingsOf(f, shared) {
+// newComparison lists the settings of a configuration, without those of some fields.
+func newComparison(f *File, shared map[string]bool, without map[int]bool) comparison {
+	s := comparison{all: settingsOf(f.resolved(), shared, without), at: map[string]setting{}, written: map[string]setting{}}
+	for _, l := range settingsOf(f, shared, without) {
 		s.written[l.path] = l
 	}
 	for _, l := range s.all {
@@ -226,7 +247,8 @@ func hashOf(src []byte) string {
 const (
 	effectLive    = "live"    // applies to the next request
 	effectDrain   = "drain"   // a worker is removed or replaced, and finishes its in-flight requests
-	effectRestart = "restart" // applies after a restart
+	// EffectRestart is the effect of a change that applies after a restart.
+	EffectRestart = "restart"
 )
 
 // KeepRestartOnly returns the active configuration after a reload: a copy of f with old's
@@ -257,7 +279,7 @@ func keepRestartOnly(path string, section, old reflect.Value, kept func(path str
 	for k, v := range members(section) {
 		at, was := join(path, k.name), old.Field(k.field)
 		switch {
-		case k.reload == effectRestart:
+		case k.reload == EffectRestart:
 			if !reflect.DeepEqual(v.Interface(), was.Interface()) {
 				kept(at)
 			}
@@ -300,17 +322,18 @@ type setting struct {
 
 // flattener lists the settings of a configuration.
 type flattener struct {
-	all    []setting
-	shared map[string]bool // tenants with several keys; these are named by digest too
-	keys   func(variable string) string
-	tokens map[string]*tokenizer.Tokenizer
-	model  *learnedModel
+	all     []setting
+	without map[int]bool    // fields of File that are left out
+	shared  map[string]bool // tenants with several keys; these are named by digest too
+	keys    func(variable string) string
+	tokens  map[string]*tokenizer.Tokenizer
+	model   *learnedModel
 }
 
 // settingsOf returns the settings of a configuration in the order of the reference, without
-// unset values that have no default.
-func settingsOf(f *File, shared map[string]bool) []setting {
-	l := flattener{shared: shared, keys: f.keys, tokens: f.tokens, model: f.model}
+// unset values that have no default and without some fields.
+func settingsOf(f *File, shared map[string]bool, without map[int]bool) []setting {
+	l := flattener{without: without, shared: shared, keys: f.keys, tokens: f.tokens, model: f.model}
 	l.section("", effectLive, reflect.ValueOf(f).Elem())
 	return l.all
 }
@@ -318,11 +341,14 @@ func settingsOf(f *File, shared map[string]bool) []setting {
 // section adds all settings below a section. effect is the effect of their changes.
 func (l *flattener) section(path, effect string, v reflect.Value) {
 	for k, field := range members(v) {
-		of := effect
-		if k.reload == effectRestart {
-			of = effectRestart
+		if path == "" && l.without[k.field] {
+			continue
 		}
-		l.value(join(path, k.name), of, k, field)
+		of := effect
+		if k.reload == EffectRestart {
+			of = EffectRestart
+		}
+		l.value(join(path, k.name), of, *k, field)
 	}
 }
 

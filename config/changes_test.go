@@ -271,7 +271,7 @@ func TestEveryChangedKeyIsReported(t *testing.T) {
 				t.Errorf("%s: a bad change: %+v", path, c)
 			}
 			kept := Changes(&old, f.KeepRestartOnly(&old))
-			if restart := c.Effect == effectRestart; restart && len(kept) > 0 || !restart && len(kept) == 0 {
+			if restart := c.Effect == EffectRestart; restart && len(kept) > 0 || !restart && len(kept) == 0 {
 				t.Errorf("%s is %s, and %d changes are in force after a reload", path, c.Effect, len(kept))
 			}
 		}
@@ -316,6 +316,46 @@ func TestChangesAreMirrored(t *testing.T) {
 		}
 		if fmt.Sprint(there) != fmt.Sprint(Changes(&a, &b)) {
 			t.Fatal("told in another order the second time")
+		}
+	})
+}
+
+// drawPair draws two configurations that have some sections, workers and inherited values in common.
+func drawPair(t *rapid.T) (a, b File) {
+	a, b = drawFile(t), drawFile(t)
+	from, to := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
+	for k := range members(from) {
+		if rapid.IntRange(0, 3).Draw(t, "equal "+k.name) > 0 {
+			to.Field(k.field).Set(from.Field(k.field))
+		}
+	}
+	if rapid.Bool().Draw(t, "other workers") && len(a.Tiers) > 0 { // beside equal ones
+		b.Tiers = slices.Clone(a.Tiers)
+		b.Tiers[0].Workers = slices.Clone(b.Tiers[0].Workers)
+		draw(t, reflect.ValueOf(&b.Tiers[0].Workers[0]).Elem(), key{})
+	}
+	return a, b
+}
+
+// TestEqualPartsMayBeLeftOutOfAComparison: Changes leaves out equal sections and equal workers.
+func TestEqualPartsMayBeLeftOutOfAComparison(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawPair(t)
+		shared := sharedNames(&a, &b)
+		want := differences(&a, &b, newComparison(&a, shared, nil), newComparison(&b, shared, nil))
+		if diff := cmp.Diff(want, Changes(&a, &b)); diff != "" {
+			t.Fatalf("(-all +without equal parts):\n%s", diff)
+		}
+	})
+}
+
+// TestKeptValuesAreTheChangesThatNeedARestart: the others are the differences from the configuration in force.
+func TestKeptValuesAreTheChangesThatNeedARestart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawPair(t)
+		live := slices.DeleteFunc(Changes(&a, &b), func(c Change) bool { return c.Effect == EffectRestart })
+		if diff := cmp.Diff(live, Changes(&a, b.KeepRestartOnly(&a))); diff != "" {
+			t.Fatalf("(-live +in force):\n%s", diff)
 		}
 	})
 }

@@ -88,11 +88,11 @@ func (d *decoder) warnAt(path string, at position, message, hint string) {
 // position returns the position of the value at path, or of the section that lacks it.
 func (d *decoder) position(path string) position {
 	if d.written(path) {
-		return d.places[path].value
+		return d.places[path].value()
 	}
 	for i := len(path) - 1; i > 0; i-- {
 		if p, ok := d.places[path[:i]]; ok && (path[i] == '.' || path[i] == '[') {
-			return p.key
+			return p.key()
 		}
 	}
 	if len(d.places) > 0 {
@@ -104,8 +104,8 @@ func (d *decoder) position(path string) position {
 // shown returns a value for a message. A value from the environment is shown as the file writes
 // it.
 func (d *decoder) shown(path, value string) string {
-	if p := d.places[path]; p.expanded {
-		return quote(p.raw)
+	if raw, expanded := d.raw[path]; expanded {
+		return quote(raw)
 	}
 	return quote(value)
 }
@@ -272,7 +272,7 @@ func (d *decoder) checkStore(f *File) {
 	default:
 		return
 	}
-	where := d.places[at].key
+	where := d.places[at].key()
 	if d.written("store.sql") {
 		where = d.position("store.sql")
 	}

@@ -23,9 +23,12 @@ type usedServer struct {
 // checkHandovers checks the hand-overs of tiers and pools and the roles of their workers.
 func (d *decoder) checkHandovers(f *File) {
 	addresses, servers := map[string]usedAddress{}, map[string]usedServer{}
+	usesHandover := slices.ContainsFunc(f.sections(), func(s section) bool { return s.Handover != "" })
 	for _, s := range f.sections() {
 		for i := range s.Workers {
-			d.checkServerRole(servers, s, i)
+			if usesHandover {
+				d.checkServerRole(servers, s, i)
+			}
 		}
 		switch {
 		case s.Handover != "":

@@ -130,21 +130,25 @@ func (d *decoder) checkPaths(f *File, s section, seen map[string]string) {
 
 // checkWorkers checks names, URLs, keys and weights of workers.
 func (d *decoder) checkWorkers(f *File) {
-	names, elsewhere := map[string]string{}, map[string]string{}
+	names, elsewhere := make(map[string]string, f.WorkerCount()), map[string]string{}
 	for _, s := range f.sections() {
-		usable, here := len(s.Workers) == 0, map[string][]serverEntry{}
+		usable, here := len(s.Workers) == 0, make(map[string][]serverEntry, len(s.Workers))
 		d.checkCertificates(s.path+".tls", s.TLS, slices.ContainsFunc(s.Workers, func(w workers.Config) bool {
 			return strings.HasPrefix(strings.ToLower(w.URL), "https:")
 		}))
 		d.checkPoolHeaders(s)
-		for i, w := range s.Workers {
-			path := itemPath(s.path+".workers", i)
+		for i := range s.Workers {
+			w, path := &s.Workers[i], itemPath(s.path+".workers", i)
 			d.checkUnique(names, path+".name", w.Name)
 			d.checkURL(here, elsewhere, path, w)
-			d.checkKey(path+".api_key_env", w.APIKeyEnv, "the worker's key")
-			d.checkKeyFile(path, w.APIKeyFile, w.APIKeyEnv)
-			d.checkHeaders(path+".headers", w.Headers, "the worker's key", keyHeader(s.Engine, w))
-			d.checkCertificates(path+".tls", w.TLS, strings.HasPrefix(strings.ToLower(w.URL), "https:"))
+			if w.APIKeyEnv != "" || w.APIKeyFile != "" || len(w.Headers) > 0 {
+				d.checkKey(path+".api_key_env", w.APIKeyEnv, "the worker's key")
+				d.checkKeyFile(path, w.APIKeyFile, w.APIKeyEnv)
+				d.checkHeaders(path+".headers", w.Headers, "the worker's key", keyHeader(s.Engine, *w))
+			}
+			if w.TLS != nil {
+				d.checkCertificates(path+".tls", w.TLS, strings.HasPrefix(strings.ToLower(w.URL), "https:"))
+			}
 			usable = usable || w.Weight == nil || *w.Weight > 0
 		}
 		for url, entries := range here {
@@ -202,7 +206,7 @@ type serverEntry struct {
 // checkURL checks the URL of the worker at path. A server may back a worker in several tiers or
 // pools, once in each, or once for each of its ranks. here has the entries of the same tier or pool
 // by the URL of their server, elsewhere a path in an earlier one.
-func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]string, at string, w workers.Config) {
+func (d *decoder) checkURL(here map[string][]serverEntry, elsewhere map[string]string, at string, w *workers.Config) {
 	if w.URL == "" {
 		return
 	}

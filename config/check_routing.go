@@ -26,7 +26,7 @@ func (d *decoder) checkPolicy(path string, c routing.Config) {
 	for k := range members(reflect.ValueOf(c)) {
 		at := join(path, k.name)
 		switch {
-		case k.policy == "" || !d.written(at) || d.reported[path+".name"] || usesOption(c, k):
+		case k.policy == "" || !d.written(at) || d.reported[path+".name"] || usesOption(c, *k):
 		case c.Name == "":
 			d.report(path+".name", "missing, but "+k.name+" is set",
 				"write name: "+k.firstPolicy()+"; this section replaces the file's policy as a whole")
@@ -222,7 +222,7 @@ func ofTiers[N int64 | float64](d *decoder, path string, section map[string]N, n
 			known[name], paths[path+"."+name] = section[name], sub
 			continue
 		}
-		d.reportAt(sub, d.places[sub].key, "no tier has this name", DidYouMean(name, distinct(names)))
+		d.reportAt(sub, d.places[sub].key(), "no tier has this name", DidYouMean(name, distinct(names)))
 	}
 	return known
 }

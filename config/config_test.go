@@ -256,7 +256,7 @@ func draw(t *rapid.T, v reflect.Value, k key) {
 		draw(t, v.Elem(), k)
 	case v.Kind() == reflect.Struct:
 		for k, field := range members(v) {
-			draw(t, field, k)
+			draw(t, field, *k)
 		}
 	case v.Kind() == reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))

@@ -25,12 +25,11 @@ const maxText = maxFile
 // lookup returns an environment variable, like os.LookupEnv.
 type lookup func(name string) (value string, ok bool)
 
-// place is the position of a path in the source.
-type place struct {
-	key, value position
-	raw        string // an expanded scalar as written, with ${…}
-	expanded   bool   // the value contains an expanded ${…}
-}
+// place is the position of a path in the source. A file has many, and maxFile bounds the numbers.
+type place struct{ keyLine, keyColumn, line, column int32 }
+
+func (p place) key() position   { return position{int(p.keyLine), int(p.keyColumn)} }
+func (p place) value() position { return position{int(p.line), int(p.column)} }
 
 type position struct{ line, column int }
 
@@ -41,6 +40,7 @@ type decoder struct {
 	env               lookup
 	ended             func() error // why the rest is not read; nil while it is
 	places            map[string]place
+	raw               map[string]string // by path, scalars with an expanded ${…} as written
 	problems          Problems
 	reported          map[string]bool                 // paths that have a problem, and warnings; each is reported once
 	warned            map[string]bool                 // paths of which all problems are warnings
@@ -143,9 +143,9 @@ func (d *decoder) section(n *yaml.Node, path string, v reflect.Value) {
 			d.reportUnknownKey(kn, vn, path, sub, fields, hint)
 		}
 	})
-	for k := range members(v) {
-		if read && k.required && !d.written(join(path, k.name)) {
-			d.report(join(path, k.name), "missing", "add "+k.name+": "+asHint(k.doc))
+	for _, name := range fields.required {
+		if at := join(path, name); read && !d.written(at) {
+			d.report(at, "missing", "add "+name+": "+asHint(fields.keys[name].doc))
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (d *decoder) eachPair(n *yaml.Node, path string, f func(kn, vn *yaml.Node, 
 		}
 		return false
 	}
-	lines := make(map[string]int, len(n.Content)/2)
+	lines := map[string]int{} // without a size, which would allocate the memory of few keys too
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		kn, vn := n.Content[i], n.Content[i+1]
 		sub := join(path, kn.Value)
@@ -231,7 +231,7 @@ func (d *decoder) eachPair(n *yaml.Node, path string, f func(kn, vn *yaml.Node, 
 }
 
 func (d *decoder) setPlace(path string, kn, vn *yaml.Node) {
-	d.places[path] = place{key: position{kn.Line, kn.Column}, value: position{vn.Line, vn.Column}}
+	d.places[path] = place{int32(kn.Line), int32(kn.Column), int32(vn.Line), int32(vn.Column)}
 }
 
 // secretWords are keys under which users might write a secret into the file.
@@ -274,15 +274,24 @@ func (d *decoder) reportUnknownKey(kn, vn *yaml.Node, path, sub string, section 
 
 // join adds a key to a path. A key that is not a plain word is quoted.
 func join(path, name string) string {
-	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}) {
+	if !isPlain(name) {
 		return path + "[" + quote(name) + "]"
 	}
 	if path == "" {
 		return name
 	}
 	return path + "." + name
+}
+
+// isPlain reports whether a key is a plain word.
+func isPlain(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
 }
 
 // asHint returns the first sentence of a key's doc as a hint, without the initial capital and

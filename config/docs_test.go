@@ -39,7 +39,7 @@ Reference of the configuration file for operators: every key with its type, defa
 func walk(path string, section reflect.Value, f func(path string, k key, v reflect.Value)) {
 	for k, v := range members(section) {
 		at := join(path, k.name)
-		f(at, k, v)
+		f(at, *k, v)
 		if v.Kind() == reflect.Slice {
 			at += "[]"
 		}
@@ -202,7 +202,7 @@ func textSchema(k key) map[string]any {
 func sectionSchema(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for k, v := range members(reflect.Zero(t)) {
-		s := schemaOf(v.Type(), k)
+		s := schemaOf(v.Type(), *k)
 		s["description"] = k.doc
 		properties[k.name] = s
 		if k.required {
@@ -220,7 +220,7 @@ func sectionSchema(t reflect.Type) map[string]any {
 func restartText() string {
 	var list []string
 	walk("", reflect.ValueOf(File{}), func(path string, k key, _ reflect.Value) {
-		if k.reload == effectRestart {
+		if k.reload == EffectRestart {
 			list = append(list, "`"+path+"`")
 		}
 	})

@@ -16,12 +16,12 @@ func TestReloadKeepsKeysThatNeedARestart(t *testing.T) {
 		kept := f.KeepRestartOnly(&old)
 		live := 0
 		for _, c := range Changes(&old, &f) {
-			if c.Effect != effectRestart {
+			if c.Effect != EffectRestart {
 				live++
 			}
 		}
 		inForce := Changes(&old, kept)
-		if len(inForce) != live || slices.ContainsFunc(inForce, func(c Change) bool { return c.Effect == effectRestart }) {
+		if len(inForce) != live || slices.ContainsFunc(inForce, func(c Change) bool { return c.Effect == EffectRestart }) {
 			t.Fatalf("%v", inForce)
 		}
 		if string(printed(&f)) != before {

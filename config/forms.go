@@ -82,13 +82,13 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
-		switch at := join(path, k.name); {
+		switch {
 		case v.Kind() == reflect.Struct:
-			d.checkTexts(at, v)
-		case v.Kind() == reflect.String && v.String() != "":
-			d.checkText(at, k, v.String())
+			d.checkTexts(join(path, k.name), v)
+		case v.Kind() == reflect.String && v.String() != "" && forms[k.form].check != nil:
+			d.checkText(join(path, k.name), *k, v.String())
 		case v.Kind() == reflect.Slice:
-			seen := map[string]bool{}
+			at, seen := join(path, k.name), map[string]bool{}
 			for i := range v.Len() {
 				item := itemPath(at, i)
 				if v.Index(i).Kind() == reflect.Struct {
@@ -96,7 +96,7 @@ func (d *decoder) checkTexts(path string, section reflect.Value) {
 					continue
 				}
 				text := v.Index(i).String()
-				d.checkText(item, k, text)
+				d.checkText(item, *k, text)
 				if k.form == "header" {
 					text = http.CanonicalHeaderKey(text)
 				}

@@ -159,7 +159,7 @@ func (d *decoder) finish(f *File) (*File, error) {
 	f.tokens = d.tokens
 	f.keys = func(variable string) string { return keys[variable] }
 	f.expanded = &expansion{values: d.expanded, variables: d.variables}
-	f.origins = &origins{written: d.places}
+	f.origins = &origins{written: d.places, raw: d.raw}
 	return f, nil
 }
 
@@ -169,7 +169,7 @@ func newDecoder(name string, env lookup) *decoder {
 		env = func(string) (string, bool) { return "", false }
 	}
 	return &decoder{file: name, env: env, ended: func() error { return nil },
-		places: map[string]place{}, reported: map[string]bool{},
+		raw: map[string]string{}, reported: map[string]bool{},
 		warned:   map[string]bool{},
 		servers:  map[string]canonicalServer{},
 		expanded: map[string]string{}, variables: map[string]string{}, keys: map[string]string{},
@@ -179,10 +179,23 @@ func newDecoder(name string, env lookup) *decoder {
 // decode reads src over the defaults. It does not check combinations of values.
 func (d *decoder) decode(src []byte) *File {
 	f := Default()
-	if root := d.parse(src); root != nil {
+	root := d.parse(src)
+	d.places = make(map[string]place, countNodes(root))
+	if root != nil {
 		d.value(root, "", key{}, reflect.ValueOf(&f).Elem())
 	}
 	return &f
+}
+
+// countNodes returns the number of mappings' keys and lists' items below a node, without those of aliases. The node may be nil.
+func countNodes(n *yaml.Node) (count int) {
+	if n == nil {
+		return 0
+	}
+	for _, below := range n.Content {
+		count += 1 + countNodes(below)
+	}
+	return count
 }
 
 // parse returns the root node of the only document in src; nil if there is none or src is

@@ -28,6 +28,7 @@ const (
 // immutable.
 type origins struct {
 	written  map[string]place  // by path, as in problems
+	raw      map[string]string // by path, scalars with a variable as written
 	replaced map[string]Origin // by path; each holds for everything below its path
 }
 
@@ -35,7 +36,7 @@ type origins struct {
 func (o *origins) replace(paths map[string]Origin) *origins {
 	out := &origins{replaced: map[string]Origin{}}
 	if o != nil {
-		out.written = o.written
+		out.written, out.raw = o.written, o.raw
 		maps.Copy(out.replaced, o.replaced)
 	}
 	maps.Copy(out.replaced, paths)
@@ -51,13 +52,13 @@ func (o *origins) at(path string) (Origin, bool) {
 		return replaced, true
 	}
 	at, ok := o.written[path]
-	switch {
-	case !ok:
+	if !ok {
 		return Origin{}, false
-	case at.expanded:
-		return Origin{Source: originEnvironment, Line: at.key.line, Variables: variablesIn(at.raw)}, true
 	}
-	return Origin{Source: originFile, Line: at.key.line}, true
+	if raw, expanded := o.raw[path]; expanded {
+		return Origin{Source: originEnvironment, Line: int(at.keyLine), Variables: variablesIn(raw)}, true
+	}
+	return Origin{Source: originFile, Line: int(at.keyLine)}, true
 }
 
 // variableStart matches the start of ${NAME} or ${NAME:-default}, and the escape of a literal ${.
@@ -93,7 +94,7 @@ type originWalk struct {
 // section collects the origins below a section. within is the origin of everything below it; nil: none.
 func (w *originWalk) section(path string, v reflect.Value, within *Origin) {
 	for k, field := range members(v) {
-		if !unset(field, k) {
+		if !unset(field, *k) {
 			w.value(join(path, k.name), field, within)
 		}
 	}

@@ -96,7 +96,7 @@ func nodeOf(v reflect.Value, k key, redact bool) *yaml.Node {
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for k, field := range members(v) {
-			if value := nodeOf(field, k, redact); value != nil {
+			if value := nodeOf(field, *k, redact); value != nil {
 				n.Content = append(n.Content, stringNode(k.name), value)
 			}
 		}

@@ -32,7 +32,7 @@ func TestEveryTagIsUnderstood(t *testing.T) {
 			if _, known := forms[k.form]; k.form != "" && !known {
 				t.Errorf("%s has the unknown form %q", id, k.form)
 			}
-			if !slices.Contains([]string{"", effectDrain, effectRestart}, k.reload) {
+			if !slices.Contains([]string{"", effectDrain, EffectRestart}, k.reload) {
 				t.Errorf("%s has the unknown effect %q", id, k.reload)
 			}
 			for _, pair := range regexp.MustCompile(`([a-z_]+):("(?:[^"\\]|\\.)*")`).FindAllStringSubmatch(string(field.Tag),

@@ -48,7 +48,7 @@ func (d *decoder) checkRegions(f *File) {
 func (d *decoder) checkRegionOrder(f *File, from string, known []string) {
 	path, seen := join("regions.order", from), map[string]string{}
 	if f.Regions.Header == "" && from != f.Region {
-		d.warnAt(path, d.places[path].key,
+		d.warnAt(path, d.places[path].key(),
 			"has no effect: it is not the region of the gateway, and regions.header is not set",
 			"set region: "+quote(from)+" or regions.header, or remove the key")
 	}

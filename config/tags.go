@@ -54,6 +54,9 @@ type fields struct {
 	names   []string // in the order of the struct
 	ordered []key    // the same
 	keys    map[string]key
+
+	required []string // names of the required keys
+	outside  bool     // a value names something outside the file, such as a variable, here or below
 }
 
 var sections = sectionsOf(reflect.TypeFor[File]()) //nolint:gochecknoglobals // a table
@@ -68,8 +71,13 @@ func sectionsOf(t reflect.Type) map[reflect.Type]fields {
 		}
 		k.field = i
 		f.names, f.ordered, f.keys[k.name] = append(f.names, k.name), append(f.ordered, k), k
+		if k.required {
+			f.required = append(f.required, k.name)
+		}
+		f.outside = f.outside || k.form == "variable" || k.form == "tokenizer" || k.form == "model"
 		if below := itemOf(t.Field(i).Type); below.Kind() == reflect.Struct {
 			maps.Copy(found, sectionsOf(below))
+			f.outside = f.outside || found[below].outside
 		}
 	}
 	found[t] = f
@@ -134,11 +142,11 @@ func keyOfTag(tag reflect.StructTag, tier bool) key {
 }
 
 // members returns the keys of a section with their values, in order.
-func members(section reflect.Value) iter.Seq2[key, reflect.Value] {
+func members(section reflect.Value) iter.Seq2[*key, reflect.Value] {
 	ordered := sections[section.Type()].ordered
-	return func(yield func(key, reflect.Value) bool) {
-		for _, k := range ordered {
-			if !yield(k, section.Field(k.field)) {
+	return func(yield func(*key, reflect.Value) bool) {
+		for i := range ordered {
+			if k := &ordered[i]; !yield(k, section.Field(k.field)) {
 				return
 			}
 		}

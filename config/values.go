@@ -73,9 +73,7 @@ func (d *decoder) scalar(n *yaml.Node, path string, k key, v reflect.Value) {
 	}
 	if expanded {
 		d.expanded[expansionKey(path, n.Value)] = text
-		at := d.places[path]
-		at.raw, at.expanded = n.Value, true
-		d.places[path] = at
+		d.raw[path] = n.Value
 	}
 	// A quoted number is a string, except for ${…}, which YAML requires to be quoted.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !expanded

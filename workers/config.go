@@ -124,14 +124,14 @@ func (s Spec) health() Health {
 
 // SameWorker reports whether s and o are the same engine at the same address. Connection, health
 // and price settings may differ: an engine has the same load and speed under another key.
-func (s Spec) SameWorker(o Spec) bool {
+func (s *Spec) SameWorker(o *Spec) bool {
 	return s.Name == o.Name && s.URL == o.URL && s.sameRank(o) && s.Pool == o.Pool && s.Engine == o.Engine &&
 		s.Model == o.Model
 }
 
 // Equal reports whether all values of two Specs are equal. An absent and an empty list differ.
 func (s *Spec) Equal(o *Spec) bool {
-	return s.Config.Equal(&o.Config) && s.sameRank(*o) && s.Pool == o.Pool && s.Engine == o.Engine &&
+	return s.Config.Equal(&o.Config) && s.sameRank(o) && s.Pool == o.Pool && s.Engine == o.Engine &&
 		s.Model == o.Model && s.Key == o.Key && s.ConnectTimeout == o.ConnectTimeout && s.StaleAfter == o.StaleAfter
 }
 

@@ -75,7 +75,7 @@ func (s *Spec) AppendRanks(to []Spec) []Spec {
 }
 
 // sameRank reports whether two Specs have the same rank, or both none.
-func (s Spec) sameRank(o Spec) bool { return equalPointers(s.Rank, o.Rank) }
+func (s *Spec) sameRank(o *Spec) bool { return equalPointers(s.Rank, o.Rank) }
 
 func (w *Worker) setRank(r *http.Header) {
 	if w.rankValue == nil {

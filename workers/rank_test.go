@@ -105,12 +105,12 @@ func TestEntryWithRanksIsOneWorkerPerRank(t *testing.T) {
 			t.Errorf("rank %d is %+v", r, s.Config)
 		}
 		for o, other := range ranks {
-			if s.SameWorker(other) != (r == o) {
-				t.Errorf("ranks %d and %d are the same worker: %t", r, o, s.SameWorker(other))
+			if s.SameWorker(&other) != (r == o) {
+				t.Errorf("ranks %d and %d are the same worker: %t", r, o, s.SameWorker(&other))
 			}
 		}
 	}
-	at := func(url string) Spec { return Spec{Config: Config{Name: "w", URL: url}}.PerRank()[0] }
+	at := func(url string) *Spec { return &Spec{Config: Config{Name: "w", URL: url}}.PerRank()[0] }
 	one, two, none := at("http://h:1@1"), at("http://h:1@2"), at("http://h:1")
 	if one.Name != "w" || *one.Rank != 1 || one.URL != "http://h:1" || none.Rank != nil {
 		t.Errorf("%+v and %+v", one, none)

@@ -340,7 +340,7 @@ func (w *Worker) LogValue() slog.Value {
 func (w *Worker) isSame(spec *Spec) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.spec.SameWorker(*spec)
+	return w.spec.SameWorker(spec)
 }
 
 // applySpec applies a spec for which isSame holds, and reports whether the worker's checks stay the same. Exchanges in

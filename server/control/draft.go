@@ -47,12 +47,13 @@ func (p *Pool) draftOf(live *Pool, gateways int) {
 	p.Draft = &routing.Draft{Policy: p.Picker, Handover: p.handover(), Members: membersOf(p.Pool, gateways),
 		Limit: p.Saturation, Health: p.HealthWeight}
 	p.Members = make(map[string]*Member, len(p.Workers))
-	for i, w := range p.Workers {
+	for i := range p.Workers {
+		w := &p.Workers[i]
 		var m *Member
 		if live != nil {
 			m = live.Members[w.Name]
 		}
-		if m == nil || !m.Worker.Spec().SameWorker(w) {
+		if m == nil || !w.SameWorker(new(m.Worker.Spec())) {
 			m = &Member{Name: w.Name}
 		}
 		p.Members[w.Name], p.Draft.Members[i].Ref = m, m

@@ -122,15 +122,13 @@ func (p *Pool) observe(m *Member, st workers.Status) {
 	p.Routing.Observe(m.Name, m, m.statusOf(&st))
 }
 
-// observeAll applies the current status of the selected workers of the pool, in one step.
-func (p *Pool) observeAll(selected func(*Member) bool) {
-	all := map[any]routing.Status{}
-	for _, m := range p.Members {
-		if selected(m) {
-			st := m.Worker.Status()
-			p.observeMember(m, &st)
-			all[m] = m.statusOf(&st)
-		}
+// observeAll applies the current status of some members of the pool, in one step.
+func (p *Pool) observeAll(some []*Member) {
+	all := make(map[any]routing.Status, len(some))
+	for _, m := range some {
+		st := m.Worker.Status()
+		p.observeMember(m, &st)
+		all[m] = m.statusOf(&st)
 	}
 	if len(all) > 0 {
 		p.Routing.ObserveAll(all)

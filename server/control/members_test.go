@@ -45,7 +45,7 @@ func TestNewMemberHasTheStateOfEarlierChecks(t *testing.T) {
 		was := c.Snapshot().Pools[0].Members["w0"]
 		c.Pools.current.Store(&Snapshot{})
 		c.Pools.connect(snap)
-		c.Pools.observeNew(&Snapshot{}, snap)
+		c.Pools.observeNew(snap)
 		m := snap.Pools[0].Members["w0"]
 		if m == was || !m.HasTimings() || !m.down.Load() {
 			t.Errorf("new: %v, has timings: %v, is down: %v", m != was, m.HasTimings(), m.down.Load())

@@ -71,6 +71,7 @@ type Pool struct {
 	lmcache        *lmcacheSource     // nil if the policy does not use LMCache's controller
 	Draft          *routing.Draft     // replaces policy and members of Routing in a draft; nil in a configuration in force
 
+	changed   []*Member            // members that are new, or configured in another way than before
 	tokenizer *tokenizer.Tokenizer // of the policy; nil if it has none
 	servers   map[string]uint64    // by worker, see ServerOf
 	sketch    []uint64             // the lowest of them
@@ -143,7 +144,11 @@ func (ps *Pools) connect(snap *Snapshot) {
 	ps.configuring.Lock()
 	defer ps.configuring.Unlock()
 	was := ps.current.Load()
-	ps.fleet.Sync(snap.File.Specs())
+	specs := make([]workers.Spec, 0, snap.File.WorkerCount())
+	for _, p := range snap.Pools {
+		specs = append(specs, p.Workers...)
+	}
+	ps.fleet.Sync(specs)
 	ps.forgetWorkers(was)
 	ps.caches.SetMemory(int(snap.File.KVEvents.MaxBytes))
 	ps.gateways = ps.Gateways(snap.File)
@@ -158,9 +163,9 @@ func (ps *Pools) connect(snap *Snapshot) {
 }
 
 // observeNew takes over the results of the health checks of new workers that ended before the snapshot was in force.
-func (ps *Pools) observeNew(was, snap *Snapshot) {
+func (ps *Pools) observeNew(snap *Snapshot) {
 	for _, p := range snap.Pools {
-		p.observeAll(func(m *Member) bool { return was.ByName[p.Name] == nil || was.ByName[p.Name].Members[m.Name] != m })
+		p.observeAll(p.changed)
 	}
 }
 
@@ -179,22 +184,14 @@ func (ps *Pools) open(p, was *Pool, f *config.File) {
 	p.readsEvents = p.usesCaches()
 	ps.openLMCache(p, was, f)
 	ps.openTokens(p, was)
-	var reasons []string
-	for _, r := range routing.Reasons(append(p.Policies(), p.PrefillPolicy)...) {
-		reasons = append(reasons, string(r))
+	if p.hasWorkersOf(was) {
+		p.Members = was.Members
+	} else {
+		ps.openMembers(p, was, f)
 	}
-	p.Members = make(map[string]*Member, len(p.Workers))
-	for i := range p.Workers {
-		name := p.Workers[i].Name
-		m := ps.memberOf(p, was, name, reasons)
-		if m.Gate == nil {
-			m.Gate = ps.newBreaker(p.Name, p.Routing, m, f.Breaker)
-		} else {
-			m.Gate.Configure(f.Breaker)
-		}
-		p.Members[name] = m
+	for _, m := range p.Members {
+		m.Gate.Configure(f.Breaker)
 	}
-	changed := p.changedMembers(was)
 	p.setInstances()
 	p.setLookupMembers()
 	p.Routing.SetSaturation(p.Saturation)
@@ -202,7 +199,7 @@ func (ps *Pools) open(p, was *Pool, f *config.File) {
 	p.Routing.SetSlowness(routing.Slowness(f.Breaker.Slow))
 	p.WaitQueue.Configure(p.Queue, time.Now())
 	// After the new bounds, so that new slots are offered to queued requests.
-	if len(changed) > 0 || ps.gateways != p.gateways || !p.sameExceptWorkers(was) {
+	if len(p.changed) > 0 || ps.gateways != p.gateways || !p.sameExceptWorkers(was) {
 		p.configure(ps.gateways)
 		if ps.redis == nil {
 			_ = p.Routing.SetOtherGateways(time.Now(), ps.gateways-1) // without a load nothing can be wrong
@@ -210,22 +207,44 @@ func (ps *Pools) open(p, was *Pool, f *config.File) {
 	}
 	p.measureRegions()
 	// Of a worker that was no member, health checks may have ended before.
-	p.observeAll(func(m *Member) bool { return changed[m] })
+	p.observeAll(p.changed)
 }
 
-// changedMembers returns the members that are new, have another configuration or another place than in was, or use
-// their events differently. was is nil for a new pool.
-func (p *Pool) changedMembers(was *Pool) map[*Member]bool {
-	changed := map[*Member]bool{}
+// hasWorkersOf reports whether the members of was, the previous pool of that name, serve p too: the workers and all that
+// members depend on are equal. was is nil for a new pool.
+func (p *Pool) hasWorkersOf(was *Pool) bool {
+	if was == nil || was.Picker != p.Picker || was.Prefill != p.Prefill || was.readsEvents != p.readsEvents ||
+		was.Engine != p.Engine || len(was.Workers) != len(p.Workers) {
+		return false
+	}
 	for i := range p.Workers {
-		spec := &p.Workers[i]
-		m := p.Members[spec.Name]
-		if was == nil || i >= len(was.Workers) || was.Members[spec.Name] != m || !spec.Equal(&was.Workers[i]) ||
-			was.readsEvents != p.readsEvents {
-			changed[m] = true
+		if !p.Workers[i].Equal(&was.Workers[i]) {
+			return false
 		}
 	}
-	return changed
+	return true
+}
+
+// openMembers sets the members of the pool, and those that are new, have another configuration or another place than in
+// was, or use their events differently. was is nil for a new pool.
+func (ps *Pools) openMembers(p, was *Pool, f *config.File) {
+	var reasons []string
+	for _, r := range routing.Reasons(append(p.Policies(), p.PrefillPolicy)...) {
+		reasons = append(reasons, string(r))
+	}
+	p.Members = make(map[string]*Member, len(p.Workers))
+	for i := range p.Workers {
+		spec := &p.Workers[i]
+		m := ps.memberOf(p, was, spec.Name, reasons)
+		if m.Gate == nil {
+			m.Gate = ps.newBreaker(p.Name, p.Routing, m, f.Breaker)
+		}
+		p.Members[spec.Name] = m
+		if was == nil || i >= len(was.Workers) || was.Members[spec.Name] != m || !spec.Equal(&was.Workers[i]) ||
+			was.readsEvents != p.readsEvents {
+			p.changed = append(p.changed, m)
+		}
+	}
 }
 
 // sameExceptWorkers reports whether the pool has as many workers as was, and the same configuration except for them.

@@ -108,20 +108,21 @@ func (ctl *Control) reload(r ReloadRequest, f *config.File, err error) (ReloadRe
 	if r.Expect != "" && r.Expect != f.Hash() {
 		return result, ErrChanged
 	}
-	result.Changes = append(result.Changes, config.Changes(old, f)...)
-	overrides := ctl.OverridesNow()
-	weights := weightsOf(overrides)
-	result.Impact = impactOf(live.Pools, f.WithOverrides(weights).ResolvedPools(), result.Changes)
-	if len(overrides) > 0 {
-		result.Impact.Overrides = overrideImpacts(overrides, fileWeights(old), fileWeights(f))
-	}
-	if r.DryRun {
-		_, _, err = Next(live, replaceConfig{f}, time.Now())
+	change, now := replacing(old, f), time.Now()
+	result.Changes = change.changes
+	next, effects, err := Next(live, change, now)
+	if err != nil {
 		return result, err
 	}
-	err = ctl.change(replaceConfig{f})
-	result.Generation = ctl.Snapshot().Generation
-	return result, err
+	result.Impact = impactOf(live.Pools, next.Pools, result.Changes)
+	if overrides := live.Overrides(now); len(overrides) > 0 {
+		result.Impact.Overrides = overrideImpacts(overrides, fileWeights(old), fileWeights(f))
+	}
+	if !r.DryRun {
+		ctl.apply(live, next, effects)
+		result.Generation = next.Generation
+	}
+	return result, nil
 }
 
 // recordReload records the result of a reload in log, metrics and audit log.
@@ -183,29 +184,25 @@ func problemLines(ps config.Problems) []string {
 }
 
 // impactOf returns the impact on the workers of live pools if next replaces them.
-func impactOf(live []*Pool, next []config.Pool, changes []config.Change) Impact {
-	old := make([]config.Pool, len(live))
-	for i, p := range live {
-		old[i] = p.Pool
-	}
+func impactOf(live, next []*Pool, changes []config.Change) Impact {
 	im := Impact{
-		WorkersAdded:   missingFrom(old, next),
-		WorkersRemoved: missingFrom(next, old),
+		WorkersAdded:   missingFrom(live, next),
+		WorkersRemoved: missingFrom(next, live),
 		AffinityMoved:  map[string]float64{},
 		RestartNeeded:  []string{},
 		Overrides:      []OverrideImpact{},
 	}
-	was := map[string]config.Pool{}
-	for _, p := range old {
+	was := map[string]*Pool{}
+	for _, p := range live {
 		was[p.Name] = p
 	}
 	for _, p := range next {
 		if before, known := was[p.Name]; known {
-			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before, 1), before.Policy, membersOf(p, 1), p.Policy)
+			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before.Pool, 1), before.Policy, membersOf(p.Pool, 1), p.Policy)
 		}
 	}
 	for _, c := range changes {
-		if c.Effect == "restart" {
+		if c.Effect == config.EffectRestart {
 			im.RestartNeeded = append(im.RestartNeeded, c.Path)
 		}
 	}
@@ -253,22 +250,34 @@ func overrideImpacts(overrides []store.Override, was, is map[string]int) []Overr
 }
 
 // missingFrom returns the sorted names of the workers of pools that other does not have.
-func missingFrom(other, pools []config.Pool) []string {
-	names, has := []string{}, map[string]*workers.Spec{}
-	for i := range other {
-		for j := range other[i].Workers {
-			w := &other[i].Workers[j]
-			has[w.Name] = w
-		}
-	}
+func missingFrom(other, pools []*Pool) []string {
+	names := []string{}
+	var elsewhere map[string]*workers.Spec // made for the first worker that other has at another place, or not at all
 	for i := range pools {
 		for j := range pools[i].Workers {
 			w := &pools[i].Workers[j]
-			if same := has[w.Name]; same == nil || !w.SameWorker(*same) {
+			if i < len(other) && j < len(other[i].Workers) && w.SameWorker(&other[i].Workers[j]) {
+				continue
+			}
+			if elsewhere == nil {
+				elsewhere = workersByName(other)
+			}
+			if same := elsewhere[w.Name]; same == nil || !w.SameWorker(same) {
 				names = append(names, w.Name)
 			}
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// workersByName returns the workers of pools.
+func workersByName(pools []*Pool) map[string]*workers.Spec {
+	all := map[string]*workers.Spec{}
+	for i := range pools {
+		for j := range pools[i].Workers {
+			all[pools[i].Workers[j].Name] = &pools[i].Workers[j]
+		}
+	}
+	return all
 }

@@ -5,6 +5,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +32,7 @@ func weighted(n, weight int, policy string) string {
 
 // BenchmarkReload of one changed weight among 2,000 workers: the CPU time of reading the file and of the rest.
 func BenchmarkReload(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as the gateway with a heap of this size
 	for _, policy := range []string{"least_load", "kv_aware", "chwbl"} {
 		b.Run(policy, func(b *testing.B) {
 			c, round := newTestControl(b, weighted(2000, 1, policy)), 0

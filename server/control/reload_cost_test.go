@@ -33,7 +33,7 @@ func TestReloadAllocatesInProportionToItsWorkers(t *testing.T) {
 		return testing.AllocsPerRun(1, func() {
 			c.changing.Lock()
 			defer c.changing.Unlock()
-			if err := c.change(replaceConfig{files[times%2]}); err != nil {
+			if err := c.change(replacing(c.Snapshot().Base, files[times%2])); err != nil {
 				t.Fatal(err)
 			}
 			times++
@@ -63,7 +63,7 @@ tiers:
 		clear(configured)
 		c.changing.Lock()
 		defer c.changing.Unlock()
-		if err := c.change(replaceConfig{parsed(t, text)}); err != nil {
+		if err := c.change(replacing(c.Snapshot().Base, parsed(t, text))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestReloadHoldsNoLockThatReadersOfPoolsTake(t *testing.T) {
 	two := parsed(t, strings.Replace(one, "max_inflight: 1", "max_inflight: 2", 1))
 	c.changing.Lock()
 	defer c.changing.Unlock()
-	if err := c.change(replaceConfig{two}); err != nil || !woken || !free {
+	if err := c.change(replacing(c.Snapshot().Base, two)); err != nil || !woken || !free {
 		t.Errorf("%v; a slot was offered: %v; the lock was free: %v", err, woken, free)
 	}
 	if lease, err := p.WaitQueue.Claim(waiting, time.Now()); err == nil {

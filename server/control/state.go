@@ -55,13 +55,20 @@ func (begin) next(was *Snapshot, now time.Time) (*Snapshot, []tenants.Subject, e
 	return &next, nil, err
 }
 
-// replaceConfig replaces the configuration by that of a file.
-type replaceConfig struct{ file *config.File }
+// replaceConfig replaces the configuration by that of a file, from which it has these differences.
+type replaceConfig struct {
+	file    *config.File
+	changes []config.Change
+}
+
+// replacing returns the change from a configuration to that of a file.
+func replacing(was, file *config.File) replaceConfig { return replaceConfig{file, config.Changes(was, file)} }
 
 func (r replaceConfig) next(was *Snapshot, now time.Time) (*Snapshot, []tenants.Subject, error) {
 	next := *was
 	next.Base, next.Hash = r.file.KeepRestartOnly(was.Base), r.file.Hash()
-	if len(config.Changes(was.Base, next.Base)) == 0 { // every change needs a restart; the lines of its keys may differ
+	if !slices.ContainsFunc(r.changes, func(c config.Change) bool { return c.Effect != config.EffectRestart }) {
+		// The lines of its keys may differ.
 		next.Configuration = next.withWeights(was.weights)
 		return &next, nil, nil
 	}
@@ -154,16 +161,21 @@ func (snap *Snapshot) Overrides(now time.Time) []store.Override {
 func (ctl *Control) change(c Change) error {
 	was := ctl.Snapshot()
 	next, effects, err := Next(was, c, time.Now())
-	if err != nil || next == was {
-		return err
+	if err == nil && next != was {
+		ctl.apply(was, next, effects)
 	}
+	return err
+}
+
+// apply puts a state of Next in force and runs its effects. The caller holds ctl.changing.
+func (ctl *Control) apply(was, next *Snapshot, effects Effects) {
 	if effects.Pools {
 		ctl.addHooks(next, was)
 		ctl.Pools.connect(next)
 	}
 	ctl.snapshot.Store(next)
 	if effects.Pools {
-		ctl.Pools.observeNew(was, next)
+		ctl.Pools.observeNew(next)
 		ctl.retireHooks(was.Hooks, next.Hooks)
 		ctl.metrics.KeepTenants(next.File.Telemetry.Tenants)
 		ctl.Stores.Limits.SetGateways(next.File.Gateways)
@@ -178,7 +190,6 @@ func (ctl *Control) change(c Change) error {
 	if effects.Identity {
 		ctl.Bootstrap.announceWithoutAdmin(next.Identity)
 	}
-	return nil
 }
 
 // forget removes tenants and keys that no longer exist from the limiter, now or once their requests have ended. The

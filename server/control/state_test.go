@@ -52,8 +52,8 @@ func TestNextStateHasTheChangeAndNothingElse(t *testing.T) {
 		pools, identity bool
 		check           func(*Snapshot) bool
 	}{
-		"another weight": {replaceConfig{parsed(t, weighed)}, true, true, func(s *Snapshot) bool { return s.Generation == 2 }},
-		"the same file":  {replaceConfig{parsed(t, small)}, false, false, func(s *Snapshot) bool { return s.Generation == 1 }},
+		"another weight": {replacing(parsed(t, small), parsed(t, weighed)), true, true, func(s *Snapshot) bool { return s.Generation == 2 }},
+		"the same file":  {replacing(parsed(t, small), parsed(t, small)), false, false, func(s *Snapshot) bool { return s.Generation == 1 }},
 		"a tenant": {changeDirectory{changes: acme, revision: 7}, false, true, func(s *Snapshot) bool {
 			return s.Identity.Directory.Knows("acme", "") && s.Identity.Revision == 7 && s.Identity.ReadAt.Equal(now)
 		}},
@@ -104,7 +104,7 @@ func TestRemovedTenantsDepart(t *testing.T) {
 	keyed := strings.Replace(small, "auth: { required: false }",
 		"auth: { keys: [ { name: filed, sha256: "+hexDigest("a key")+" } ] }", 1)
 	was := begun(t, keyed)
-	_, e, err := Next(was, replaceConfig{parsed(t, small)}, time.Unix(2, 0))
+	_, e, err := Next(was, replacing(was.Base, parsed(t, small)), time.Unix(2, 0))
 	if err != nil || len(e.Departed) != 2 || e.Departed[0].Tenant != "filed" || e.Departed[1].Key == "" {
 		t.Errorf("%+v, %v", e, err)
 	}
