@@ -245,8 +245,8 @@ func hashOf(src []byte) string {
 }
 
 const (
-	effectLive    = "live"    // applies to the next request
-	effectDrain   = "drain"   // a worker is removed or replaced, and finishes its in-flight requests
+	effectLive  = "live"  // applies to the next request
+	effectDrain = "drain" // a worker is removed or replaced, and finishes its in-flight requests
 	// EffectRestart is the effect of a change that applies after a restart.
 	EffectRestart = "restart"
 )

@@ -147,24 +147,6 @@ func (s *SQL) RevokeKey(ctx context.Context, a Actor, id, reason string, now tim
 	return after, err
 }
 
-// KeysOf returns the keys of some tenants, also expired and revoked ones, by id.
-func (s *SQL) KeysOf(ctx context.Context, names ...string) (all []tenants.Key, err error) {
-	ctx, done := context.WithTimeout(ctx, searchTimeout)
-	defer done()
-	for part := range slices.Chunk(names, namesChunk) {
-		args := make([]any, len(part))
-		for i, name := range part {
-			args[i] = clean(name)
-		}
-		some, err := collect(ctx, s.read, keyColumns, "FROM keys WHERE tenant IN "+tuples(1, len(part)), args...)
-		if err != nil {
-			return nil, s.fail(ctx, "reading keys", err)
-		}
-		all = append(all, some...)
-	}
-	return sorted(all, func(k tenants.Key) string { return k.ID }), nil
-}
-
 // KeyLastUsed returns when a key was last used, to the minute; zero: never.
 func (s *SQL) KeyLastUsed(ctx context.Context, id string) (time.Time, error) {
 	ctx, done := context.WithTimeout(ctx, searchTimeout)

@@ -36,6 +36,8 @@ func TestSmokePostgres(t *testing.T) {
 		"the last admin cannot be deleted":                       TestTheLastAdminCannotBeDeleted,
 		"concurrent bootstraps create one admin":                 TestConcurrentBootstrapsCreateOneAdmin,
 		"override replaces the earlier one":                      TestOverrideReplacesTheEarlierOne,
+		"keys of a tenant are listed in pages":                   TestKeysOfATenantAreListedInPages,
+		"keys are counted by state":                              TestKeysAreCountedByState,
 		"changes lead to the contents of a whole read":           TestChangesLeadToTheContentsOfAWholeRead,
 		"changes of another database begin again":                TestChangesOfAnotherDatabaseBeginAgain,
 		"many changes are read in pages":                         TestManyChangesAreReadInPages,

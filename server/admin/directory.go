@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -31,45 +32,104 @@ type stored struct {
 
 type tenantAPI struct {
 	*gateway
-	changing sync.Mutex // serializes the changes of this gateway, so that they never conflict
+	changing    sync.Mutex // serializes the changes of this gateway, so that they never conflict
+	failedReads sync.Map   // messages of readDatabase that are logged, until the same read succeeds
 }
 
-// keysOf returns the keys of some tenants with the times of their last uses. While the database is unavailable, the
-// directory has the keys, and the times are those on this gateway.
-func (a *tenantAPI) keysOf(ctx context.Context, names ...string) map[string][]tenants.Key {
+// keysListed is the maximum number of keys in the view of a tenant. The list of its keys has all, in pages.
+const keysListed = 1000
+
+// ownKeys are the keys of a tenant.
+type ownKeys struct {
+	list     []tenants.Key // the first ones by id, with the times of their last uses
+	states   keyStates     // of all
+	lastUsed time.Time     // of all
+}
+
+// keysOf returns the keys of some tenants. While the database is unavailable, the directory has the keys, and the times
+// of last uses are those on this gateway.
+func (a *tenantAPI) keysOf(ctx context.Context, now time.Time, names ...string) map[string]*ownKeys {
 	directory := a.control.Snapshot().Identity.Directory
-	keys := slices.Collect(directory.FileKeys())
-	if stored, err := a.storedKeysOf(ctx, names); err == nil {
-		keys = append(keys, stored...)
-	} else {
-		a.log.Warn("reading keys of the database failed; those in memory are used", "cause", err.Error())
-		keys = slices.AppendSeq(keys, directory.StoredKeys())
-	}
-	of := make(map[string][]tenants.Key, len(names))
+	of := make(map[string]*ownKeys, len(names))
 	for _, name := range names {
-		of[name] = nil
+		of[name] = &ownKeys{}
 	}
-	for _, k := range keys {
-		if some, wanted := of[k.Tenant]; wanted {
-			of[k.Tenant] = append(some, a.withLastUse(k))
+	add := func(all iter.Seq[tenants.Key]) {
+		for k := range all {
+			if own := of[k.Tenant]; own != nil {
+				own.states.add(&k, now)
+				own.list = append(own.list, k)
+			}
 		}
+	}
+	add(directory.FileKeys())
+	if a.control.Stores.SQL != nil {
+		if err := a.addStoredKeys(ctx, now, names, of); err != nil {
+			add(directory.StoredKeys())
+		}
+	}
+	for _, own := range of {
+		own.finish(a.withLastUse)
 	}
 	return of
 }
 
-// storedKeysOf reads the keys of some tenants from the database, if there is one.
-func (a *tenantAPI) storedKeysOf(ctx context.Context, names []string) ([]tenants.Key, error) {
-	switch {
-	case a.control.Stores.SQL == nil:
-		return nil, nil
-	case a.control.Database.State() == control.DatabaseAway:
-		return nil, errors.New("it is unavailable")
+// finish sorts and cuts the list, and adds the times of last uses.
+func (o *ownKeys) finish(withLastUse func(tenants.Key) tenants.Key) {
+	slices.SortFunc(o.list, func(a, b tenants.Key) int { return strings.Compare(a.ID, b.ID) })
+	o.list = o.list[:min(len(o.list), keysListed)]
+	for i := range o.list {
+		o.list[i] = withLastUse(o.list[i])
+		if used := o.list[i].LastUsedAt; used.After(o.lastUsed) {
+			o.lastUsed = used
+		}
 	}
-	return a.control.Stores.SQL.KeysOf(ctx, names...)
 }
 
-func (a *tenantAPI) hasDatabase() bool {
-	return a.control.Stores.SQL != nil && a.control.Database.State() != control.DatabaseAway
+// addStoredKeys adds the keys of the database to those of some tenants. After an error it has added nothing.
+func (a *tenantAPI) addStoredKeys(ctx context.Context, now time.Time, names []string, of map[string]*ownKeys) error {
+	var counts []store.KeyCounts
+	var first []tenants.Key
+	err := a.readDatabase("reading keys of the database failed; those in memory are used", func(db *store.SQL) (err error) {
+		if counts, err = db.CountKeys(ctx, now, expiringWithin, names...); err == nil {
+			first, err = db.FirstKeysOf(ctx, keysListed, names...)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range counts {
+		own := of[c.Tenant]
+		own.states.addCounts(&c)
+		own.lastUsed = c.LastUsed
+	}
+	for _, k := range first {
+		of[k.Tenant].list = append(of[k.Tenant].list, k)
+	}
+	return nil
+}
+
+// errDatabaseAway is the error of a read while the database is known to be unavailable.
+var errDatabaseAway = errors.New("the database is unavailable")
+
+// readDatabase reads from the database, which must be configured. It logs the first of several errors with the message.
+// While the database is unavailable, which has a line of its own in the log, it returns an error at once.
+func (a *tenantAPI) readDatabase(message string, read func(*store.SQL) error) error {
+	if a.control.Database.State() == control.DatabaseAway {
+		return errDatabaseAway
+	}
+	err := read(a.control.Stores.SQL)
+	switch {
+	case err == nil:
+		a.failedReads.Delete(message)
+	case errors.Is(err, context.Canceled): // the client has left
+	default:
+		if _, known := a.failedReads.LoadOrStore(message, true); !known {
+			a.log.Warn(message, "cause", err.Error())
+		}
+	}
+	return err
 }
 
 // withLastUse returns the key with the time of its last use on this gateway, if that is later.

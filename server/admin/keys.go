@@ -66,12 +66,29 @@ func (a *tenantAPI) listKeys(ctx context.Context, in *struct {
 	if _, err := a.tenant(ctx, in.Name); err != nil {
 		return nil, err
 	}
-	var views []keyView
-	for _, k := range a.keysOf(ctx, in.Name)[in.Name] {
-		views = append(views, showKey(k, time.Now()))
+	return &reply[page[keyView]]{Body: a.pageOfKeys(ctx, in.Name, in.PageQuery)}, nil
+}
+
+// pageOfKeys returns a page of the keys of a tenant, those of config.yaml among them. While the database is unavailable,
+// the directory has the others.
+func (a *tenantAPI) pageOfKeys(ctx context.Context, tenant string, q PageQuery) page[keyView] {
+	directory, now := a.control.Snapshot().Identity.Directory, time.Now()
+	keys, elsewhere := slices.Collect(directory.FileKeys()), 0 // in the database, on other pages
+	if a.control.Stores.SQL != nil {
+		err := a.readDatabase("reading keys of the database failed; those in memory are used", func(db *store.SQL) error {
+			more := store.KeyQuery{Tenant: tenant, Search: q.Search, After: q.Cursor, Limit: q.Limit + 1}
+			stored, total, err := db.KeyPage(ctx, more)
+			keys, elsewhere = append(keys, stored...), int(total)-len(stored)
+			return err
+		})
+		if err != nil {
+			keys, elsewhere = slices.AppendSeq(keys, directory.StoredKeys()), 0
+		}
 	}
-	id, name := func(k *keyView) string { return k.ID }, func(k *keyView) string { return k.Name }
-	return &reply[page[keyView]]{Body: paged(views, in.PageQuery, id, name)}, nil
+	keys = slices.DeleteFunc(keys, func(k tenants.Key) bool { return k.Tenant != tenant })
+	p := paged(keys, q, func(k *tenants.Key) string { return k.ID }, func(k *tenants.Key) string { return k.Name })
+	show := func(k tenants.Key) keyView { return showKey(a.withLastUse(k), now) }
+	return page[keyView]{Items: mapped(p.Items, show), Next: p.Next, Total: p.Total + elsewhere}
 }
 
 func (a *tenantAPI) getKey(ctx context.Context, in *IDPath) (*tagged[keyView], error) {
@@ -79,10 +96,11 @@ func (a *tenantAPI) getKey(ctx context.Context, in *IDPath) (*tagged[keyView], e
 	if err != nil {
 		return nil, err
 	}
-	if a.hasDatabase() && !k.FromConfig {
-		if k.LastUsedAt, err = a.control.Stores.SQL.KeyLastUsed(ctx, k.ID); err != nil {
-			a.log.Warn("reading when a key was last used failed", "cause", err.Error())
-		}
+	if !k.FromConfig {
+		_ = a.readDatabase("reading when a key was last used failed", func(db *store.SQL) (err error) {
+			k.LastUsedAt, err = db.KeyLastUsed(ctx, k.ID)
+			return err
+		})
 	}
 	v := showKey(a.withLastUse(k), time.Now())
 	v.Now = a.usedNow(k.Tenant, k.ID, k.Limits, time.Now())

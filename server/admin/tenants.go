@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -44,7 +43,7 @@ type tenantView struct {
 	tenants.Tenant
 	Keys     int       `json:"keys" doc:"Number of keys that are valid now."`
 	States   keyStates `json:"key_states" doc:"Number of keys by state."`
-	List     []keyView `json:"key_list" nullable:"false" doc:"Keys of the tenant by id, including expired and revoked ones, without their secrets."`
+	List     []keyView `json:"key_list" nullable:"false" doc:"Keys of the tenant by id, including expired and revoked ones, without their secrets: at most 1,000. The list of its keys has all, in pages."`
 	LastUsed time.Time `json:"last_used_at,omitzero" doc:"Time of the last request with a key of the database, accurate to the minute."`
 	Now      *usedNow  `json:"now,omitempty" doc:"Current usage as this gateway knows it. Absent in the answers to changes."`
 	Today    *dayUsage `json:"today,omitempty" doc:"Requests of the current UTC day on all gateways, as far as they are written to the database. Only with today=true, and while the database is available."`
@@ -61,8 +60,8 @@ type keyStates struct {
 // expiringWithin is the time before its end in which a key counts as expiring. A week is enough for a rotation.
 const expiringWithin = 7 * 24 * time.Hour
 
-func (s *keyStates) add(k *keyView, now time.Time) {
-	switch k.State {
+func (s *keyStates) add(k *tenants.Key, now time.Time) {
+	switch k.State(now) {
 	case "active":
 		s.Active++
 	case "grace":
@@ -72,9 +71,18 @@ func (s *keyStates) add(k *keyView, now time.Time) {
 	case "revoked":
 		s.Revoked++
 	}
-	if k.Key.Valid(now) && k.ExpiresAt != nil && k.ExpiresAt.Sub(now) <= expiringWithin {
+	if k.Valid(now) && !k.ExpiresAt.IsZero() && k.ExpiresAt.Sub(now) <= expiringWithin {
 		s.Expiring++
 	}
+}
+
+// addCounts adds the counts of the database.
+func (s *keyStates) addCounts(c *store.KeyCounts) {
+	s.Active += int(c.Active)
+	s.Grace += int(c.Grace)
+	s.Expiring += int(c.Expiring)
+	s.Expired += int(c.Expired)
+	s.Revoked += int(c.Revoked)
 }
 
 type dayUsage struct {
@@ -102,20 +110,11 @@ type tenantAnswer struct {
 	Warnings []string   `json:"warnings,omitempty" doc:"Settings that have no effect with the configuration in force."`
 }
 
-// showTenant returns the tenant with its effective settings. keys are its own keys.
-func showTenant(t tenants.Tenant, keys []tenants.Key, now time.Time) tenantView {
+// showTenant returns the tenant with its effective settings.
+func showTenant(t tenants.Tenant, own *ownKeys, now time.Time) tenantView {
 	t.Weight, t.Default = max(1, t.Weight), max(t.Default, t.Priority)
-	v := tenantView{Tenant: t, List: mapped(keys, func(k tenants.Key) keyView { return showKey(k, now) })}
-	slices.SortFunc(v.List, func(a, b keyView) int { return strings.Compare(a.ID, b.ID) })
-	for i := range v.List {
-		k := &v.List[i]
-		v.States.add(k, now)
-		if k.LastUsedAt.After(v.LastUsed) {
-			v.LastUsed = k.LastUsedAt
-		}
-	}
-	v.Keys = v.States.Active + v.States.Grace
-	return v
+	return tenantView{Tenant: t, List: mapped(own.list, func(k tenants.Key) keyView { return showKey(k, now) }),
+		States: own.states, Keys: own.states.Active + own.states.Grace, LastUsed: own.lastUsed}
 }
 
 func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
@@ -128,7 +127,7 @@ func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 	name := func(t *tenants.Tenant) string { return t.Name }
 	all := slices.Collect(a.control.Snapshot().Identity.Directory.Tenants())
 	selected := paged(all, PageQuery{in.Limit, in.Cursor, in.Search}, name, name)
-	keys := a.keysOf(ctx, mapped(selected.Items, func(t tenants.Tenant) string { return t.Name })...)
+	keys := a.keysOf(ctx, now, mapped(selected.Items, func(t tenants.Tenant) string { return t.Name })...)
 	today := map[string]store.UsageRow(nil)
 	if in.Today {
 		today = a.usageToday(ctx, now)
@@ -147,12 +146,14 @@ func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 
 // usageToday returns the usage of the current UTC day by tenant, or nil while the database is unavailable.
 func (a *tenantAPI) usageToday(ctx context.Context, now time.Time) map[string]store.UsageRow {
-	if !a.hasDatabase() {
+	if a.control.Stores.SQL == nil {
 		return nil
 	}
-	usage, err := a.control.Stores.SQL.UsageByTenant(ctx, now)
-	if err != nil {
-		a.log.Warn("reading today's usage failed", "cause", err.Error())
+	var usage map[string]store.UsageRow
+	if err := a.readDatabase("reading today's usage failed", func(db *store.SQL) (err error) {
+		usage, err = db.UsageByTenant(ctx, now)
+		return err
+	}); err != nil {
 		return nil
 	}
 	return usage
@@ -164,7 +165,7 @@ func (a *tenantAPI) getTenant(ctx context.Context, in *TenantPath) (*tagged[tena
 		return nil, err
 	}
 	now := time.Now()
-	v := showTenant(t, a.keysOf(ctx, t.Name)[t.Name], now)
+	v := showTenant(t, a.keysOf(ctx, now, t.Name)[t.Name], now)
 	v.Now = a.usedNow(t.Name, "", t.Limits, now)
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
@@ -193,7 +194,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("creating a tenant", err)
 	}
-	answer := tenantAnswer{Tenant: showTenant(made, nil, time.Now()),
+	answer := tenantAnswer{Tenant: showTenant(made, &ownKeys{}, time.Now()),
 		Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.createKeyWithSecret(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
@@ -202,8 +203,9 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 			return nil,
 				a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
 		}
-		now := time.Now()
-		answer.Tenant = showTenant(made, []tenants.Key{key}, now)
+		now, own := time.Now(), &ownKeys{list: []tenants.Key{key}}
+		own.states.add(&key, now)
+		answer.Tenant = showTenant(made, own, now)
 		answer.Key, answer.Secret = new(showKey(key, now)), secret
 	}
 	a.control.Changed(ctx)
@@ -228,8 +230,9 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
 	}
+	now := time.Now()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version),
-		Body: tenantAnswer{Tenant: showTenant(made, a.keysOf(ctx, made.Name)[made.Name], time.Now()),
+		Body: tenantAnswer{Tenant: showTenant(made, a.keysOf(ctx, now, made.Name)[made.Name], now),
 			Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 

@@ -62,7 +62,9 @@ type replaceConfig struct {
 }
 
 // replacing returns the change from a configuration to that of a file.
-func replacing(was, file *config.File) replaceConfig { return replaceConfig{file, config.Changes(was, file)} }
+func replacing(was, file *config.File) replaceConfig {
+	return replaceConfig{file, config.Changes(was, file)}
+}
 
 func (r replaceConfig) next(was *Snapshot, now time.Time) (*Snapshot, []tenants.Subject, error) {
 	next := *was
