@@ -46,6 +46,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		Counts:    o.Metrics,
 		Rand:      o.Rand,
 
+		FlushRecords: s.proxy.FlushRecords,
 		PurgeAnswers: s.proxy.PurgeCache,
 		CacheMemory:  s.proxy.CacheMemory,
 	}
@@ -53,7 +54,7 @@ func (s *Server) newPlanes(o Options) *planes {
 		a.TierReport = tierReport(s.control, s.learning.Reporter())
 	}
 	if f := o.Config; f.Metrics.Listen == "" {
-		a.Metrics = p.checkHost(f.Admin.Listen, s.metrics.Handler())
+		a.Metrics = p.checkHost(f.Admin.Listen, p.flushedMetrics())
 	}
 	p.admin = admin.New(a)
 	return p
@@ -95,13 +96,13 @@ func (p *planes) dataHandler() http.Handler {
 
 func (p *planes) adminHandler() http.Handler {
 	tls := func(f *config.File) bool { return f.Admin.TLS.On() || f.SharedPlanes() && f.TLS.On() }
-	return p.limitStalls(p.limitWrites(secured(private(p.strictTransport(p.flushRecords(p.admin.Handler()), tls)))))
+	return p.limitStalls(p.limitWrites(secured(private(p.strictTransport(p.admin.Handler(), tls)))))
 }
 
 func (p *planes) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", p.checkHost(p.control.Snapshot().File.Metrics.Listen, p.metrics.Handler()))
-	return p.limitStalls(p.limitWrites(secured(private(p.flushRecords(mux)))))
+	mux.Handle("GET /metrics", p.checkHost(p.control.Snapshot().File.Metrics.Listen, p.flushedMetrics()))
+	return p.limitStalls(p.limitWrites(secured(private(mux))))
 }
 
 // probes are the health endpoints for balancers and orchestrators, by path.
@@ -196,11 +197,12 @@ func (p *planes) limitWrites(next http.Handler) http.Handler {
 	})
 }
 
-// flushRecords makes an answer about requests contain all that have ended before.
-func (p *planes) flushRecords(next http.Handler) http.Handler {
+// flushedMetrics are the metrics with all requests that have ended before.
+func (p *planes) flushedMetrics() http.Handler {
+	metrics := p.metrics.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.proxy.FlushRecords()
-		next.ServeHTTP(w, r)
+		metrics.ServeHTTP(w, r)
 	})
 }
 

@@ -37,13 +37,15 @@ func actorOf(ctx context.Context) store.Actor {
 
 // guard checks whether a request may use an operation, and logs rejected requests.
 type guard struct {
-	control  *control.Control
-	log      *slog.Logger
-	counts   *telemetry.Metrics
-	rand     func() uint64
-	origin   http.CrossOriginProtection // rejects requests that a page of another site sent
-	sessions *sessions
-	routes   map[string]*operation // by method and gin's path; read-only while serving
+	control *control.Control
+	log     *slog.Logger
+	counts  *telemetry.Metrics
+	rand    func() uint64
+	// flushRecords is Options.FlushRecords.
+	flushRecords func()
+	origin       http.CrossOriginProtection // rejects requests that a page of another site sent
+	sessions     *sessions
+	routes       map[string]*operation // by method and gin's path; read-only while serving
 
 	mu        sync.Mutex          // guards the rest
 	refused   map[string]refusals // by client address
@@ -72,6 +74,9 @@ func (g *guard) check(c *gin.Context) {
 		c.Header("Content-Type", "text/event-stream")
 		c.AbortWithStatus(http.StatusOK)
 		return
+	}
+	if len(op.roles) > 0 && g.flushRecords != nil { // the answer may be about requests
+		g.flushRecords()
 	}
 	ctx := context.WithValue(c.Request.Context(), operatorKey{}, o)
 	if op.endless {

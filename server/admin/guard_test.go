@@ -112,3 +112,28 @@ func TestPanicOfAHandlerIsAnswered500WithoutItsValue(t *testing.T) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
+
+// TestOnlyAdminsFlushTheRecords: requests without a key, and those for files of the UI, must not make the gateway work.
+func TestOnlyAdminsFlushTheRecords(t *testing.T) {
+	r := newPlaneRig(t)
+	flushed := 0
+	r.plane.guard.flushRecords = func() { flushed++ }
+	for _, c := range []struct {
+		key, method, path string
+		want              int
+	}{
+		{"", http.MethodGet, "/admin/overview", 0},
+		{"filed", http.MethodGet, "/admin/decisions", 0},
+		{"", http.MethodGet, "/", 0},
+		{"ops", http.MethodGet, "/admin/nothing", 0},
+		{"", http.MethodPost, "/admin/login", 0},
+		{"eyes", http.MethodPost, "/admin/reload", 0},
+		{"eyes", http.MethodGet, "/admin/decisions", 1},
+		{"ops", http.MethodGet, "/admin/overview", 1},
+	} {
+		flushed = 0
+		if r.ask(c.key, c.method, c.path, ""); flushed != c.want {
+			t.Errorf("%s %s with the key %q flushes the records %d times", c.method, c.path, c.key, flushed)
+		}
+	}
+}

@@ -27,6 +27,8 @@ type Options struct {
 	Explain  func(*http.Request, control.Question) (*decisions.Explanation, *uint64)
 	Draining func() bool  // the gateway is shutting down
 	Inflight func() int64 // requests of the data plane
+	// FlushRecords returns when the records and counters have all requests that have ended. Nil: they always have.
+	FlushRecords func()
 	// NotReady returns the reasons for which a balancer should not send requests to the gateway.
 	NotReady func() []string
 	// Probes are handlers of GET and HEAD by path. They need no key.
@@ -81,7 +83,7 @@ type gateway struct {
 // every request is rejected.
 func New(o Options) *Plane {
 	gw := &gateway{options: o, control: o.Control, log: o.Log}
-	g := &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand,
+	g := &guard{control: o.Control, log: o.Log, counts: o.Counts, rand: o.Rand, flushRecords: o.FlushRecords,
 		sessions: newSessions(), routes: map[string]*operation{}, refused: map[string]refusals{}}
 	a := &Plane{
 		gateway:   gw,

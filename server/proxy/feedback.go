@@ -55,10 +55,17 @@ func (x *exchange) acceptFeedback() error {
 // answeredTier returns the tier that answered a request of a tenant, or "" if the records in memory do not have it. The
 // training then takes it from the features.
 func (px *Proxy) answeredTier(id, tenant string) string {
-	px.FlushRecords() // the client may have received that answer just now
-	found, _ := px.records.log.Page(0, 1, func(d *decisions.Decision) bool {
-		return d.RequestID == id && d.Tenant == tenant && d.Result == decisions.OK && d.Tier != ""
-	})
+	find := func() []decisions.Entry {
+		found, _ := px.records.log.Page(0, 1, func(d *decisions.Decision) bool {
+			return d.RequestID == id && d.Tenant == tenant && d.Result == decisions.OK && d.Tier != ""
+		})
+		return found
+	}
+	found := find()
+	if len(found) == 0 {
+		px.FlushRecords() // the client may have received that answer just now
+		found = find()
+	}
 	if len(found) == 0 {
 		return ""
 	}
