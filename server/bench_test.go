@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"strings"
 	"testing"
 
@@ -73,9 +74,9 @@ func benchStatus(b *testing.B, body, address, status string) {
 	}
 }
 
-// readRaw reads one message with a Content-Length and returns its first line.
+// readRaw reads one message with a Content-Length or in chunks, and returns its first line.
 func readRaw(b *testing.B, r *bufio.Reader) (first string) {
-	length := 0
+	length, chunked := 0, false
 	for {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
@@ -96,6 +97,13 @@ func readRaw(b *testing.B, r *bufio.Reader) (first string) {
 				length = length*10 + int(c-'0')
 			}
 		}
+		chunked = chunked || strings.EqualFold(string(line), "Transfer-Encoding: chunked\r\n")
+	}
+	if chunked {
+		if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(r)); err != nil {
+			b.Error(err)
+		}
+		length = len("\r\n") // behind the last chunk
 	}
 	if _, err := r.Discard(length); err != nil {
 		b.Error(err)
@@ -110,7 +118,11 @@ func benchWorker(b *testing.B, name, answer, more string) string {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { l.Close() })
-	whole := []byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+	form := "application/json"
+	if strings.HasPrefix(answer, "data:") {
+		form = "text/event-stream"
+	}
+	whole := []byte(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", form,
 		len(answer), answer))
 	go func() {
 		for {
@@ -154,3 +166,38 @@ func benchFront(b *testing.B, text string) string {
 	b.Cleanup(func() { h.Close(); s.close() })
 	return front.Addr().String()
 }
+
+// BenchmarkChatAs sends a chat of a caller with limits, one that is classified, and one whose answer is a stream.
+func BenchmarkChatAs(b *testing.B) {
+	const limits = "rpm: 100000000, tpm: 100000000000, concurrent: 1000, day_tokens: 100000000000"
+	for name, c := range map[string]struct{ from, to, model, answer string }{
+		"limited": {"auth: { required: false }", "auth: { keys: [ { name: acme, sha256: " + digestHex("k") + ", limits: { " +
+			limits + " } } ] }", "gpt-4o-mini", benchAnswer},
+		"classified": {"\nmodels:", "\nclassifier: { preset: graded }\nmodels:", "auto", benchAnswer},
+		"streamed":   {"", "", "gpt-4o-mini", benchStream},
+	} {
+		b.Run(name, func(b *testing.B) {
+			text := fmt.Sprintf(plain, benchWorker(b, "w0", c.answer, ""))
+			if name == "classified" { // a second tier
+				text = strings.Replace(text, "models: {", "  - { name: large, model: fake-70b, workers: [ "+
+					benchWorker(b, "w1", c.answer, "")+" ] }\nmodels: {", 1)
+			}
+			body := benchBody(c.model, 400)
+			if name == "streamed" {
+				body = strings.Replace(body, "{", `{"stream":true,`, 1)
+			}
+			benchStatus(b, body, benchFront(b, strings.Replace(text, c.from, c.to, 1)), "HTTP/1.1 200")
+		})
+	}
+}
+
+// benchStream is a chat's answer as a stream of four events.
+const benchStream = `data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"o"}}]}
+
+data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"k"},"finish_reason":"stop"}]}
+
+data: {"id":"x","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13}}
+
+data: [DONE]
+
+`

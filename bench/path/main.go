@@ -2,9 +2,13 @@
 // this module, their packages, and the locks. It runs BenchmarkChat of package server with counters in all statements,
 // once with few and once with many requests. The difference leaves out the start. Work behind the requests counts too,
 // per request.
+//
+// With -locks it counts the locks of several kinds of chat that requests of all pools share, and fails if one has more
+// than its bound.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -26,14 +30,15 @@ const (
 func main() {
 	bench := flag.String("bench", "BenchmarkChat$/400B$", "the benchmark of package server")
 	all := flag.Bool("all", false, "list the functions")
+	locks := flag.Bool("locks", false, "check the shared locks of chats: plain, limited, classified and streamed")
 	flag.Parse()
-	if err := run(*bench, *all); err != nil {
+	if err := run(*bench, *all, *locks); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(bench string, all bool) error {
+func run(bench string, all, locks bool) error {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		return err
@@ -44,23 +49,38 @@ func run(bench string, all bool) error {
 		"./server"); err != nil {
 		return err
 	}
-	var counts [2]profile
+	if !locks {
+		seen, err := count(program, dir, bench)
+		if err == nil {
+			report(seen, all)
+		}
+		return err
+	}
+	var failed error
+	for _, c := range cases() {
+		seen, err := count(program, dir, c.bench)
+		if err != nil {
+			return err
+		}
+		failed = errors.Join(failed, checkLocks(c, seen))
+	}
+	return failed
+}
+
+// count returns what a request of a benchmark executes.
+func count(program, dir, bench string) (seen counts, err error) {
+	var profiles [2]profile
 	for i, n := range []int{few, many} {
 		name := filepath.Join(dir, strconv.Itoa(n))
 		if err := execute("server", program, "-test.run=^$", "-test.bench="+bench, "-test.benchtime="+strconv.Itoa(n)+"x",
 			"-test.coverprofile="+name); err != nil {
-			return err
+			return seen, err
 		}
-		if counts[i], err = readProfile(name); err != nil {
-			return err
+		if profiles[i], err = readProfile(name); err != nil {
+			return seen, err
 		}
 	}
-	seen, err := executed(counts[1].perRequest(counts[0], many-few))
-	if err != nil {
-		return err
-	}
-	report(seen, all)
-	return nil
+	return executed(profiles[1].perRequest(profiles[0], many-few))
 }
 
 // execute runs a command in a directory of this module, with one processor.
