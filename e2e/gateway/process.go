@@ -243,6 +243,28 @@ func (p *Process) WaitFor(what string, holds func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	p.waitFor(ctx, what, holds)
+}
+
+// WaitForScript waits until holds returns true because of a script. The test fails if the script ends before: how long
+// an interpreter needs to start depends on the machine.
+func (p *Process) WaitForScript(ended <-chan struct{}, what string, holds func() bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	p.waitFor(ctx, what, holds)
+}
+
+// waitFor waits until holds returns true. The test fails if ctx or the gateway ends before.
+func (p *Process) waitFor(ctx context.Context, what string, holds func() bool) {
+	p.t.Helper()
 	interval := pace
 	for !holds() {
 		select {
@@ -257,7 +279,9 @@ func (p *Process) WaitFor(what string, holds func() bool) {
 			}
 			return
 		case <-ctx.Done():
-			p.t.Fatalf("timeout after %v, waiting for %s", patience, what)
+			if !holds() {
+				p.t.Fatalf("%v while waiting for %s: after %v, or its script has ended", ctx.Err(), what, patience)
+			}
 		}
 	}
 }

@@ -117,7 +117,7 @@ func TestShedClientsComeBack(t *testing.T) {
 			s.holds.Store(true)
 			ended := make(chan struct{})
 			go func() { defer close(ended); burst(t, s) }()
-			s.WaitFor("shed clients", func() bool { return s.refusals() >= shedClients/3 })
+			s.WaitForScript(ended, "shed clients", func() bool { return s.refusals() >= shedClients/3 })
 			close(s.on)
 			<-ended
 			s.WaitUntilQuiet()
