@@ -180,7 +180,8 @@ type comparison struct {
 
 // newComparison lists the settings of a configuration, without those of some fields.
 func newComparison(f *File, shared map[string]bool, without map[int]bool) comparison {
-	s := comparison{all: settingsOf(f.resolved(), shared, without), at: map[string]setting{}, written: map[string]setting{}}
+	s := comparison{all: settingsOf(f.resolved(), shared, without), at: map[string]setting{},
+		written: map[string]setting{}}
 	for _, l := range settingsOf(f, shared, without) {
 		s.written[l.path] = l
 	}

@@ -187,7 +187,8 @@ func (d *decoder) decode(src []byte) *File {
 	return &f
 }
 
-// countNodes returns the number of mappings' keys and lists' items below a node, without those of aliases. The node may be nil.
+// countNodes returns the number of mappings' keys and lists' items below a node, without those of aliases. The node
+// may be nil.
 func countNodes(n *yaml.Node) (count int) {
 	if n == nil {
 		return 0

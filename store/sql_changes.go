@@ -125,8 +125,8 @@ func (r *reading) readFew(ctx context.Context, c *Changes) error {
 	return r.readSmallTables(ctx, &c.Admins, &c.Overrides)
 }
 
-// readRecent reads the changes after p up to revision. If they are more than a page, or a slow database takes longer than
-// one may, it reads those that may withdraw a right, and adds all to the backlog.
+// readRecent reads the changes after p up to revision. If they are more than a page, or a slow database takes longer
+// than one may, it reads those that may withdraw a right, and adds all to the backlog.
 func (r *reading) readRecent(ctx context.Context, c *Changes, p *Position, revision int64) error {
 	gone, err := collect(ctx, r, func(d *deletion) []column {
 		return []column{textColumn("tenant", &d.tenant), textColumn("key_id", &d.key)}

@@ -13,8 +13,8 @@ type requestCase struct {
 	most  float64 // locks per request that requests of all pools share, as docs/architecture.md lists them
 }
 
-// cases have bounds with room for locks that come once in many requests. Two of the limited chat belong to its tenant and
-// its key.
+// cases have bounds with room for locks that come once in many requests. Two of the limited chat belong to its tenant
+// and its key.
 func cases() []requestCase {
 	return []requestCase{
 		{"plain", "BenchmarkChat$/400B$", 4.5},
@@ -57,8 +57,8 @@ func checkLocks(c requestCase, seen counts) error {
 	}
 	fmt.Printf("%s: %.1f locks that requests of all pools share, at most %.1f\n%s", c.name, sum, c.most, text)
 	if sum > c.most {
-		return fmt.Errorf("%s: a request takes %.1f shared locks instead of %.1f: docs/architecture.md lists them", c.name, sum,
-			c.most)
+		return fmt.Errorf("%s: a request takes %.1f shared locks instead of %.1f: docs/architecture.md lists them", c.name,
+			sum, c.most)
 	}
 	return nil
 }

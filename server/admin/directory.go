@@ -90,7 +90,8 @@ func (o *ownKeys) finish(withLastUse func(tenants.Key) tenants.Key) {
 func (a *tenantAPI) addStoredKeys(ctx context.Context, now time.Time, names []string, of map[string]*ownKeys) error {
 	var counts []store.KeyCounts
 	var first []tenants.Key
-	err := a.readDatabase("reading keys of the database failed; those in memory are used", func(db *store.SQL) (err error) {
+	const failed = "reading keys of the database failed; those in memory are used"
+	err := a.readDatabase(failed, func(db *store.SQL) (err error) {
 		if counts, err = db.CountKeys(ctx, now, expiringWithin, names...); err == nil {
 			first, err = db.FirstKeysOf(ctx, keysListed, names...)
 		}

@@ -69,8 +69,8 @@ func (a *tenantAPI) listKeys(ctx context.Context, in *struct {
 	return &reply[page[keyView]]{Body: a.pageOfKeys(ctx, in.Name, in.PageQuery)}, nil
 }
 
-// pageOfKeys returns a page of the keys of a tenant, those of config.yaml among them. While the database is unavailable,
-// the directory has the others.
+// pageOfKeys returns a page of the keys of a tenant, those of config.yaml among them. While the database is
+// unavailable, the directory has the others.
 func (a *tenantAPI) pageOfKeys(ctx context.Context, tenant string, q PageQuery) page[keyView] {
 	directory, now := a.control.Snapshot().Identity.Directory, time.Now()
 	keys, elsewhere := slices.Collect(directory.FileKeys()), 0 // in the database, on other pages

@@ -76,7 +76,8 @@ func TestKeysOfATenantComeInPages(t *testing.T) {
 		if len(slices.Compact(slices.Clone(ids))) != 5 || !slices.IsSorted(ids) {
 			t.Errorf("away %v: the keys are %v", away, ids)
 		}
-		if p := read[keysPage](r, "/admin/tenants/filed/keys?limit=2&q=ci-"); p.Total != 3 || len(p.Items) != 2 || p.Next == nil {
+		p := read[keysPage](r, "/admin/tenants/filed/keys?limit=2&q=ci-")
+		if p.Total != 3 || len(p.Items) != 2 || p.Next == nil {
 			t.Errorf("away %v: the keys with ci- are %+v", away, p)
 		}
 	}

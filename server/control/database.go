@@ -90,7 +90,8 @@ func (t turn) unlock() { <-t }
 // next reads the next changes of the database, those that withdraw rights first. change is nil if there is nothing to
 // put in force. While a whole reading replaces inForce, its changes are those that withdraw rights. The caller holds
 // updating, puts the change in force and calls took. It has no time limit of its own while the database sends rows.
-func (db *Database) next(ctx context.Context, inForce *Identity) (change *changeDirectory, to store.Position, err error) {
+func (db *Database) next(ctx context.Context, inForce *Identity) (change *changeDirectory, to store.Position,
+	err error) {
 	if err := db.migrate(ctx); err != nil {
 		return nil, to, err
 	}

@@ -210,8 +210,8 @@ func (ps *Pools) open(p, was *Pool, f *config.File) {
 	p.observeAll(p.changed)
 }
 
-// hasWorkersOf reports whether the members of was, the previous pool of that name, serve p too: the workers and all that
-// members depend on are equal. was is nil for a new pool.
+// hasWorkersOf reports whether the members of was, the previous pool of that name, serve p too: the workers and all
+// that members depend on are equal. was is nil for a new pool.
 func (p *Pool) hasWorkersOf(was *Pool) bool {
 	if was == nil || was.Picker != p.Picker || was.Prefill != p.Prefill || was.readsEvents != p.readsEvents ||
 		was.Engine != p.Engine || len(was.Workers) != len(p.Workers) {

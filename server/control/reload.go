@@ -198,7 +198,8 @@ func impactOf(live, next []*Pool, changes []config.Change) Impact {
 	}
 	for _, p := range next {
 		if before, known := was[p.Name]; known {
-			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before.Pool, 1), before.Policy, membersOf(p.Pool, 1), p.Policy)
+			im.AffinityMoved[p.Name] = routing.MovedShare(membersOf(before.Pool, 1), before.Policy, membersOf(p.Pool, 1),
+				p.Policy)
 		}
 	}
 	for _, c := range changes {
