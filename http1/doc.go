@@ -1,4 +1,4 @@
-// Package http1 is an HTTP/1.1 client for servers on trusted connections without TLS.
+// Package http1 is an HTTP/1.1 client for servers on trusted connections without TLS, and a server of usual requests.
 //
 // A [Client] keeps connections to one server, each of which carries one exchange at a time. The
 // gateway uses it instead of net/http's client on the request path. An exchange costs 8
@@ -16,6 +16,13 @@
 // byte of an answer, the request is sent once more on a new connection. Set Request.Fresh for a
 // request that must not be sent twice, or Request.Once if it may fail instead. A streamed body
 // ([Request].Upload) always has a connection of its own.
+//
+// # Server
+//
+// A [Server] reads the usual shape of a request itself, with one goroutine for a connection, and leaves every other
+// connection to its Fallback, which is net/http's server, before anything is answered. It accepts nothing that net/http
+// refuses or understands otherwise (FuzzRequestsMeanTheSameToNetHTTP). On Linux, one epoll instance notices clients
+// that leave; net/http needs a goroutine in a read for each request.
 //
 // # Errors
 //

@@ -26,10 +26,19 @@ func (l plainListener) Accept() (net.Conn, error) {
 	return &otherConn{Conn: c}, nil
 }
 
-// otherConn is a client's connection of a network that a test gives. It changes only Read.
+// otherConn is a client's connection of another kind: one that http1.Server has handed over, or one of a network that a
+// test gives.
 type otherConn struct {
 	net.Conn
 	framing Framing
+}
+
+// CloseWrite ends the connection for the client's reads, if the connection has this.
+func (c *otherConn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 func (c *otherConn) Read(p []byte) (int, error) {

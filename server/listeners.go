@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/http1"
 	"tierway/server/control"
 	"tierway/server/proxy"
 )
@@ -23,14 +24,20 @@ type address struct {
 	files   config.TLS
 	handler http.Handler
 	later   bool // the address is only reserved, until openReserved
+	fast    bool // usual HTTP/1.1 requests are served by http1
 }
 
 type listener struct {
 	plane string
 	net.Listener
 	server   *http.Server
+	front    *http1.Server     // nil: server accepts the connections
 	reserved *reservedListener // nil if the address was opened at once
 }
+
+// idleTimeout is the time until an open connection without a request is closed: below 75 s, a common idle timeout of
+// balancers.
+const idleTimeout = 60 * time.Second
 
 // firstRequestTime is the time in which the first request of an open connection arrives, even if a
 // packet is lost and sent again.
@@ -109,15 +116,20 @@ func (ls *listeners) openOne(base context.Context, a address) (listener, error) 
 	}
 	l = &onceListener{Listener: l, once: sync.OnceValue(l.Close)}
 	accept := acceptor{l, a.plane, ls.log, ls.proxy.Exhausted}
-	return listener{plane: a.plane, reserved: reserved, Listener: accept, server: &http.Server{
+	ready := listener{plane: a.plane, reserved: reserved, Listener: accept, server: &http.Server{
 		TLSConfig:         secure,
 		Handler:           a.handler,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       60 * time.Second, // below 75 s, a common idle timeout of balancers
-		MaxHeaderBytes:    64 << 10,         // keys and trace headers need a fraction of it
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    64 << 10, // keys and trace headers need a fraction of it
 		ErrorLog:          slog.NewLogLogger(ls.log.Handler(), slog.LevelDebug),
-	}}, nil
+	}}
+	if a.fast && secure == nil {
+		ready.front = &http1.Server{Handler: a.handler, Base: base, HeadTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			OnPanic: func(p any) { ls.recover.Panicked(p, slog.String("plane", a.plane)) }}
+	}
+	return ready, nil
 }
 
 // listenOrReserve returns the listener of an address. reserved is nil, or the listener that must be opened.
@@ -173,16 +185,26 @@ func (ls *listeners) serve(owned *sync.WaitGroup) <-chan error {
 	failed := make(chan error, len(all))
 	for _, l := range all {
 		owned.Go(func() {
-			var accept net.Listener = plainListener{l.Listener}
-			if secure := l.server.TLSConfig; secure != nil {
-				accept = newTLSListener(l.Listener, secure, ls.recover.Run)
-			}
-			if err := l.server.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
+			if err := ls.serveOne(l, owned); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serving the %s plane: %w", l.plane, err)
 			}
 		})
 	}
 	return failed
+}
+
+// serveOne serves one address until it fails or is shut.
+func (ls *listeners) serveOne(l listener, owned *sync.WaitGroup) error {
+	if secure := l.server.TLSConfig; secure != nil {
+		return l.server.Serve(newTLSListener(l.Listener, secure, ls.recover.Run))
+	}
+	if l.front == nil {
+		return l.server.Serve(plainListener{l.Listener})
+	}
+	rest := newHandedOver(l.Addr())
+	l.front.Fallback = rest.serveConn
+	owned.Go(func() { _ = l.server.Serve(rest) }) // it ends when it is shut
+	return l.front.Serve(l.Listener)
 }
 
 // onceListener is a listener that may be closed more than once.
@@ -225,6 +247,12 @@ func (ls *listeners) shut(cut context.Context, grace time.Duration) {
 			}
 		}
 		// Shutdown polls at growing intervals. The second call begins with short ones.
+		if l.front != nil {
+			l.server.SetKeepAlivesEnabled(false) // closes its idle connections at once
+			if l.front.Shutdown(cut) != nil && l.front.Shutdown(frames) != nil {
+				l.front.Close()
+			}
+		}
 		if l.server.Shutdown(cut) != nil && l.server.Shutdown(frames) != nil {
 			l.server.Close()
 		}

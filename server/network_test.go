@@ -1,11 +1,15 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
+	"time"
 
+	"tierway/http1"
 	"tierway/memnet"
 	"tierway/workers/zmtp"
 )
@@ -57,4 +61,54 @@ func newServer(t testing.TB, h http.Handler) *httptest.Server {
 	s := newUnstartedServer(t, h)
 	s.Start()
 	return s
+}
+
+// newGateway serves a gateway on the test's network. closeGateway closes it. With the variable TIERWAY_FAST_HTTP1, http1
+// serves the usual requests: make soak runs the tests both ways.
+func newGateway(t testing.TB, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := newUnstartedServer(t, h)
+	if os.Getenv("TIERWAY_FAST_HTTP1") != "" {
+		putInFront(t, s, h)
+	}
+	s.Start()
+	return s
+}
+
+// closeGateway closes a gateway's server and waits until its requests have ended.
+func closeGateway(s *httptest.Server) {
+	s.Close()
+	if wait, ok := fronts.Load(s); ok {
+		wait.(func())()
+	}
+}
+
+// putInFront lets http1 serve the usual requests of a server that is not started.
+func putInFront(t testing.TB, s *httptest.Server, h http.Handler) {
+	l, rest := s.Listener, newHandedOver(s.Listener.Addr())
+	front := &http1.Server{Handler: h, Fallback: rest.serveConn, Base: context.Background(), HeadTimeout: headerTimeout,
+		IdleTimeout: 24 * time.Hour, OnPanic: func(p any) { t.Errorf("a handler panicked: %v", p) }}
+	ended := make(chan error, 1)
+	go func() { ended <- front.Serve(l) }()
+	s.Listener = frontListener{rest, front}
+	fronts.Store(s, func() {
+		<-ended
+		_ = front.Shutdown(context.Background())
+	})
+	t.Cleanup(func() { fronts.Delete(s) })
+}
+
+// fronts has a function that waits for the requests of a closed server, by its *httptest.Server.
+var fronts sync.Map
+
+// frontListener is the listener of a server behind an http1.Server, which it closes first.
+type frontListener struct {
+	*handedOver
+	front *http1.Server
+}
+
+// Close is part of net.Listener.
+func (l frontListener) Close() error {
+	_ = l.front.Close()
+	return l.handedOver.Close()
 }

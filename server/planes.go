@@ -76,7 +76,8 @@ func tierReport(c *control.Control, r *learning.Reporter) func(context.Context) 
 // connection is refused, but not if it is answered with 503. An address that the admin plane shares is
 // opened at once.
 func (p *planes) addresses(f *config.File) []address {
-	all := []address{{plane: "data", listen: f.Listen, files: f.TLS, handler: p.dataHandler()}}
+	all := []address{{plane: "data", listen: f.Listen, files: f.TLS, handler: p.dataHandler(),
+		fast: f.FastHTTP1}}
 	if f.SharedPlanes() {
 		all[0].handler = sharePlanes(all[0].handler, p.adminHandler())
 	} else {

@@ -92,13 +92,13 @@ func newRigWith(t *testing.T, yaml string, change func(*Options), handlers ...ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := newServer(t, r.planes.dataHandler())
+	front := newGateway(t, r.planes.dataHandler())
 	r.url = front.URL
 	recordsCtx, stopRecords := context.WithCancel(context.Background())
 	var recording sync.WaitGroup
 	recording.Go(func() { r.proxy.RunRecords(recordsCtx) })
 	t.Cleanup(func() {
-		front.Close()
+		closeGateway(front)
 		stopRecords()
 		recording.Wait()
 		r.close()

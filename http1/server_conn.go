@@ -1,0 +1,247 @@
+package http1
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// maxRequestHead is the length in bytes from which a head is left to Fallback. Keys and trace headers need less.
+const maxRequestHead = 16 << 10
+
+// errUnusual means that the next request is not usual.
+var errUnusual = errors.New("an unusual request")
+
+// servedConn is a client's connection. One goroutine owns it, except for the atomic fields.
+type servedConn struct {
+	*conn
+	server *Server
+	ctx    context.Context // parent of the contexts of its requests
+	blank  *http.Request   // what its requests have in common
+
+	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and closed after the
+	// server has closed the connection.
+	waitsUntil atomic.Int64
+	cancel     atomic.Pointer[context.CancelFunc] // cancels the request in progress
+	clientLeft atomic.Bool                        // the client has closed its side
+
+	background backgroundRead
+	writeTimed bool   // a write deadline is set
+	emptyBytes int    // CR and LF that may precede the next request, as net/http allows after a POST
+	head       []byte // scratch: the head of an answer, and what leaves with it
+	held       []byte // the part of an answer's body that has not left
+}
+
+func newServedConn(s *Server, socket net.Conn) *servedConn {
+	c := &servedConn{conn: newConn(socket), server: s}
+	c.blank = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: socket.RemoteAddr().String()}
+	c.waitsUntil.Store(c.opened.Add(s.HeadTimeout).UnixNano())
+	return c
+}
+
+// serve serves requests until the connection ends or goes to Fallback.
+func (c *servedConn) serve() {
+	ctx, cancel := context.WithCancel(context.WithValue(c.server.Base, http.LocalAddrContextKey, c.socket.LocalAddr()))
+	defer cancel()
+	c.ctx = ctx
+	unwatch := c.server.watcher.add(c)
+	given := false
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.OnPanic(p)
+		}
+		unwatch()
+		if !given {
+			_ = c.socket.Close()
+		}
+		c.server.remove(c)
+	}()
+	for {
+		r, err := c.readRequest()
+		if errors.Is(err, errUnusual) && c.takeFromSweep() {
+			given = true
+			unwatch()
+			c.server.Fallback(&unreadConn{Conn: c.socket, unread: bytes.Clone(c.buf[c.r:c.w])})
+			return
+		}
+		if err != nil || !c.serveRequest(r) {
+			return
+		}
+		c.waitsUntil.Store(time.Now().Add(c.server.IdleTimeout).UnixNano())
+		if c.server.closing.Load() {
+			return
+		}
+	}
+}
+
+// takeFromSweep prevents that the server closes the connection as a waiting one. It returns false if that has happened.
+func (c *servedConn) takeFromSweep() bool { return c.waitsUntil.Swap(0) != closed }
+
+// readRequest waits for a request and parses its head. The bytes of an unusual request stay in the buffer.
+func (c *servedConn) readRequest() (requestHead, error) {
+	block, err := c.readRequestHead()
+	if err != nil {
+		return requestHead{}, err
+	}
+	h, ok := parseRequestHead(block)
+	if !ok {
+		return requestHead{}, errUnusual
+	}
+	c.r += len(block)
+	return h, nil
+}
+
+// readRequestHead waits for the head of a request. The result has its empty line, and its bytes stay in the buffer.
+func (c *servedConn) readRequestHead() ([]byte, error) {
+	scan, line, timed := 0, 0, false // offsets from c.r
+	for {
+		for ; c.emptyBytes > 0 && c.r < c.w && (c.buf[c.r] == '\r' || c.buf[c.r] == '\n'); c.emptyBytes-- {
+			c.r++
+		}
+		in := c.buf[c.r:c.w]
+		lf := bytes.IndexByte(in[scan:], '\n')
+		if lf < 0 {
+			scan = len(in)
+			if scan >= maxRequestHead {
+				return nil, errUnusual
+			}
+			if scan > 0 && !timed {
+				timed = true
+				if !c.takeFromSweep() {
+					return nil, net.ErrClosed
+				}
+				_ = c.socket.SetReadDeadline(time.Now().Add(c.server.HeadTimeout)) // an error shows at the read too
+			}
+			if err := c.fill(maxRequestHead); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		end := scan + lf
+		if end == 0 || in[end-1] != '\r' {
+			return nil, errUnusual
+		}
+		scan = end + 1
+		if end != line+1 {
+			line = scan
+			continue
+		}
+		if !c.takeFromSweep() {
+			return nil, net.ErrClosed
+		}
+		if timed {
+			_ = c.socket.SetReadDeadline(time.Time{}) // an error shows at the next read too
+		}
+		return in[:scan], nil
+	}
+}
+
+// serveRequest serves one request, and reports whether the connection may carry another one.
+func (c *servedConn) serveRequest(h requestHead) bool {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	c.cancel.Store(&cancel)
+	defer c.cancel.Store(nil)
+	x := &served{c: c, cancel: cancel, r: c.blank.WithContext(ctx), header: make(http.Header, 8), length: -1, unread: h.length,
+		arrived: int64(c.w-c.r) >= h.length}
+	h.fill(x.r)
+	if x.r.Body = http.NoBody; h.length > 0 {
+		x.r.Body = x
+	} else {
+		x.watchClient()
+	}
+	keep := x.handle() && x.end()
+	if c.writeTimed {
+		c.writeTimed = false
+		_ = c.socket.SetWriteDeadline(time.Time{}) // an error shows at the next write too
+	}
+	if c.emptyBytes = 0; h.method == http.MethodPost {
+		c.emptyBytes = 4
+	}
+	return c.background.stop(c.conn) && keep
+}
+
+// cancelIfLeft cancels the request in progress if the client has left: it has closed its side, and nothing is unread.
+func (c *servedConn) cancelIfLeft() {
+	if !c.clientLeft.Load() {
+		return
+	}
+	if cancel := c.cancel.Load(); cancel != nil && c.ended() {
+		(*cancel)()
+	}
+}
+
+// backgroundRead notices the end of a connection without a watcher: it reads while the client waits for its answer.
+type backgroundRead struct {
+	done chan struct{} // nil: it does not run
+	n    int
+	one  [1]byte
+}
+
+// start begins to read. onEnd is called if the connection ends.
+func (b *backgroundRead) start(socket net.Conn, onEnd func()) {
+	done := make(chan struct{})
+	b.done = done
+	go func() {
+		defer close(done)
+		var err error
+		if b.n, err = socket.Read(b.one[:]); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			onEnd()
+		}
+	}()
+}
+
+// stop ends the read and puts a byte that was read into the buffer. It reports whether there is room.
+func (b *backgroundRead) stop(c *conn) bool {
+	if b.done == nil {
+		return true
+	}
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // a closed connection has ended the read
+	<-b.done
+	b.done = nil
+	_ = c.socket.SetReadDeadline(time.Time{}) // an error shows at the next read too
+	if b.n == 0 {
+		return true
+	}
+	if c.w == len(c.buf) {
+		c.w = copy(c.buf, c.buf[c.r:c.w])
+		c.r = 0
+	}
+	if c.w == len(c.buf) {
+		return false
+	}
+	c.buf[c.w] = b.one[0]
+	c.w++
+	return true
+}
+
+// unreadConn is a connection whose first bytes were already read.
+type unreadConn struct {
+	net.Conn
+	unread []byte
+}
+
+// Read is part of net.Conn.
+func (c *unreadConn) Read(p []byte) (int, error) {
+	if len(c.unread) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.unread)
+	c.unread = c.unread[n:]
+	return n, nil
+}
+
+// CloseWrite ends the connection for the client's reads, if the connection has this.
+func (c *unreadConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
