@@ -2,7 +2,6 @@ package http1
 
 import (
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -12,14 +11,12 @@ type dateText struct {
 	text   string
 }
 
-var lastDate atomic.Pointer[dateText]
-
 // date returns a time as the Date of an answer.
-func date(t time.Time) string {
-	if d := lastDate.Load(); d != nil && d.second == t.Unix() {
+func (s *Server) date(t time.Time) string {
+	if d := s.lastDate.Load(); d != nil && d.second == t.Unix() {
 		return d.text
 	}
 	d := &dateText{t.Unix(), t.UTC().Format(http.TimeFormat)}
-	lastDate.Store(d)
+	s.lastDate.Store(d)
 	return d.text
 }

@@ -216,10 +216,12 @@ func (h *answerHead) dropNamed() {
 }
 
 // usualNames maps the header names that engines and hosted services send to their canonical form.
-var usualNames = bothSpellings("Access-Control-Allow-Origin", "Alt-Svc", "Cache-Control", "Cf-Cache-Status",
-	"Cf-Ray", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Keep-Alive",
-	"Openai-Organization", "Openai-Processing-Ms", "Openai-Version", "Request-Id", "Retry-After", "Retry-After-Ms",
-	"Server", "Strict-Transport-Security", "Transfer-Encoding", "Vary", "Via", "X-Accel-Buffering",
-	"X-Content-Type-Options", "X-Ratelimit-Limit-Requests", "X-Ratelimit-Limit-Tokens",
-	"X-Ratelimit-Remaining-Requests", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Requests",
-	"X-Ratelimit-Reset-Tokens", "X-Request-Id", "X-Should-Retry")
+var usualNames = func() map[string]string {
+	return bothSpellings("Access-Control-Allow-Origin", "Alt-Svc", "Cache-Control", "Cf-Cache-Status", "Cf-Ray",
+		"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Keep-Alive",
+		"Openai-Organization", "Openai-Processing-Ms", "Openai-Version", "Request-Id", "Retry-After", "Retry-After-Ms",
+		"Server", "Strict-Transport-Security", "Transfer-Encoding", "Vary", "Via", "X-Accel-Buffering",
+		"X-Content-Type-Options", "X-Ratelimit-Limit-Requests", "X-Ratelimit-Limit-Tokens",
+		"X-Ratelimit-Remaining-Requests", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Requests",
+		"X-Ratelimit-Reset-Tokens", "X-Request-Id", "X-Should-Retry")
+}()

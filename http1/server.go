@@ -23,22 +23,20 @@ const (
 	closed = -1
 )
 
-// endOfTime is later than any waitsUntil.
-var endOfTime = time.Unix(0, math.MaxInt64)
-
 // Server serves usual HTTP/1.1 requests: a known method, a path, at most a Content-Length, and nothing that changes the
 // protocol. A connection that begins any other request goes to Fallback, with all bytes of that request. Nothing of the
 // request is answered before, so net/http decides each case that is not clear. The fields must not change after Serve.
 type Server struct {
 	Handler     http.Handler
 	Fallback    func(net.Conn)  // starts to serve the rest of a connection
-	Base        context.Context // parent of the contexts of all requests
+	Base        context.Context //nolint:containedctx // parent of the contexts of all requests
 	HeadTimeout time.Duration   // for the head of a request, and for the first byte of a new connection
 	IdleTimeout time.Duration   // for the first byte of a later request
 	OnPanic     func(p any)     // gets what a request panics with, except for http.ErrAbortHandler
 
-	watcher watcher
-	closing atomic.Bool
+	watcher  watcher
+	closing  atomic.Bool
+	lastDate atomic.Pointer[dateText]
 
 	mu       sync.Mutex
 	open     sync.WaitGroup           // connections; Add is called under mu
@@ -115,21 +113,21 @@ func (s *Server) sweepUntil(ended <-chan struct{}) {
 	for {
 		select {
 		case now := <-ticker.C:
-			s.closeWaiting(now)
+			s.closeWaiting(now.UnixNano())
 		case <-ended:
 			return
 		}
 	}
 }
 
-// closeWaiting closes the connections whose next request should have begun by a time, and returns the number of all
-// connections. Their goroutines remove them.
-func (s *Server) closeWaiting(by time.Time) int {
+// closeWaiting closes the connections whose next request should have begun by a Unix time in ns, and returns the number
+// of all connections. Their goroutines remove them.
+func (s *Server) closeWaiting(by int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		until := c.waitsUntil.Load()
-		if until > 0 && until <= by.UnixNano() && c.waitsUntil.CompareAndSwap(until, closed) {
+		if until > 0 && until <= by && c.waitsUntil.CompareAndSwap(until, closed) {
 			_ = c.socket.Close()
 		}
 	}
@@ -140,7 +138,7 @@ func (s *Server) closeWaiting(by time.Time) int {
 // with the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.closeListener()
-	for poll := time.Millisecond; s.closeWaiting(endOfTime) > 0; poll = min(2*poll, longestPoll) {
+	for poll := time.Millisecond; s.closeWaiting(math.MaxInt64) > 0; poll = min(2*poll, longestPoll) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

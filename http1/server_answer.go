@@ -19,9 +19,6 @@ const (
 	resetDelay = 500 * time.Millisecond
 )
 
-// newlines replaces what would end a header line, as net/http does.
-var newlines = strings.NewReplacer("\n", " ", "\r", " ")
-
 // served is a request in progress: the reader of its body, and the writer of its answer. The handler may use it in one
 // goroutine at a time.
 type served struct {
@@ -87,7 +84,8 @@ func (x *served) appendFields(b []byte) []byte {
 			}
 			continue
 		case "Connection":
-			x.closeLast = x.closeLast || slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, "close") })
+			isClose := func(v string) bool { return strings.EqualFold(v, "close") }
+			x.closeLast = x.closeLast || slices.ContainsFunc(values, isClose)
 			continue
 		case "Transfer-Encoding", "Trailer":
 			continue
@@ -101,7 +99,7 @@ func (x *served) appendFields(b []byte) []byte {
 		}
 		for _, value := range values {
 			if !isFieldValue(value) {
-				value = newlines.Replace(value)
+				value = strings.NewReplacer("\n", " ", "\r", " ").Replace(value) // as net/http does
 			}
 			b = appendField(b, key, value)
 		}
@@ -129,7 +127,7 @@ func (x *served) commit(first []byte, whole bool) {
 	}
 	b := c.head
 	if !x.hasDate {
-		b = appendField(b, "Date", date(time.Now()))
+		b = appendField(b, "Date", c.server.date(time.Now()))
 	}
 	if x.hasBody() {
 		if !x.hasType && len(first) > 0 {

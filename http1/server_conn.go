@@ -21,7 +21,7 @@ var errUnusual = errors.New("an unusual request")
 type servedConn struct {
 	*conn
 	server *Server
-	ctx    context.Context // parent of the contexts of its requests
+	ctx    context.Context //nolint:containedctx // parent of the contexts of its requests
 	blank  *http.Request   // what its requests have in common
 
 	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and closed after the
@@ -147,8 +147,8 @@ func (c *servedConn) serveRequest(h requestHead) bool {
 	defer cancel()
 	c.cancel.Store(&cancel)
 	defer c.cancel.Store(nil)
-	x := &served{c: c, cancel: cancel, r: c.blank.WithContext(ctx), header: make(http.Header, 8), length: -1, unread: h.length,
-		arrived: int64(c.w-c.r) >= h.length}
+	x := &served{c: c, cancel: cancel, r: c.blank.WithContext(ctx), header: make(http.Header, 8), length: -1,
+		unread: h.length, arrived: int64(c.w-c.r) >= h.length}
 	h.fill(x.r)
 	if x.r.Body = http.NoBody; h.length > 0 {
 		x.r.Body = x

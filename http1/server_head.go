@@ -117,13 +117,15 @@ func isPlainHost(s string) bool {
 func isAlphanumeric(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // usualRequestNames maps the header names that clients and proxies send to their canonical form.
-var usualRequestNames = bothSpellings("Accept", "Accept-Encoding", "Accept-Language", "Anthropic-Version", "Api-Key",
-	"Authorization", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Host", "Idempotency-Key",
-	"Openai-Beta", "Openai-Organization", "Openai-Project", "Origin", "Referer", "Traceparent", "Tracestate", "User-Agent",
-	"X-Api-Key", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Model-Tier", "X-Real-Ip", "X-Request-Id",
-	"X-Stainless-Arch", "X-Stainless-Async", "X-Stainless-Lang", "X-Stainless-Os", "X-Stainless-Package-Version",
-	"X-Stainless-Read-Timeout", "X-Stainless-Retry-Count", "X-Stainless-Runtime", "X-Stainless-Runtime-Version",
-	"X-Stainless-Timeout")
+var usualRequestNames = func() map[string]string {
+	return bothSpellings("Accept", "Accept-Encoding", "Accept-Language", "Anthropic-Version", "Api-Key",
+		"Authorization", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Host",
+		"Idempotency-Key", "Openai-Beta", "Openai-Organization", "Openai-Project", "Origin", "Referer", "Traceparent",
+		"Tracestate", "User-Agent", "X-Api-Key", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+		"X-Model-Tier", "X-Real-Ip", "X-Request-Id", "X-Stainless-Arch", "X-Stainless-Async", "X-Stainless-Lang",
+		"X-Stainless-Os", "X-Stainless-Package-Version", "X-Stainless-Read-Timeout", "X-Stainless-Retry-Count",
+		"X-Stainless-Runtime", "X-Stainless-Runtime-Version", "X-Stainless-Timeout")
+}()
 
 // bothSpellings maps canonical names, and the same in lower case, to the canonical ones.
 func bothSpellings(names ...string) map[string]string {

@@ -41,7 +41,7 @@ func newServerRig(t *testing.T, h http.HandlerFunc) *serverRig {
 	go func() { ended <- r.server.Serve(l) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
-		if err := <-ended; err != http.ErrServerClosed {
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("Serve returned %v", err)
 		}
 		_ = r.server.Shutdown(context.Background()) // waits for the connections
@@ -419,7 +419,7 @@ func TestAServerThatIsClosedBeforeServesNothing(t *testing.T) {
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := s.Serve(l); err != http.ErrServerClosed {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("Serve returned %v", err)
 		}
 		if _, err := network.Dial(t.Context(), "tcp", "127.0.0.1:80"); err == nil {
@@ -430,8 +430,8 @@ func TestAServerThatIsClosedBeforeServesNothing(t *testing.T) {
 
 // FuzzRequestsMeanTheSameToNetHTTP: what the loop accepts, net/http accepts with the same meaning.
 func FuzzRequestsMeanTheSameToNetHTTP(f *testing.F) {
-	for _, text := range []string{simpleGet, "POST /v1/chat/completions?a=b%20c#d HTTP/1.1\r\nhost: x:1\r\nContent-Length: 3\r\n" +
-		"Connection: close\r\nX-A: b\r\nx-a:\tc \r\nAuthorization: Bearer k\r\n\r\nabc", "GET //a/%2f;b HTTP/1.1\r\nHost: [::1]\r\n\r\n",
+	for _, text := range []string{simpleGet, "POST /v1/chat/completions?a=b%20c#d HTTP/1.1\r\nhost: x:1\r\n" +
+		"Content-Length: 3\r\nConnection: close\r\nX-A: b\r\nx-a:\tc \r\nAuthorization: Bearer k\r\n\r\nabc", "GET //a/%2f;b HTTP/1.1\r\nHost: [::1]\r\n\r\n",
 		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		f.Add([]byte(text))
 	}
@@ -451,7 +451,8 @@ func FuzzRequestsMeanTheSameToNetHTTP(f *testing.F) {
 		if err != nil {
 			t.Fatalf("net/http refuses %q: %v", block, err)
 		}
-		if r.Method != want.Method || r.RequestURI != want.RequestURI || r.Host != want.Host || !reflect.DeepEqual(r.URL, want.URL) ||
+		if r.Method != want.Method || r.RequestURI != want.RequestURI || r.Host != want.Host ||
+			!reflect.DeepEqual(r.URL, want.URL) ||
 			!reflect.DeepEqual(r.Header, want.Header) || r.ContentLength != want.ContentLength || r.Close != want.Close ||
 			len(want.TransferEncoding) > 0 || len(want.Trailer) > 0 {
 			t.Errorf("%q is\n%+v, and to net/http\n%+v", block, r, want)

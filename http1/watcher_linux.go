@@ -86,8 +86,8 @@ func (w *watcher) closeDescriptors() {
 	w.epoll = -1
 }
 
-// add watches a connection until remove is called, which may be called again. A connection that cannot be watched is read
-// in the background.
+// add watches a connection until remove is called, which may be called again. A connection that cannot be watched is
+// read in the background.
 func (w *watcher) add(c *servedConn) (remove func()) {
 	if c.raw == nil {
 		return func() {}

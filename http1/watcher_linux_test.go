@@ -2,6 +2,7 @@ package http1
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -104,7 +105,7 @@ func TestTheWatcherNoticesClientsThatLeave(t *testing.T) {
 			if err := s.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := <-ended; err != http.ErrServerClosed {
+			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 				t.Errorf("Serve returned %v", err)
 			}
 			client.Close()
