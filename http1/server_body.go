@@ -45,7 +45,10 @@ func (x *served) readBody(p []byte) (n int, err error) {
 
 // skipBody reads the rest of a body that is not too long, and reports whether all of the body was read.
 func (x *served) skipBody() bool {
-	if x.unread > maxSkipped {
+	switch {
+	case x.unread == 0:
+		return true
+	case x.unread > maxSkipped:
 		return false
 	}
 	var scratch [4 << 10]byte

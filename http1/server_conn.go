@@ -72,6 +72,9 @@ func (c *servedConn) serve() {
 		if err != nil || !c.serveRequest(r) {
 			return
 		}
+		if c.r == c.w {
+			c.reset() // releases the memory of a long head
+		}
 		c.waitsUntil.Store(time.Now().Add(c.server.IdleTimeout).UnixNano())
 		if c.server.closing.Load() {
 			return
@@ -220,7 +223,7 @@ func (b *backgroundRead) stop(c *conn) bool {
 	return true
 }
 
-// unreadConn is a connection whose first bytes were already read.
+// unreadConn is a connection with its first bytes, which were already read.
 type unreadConn struct {
 	net.Conn
 	unread []byte

@@ -460,7 +460,7 @@ func FuzzRequestsMeanTheSameToNetHTTP(f *testing.F) {
 	})
 }
 
-// noInput is a connection whose client sends nothing more.
+// noInput is a connection without further input.
 type noInput struct{ net.Conn }
 
 func (noInput) Read([]byte) (int, error)        { return 0, io.EOF }

@@ -20,7 +20,7 @@ type watcher struct {
 	conns map[uint64]*servedConn
 }
 
-// leaving are the events of a connection whose client closes it, edge-triggered (1<<31): each event is reported once.
+// leaving are the events after a close by the client. They are edge-triggered (1<<31): each event is reported once.
 const leaving = syscall.EPOLLRDHUP | 1<<31
 
 // openLocked starts to wait for events. Event 0 stops the watcher.

@@ -58,3 +58,27 @@ func TestWhatWaitsForOpenAddressesRunsWithoutTheLock(t *testing.T) {
 		l.Close()
 	}
 }
+
+// TestFastHTTP1IsOfTheDataPlaneOnly, if it is configured.
+func TestFastHTTP1IsOfTheDataPlaneOnly(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "fast_http1: true\n": true, "fast_http1: false\n": false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, plain+text, fakeEngine())
+			for _, a := range r.planes.addresses(r.control.Snapshot().File) {
+				if a.fast != (want && a.plane == "data") {
+					t.Errorf("%q: fast is %v for the %s plane", text, a.fast, a.plane)
+				}
+				a.later = false
+				l, err := (&listeners{log: slog.New(slog.DiscardHandler), proxy: r.proxy, listen: memnet.New().Listen}).openOne(
+					t.Context(), a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (l.front != nil) != a.fast {
+					t.Errorf("%q: the %s plane has the front %v", text, a.plane, l.front)
+				}
+				l.Close()
+			}
+		})
+	}
+}

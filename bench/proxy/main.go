@@ -43,6 +43,7 @@ type options struct {
 	old         []string
 	pause       time.Duration // before -cpu reads a target's processor time after a load
 	watched     bool
+	fast        bool
 	shared      bool
 	tabs        bool
 	hooks       bool
@@ -122,6 +123,7 @@ func parseOptions(args []string) (options, error) {
 			return nil
 		})
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
+	f.BoolVar(&o.fast, "fast", false, "give -bin, but not the gateways of -old, fast_http1: true")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
 	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
 	f.BoolVar(&o.hooks, "hooks", false, "measure what a hook costs at -rate instead")

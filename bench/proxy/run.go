@@ -84,7 +84,11 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			}
 			more = func(name string) string { return watchedConf(sink, c.Dir, name) }
 		}
-		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
+		own := more("tierway")
+		if o.fast {
+			own += "fast_http1: true\n"
+		}
+		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, own)
 		if err != nil {
 			return err
 		}
