@@ -120,8 +120,8 @@ func (s *Server) sweepUntil(ended <-chan struct{}) {
 	}
 }
 
-// closeWaiting closes the connections that wait for a request until a Unix time in ns, or an earlier one. It returns the
-// number of all connections. Their goroutines remove them.
+// closeWaiting closes the connections that wait for a request until a Unix time in ns, or an earlier one. It returns
+// the number of all connections. Their goroutines remove them.
 func (s *Server) closeWaiting(by int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
