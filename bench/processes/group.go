@@ -58,12 +58,12 @@ func (g *Group) Wait() {
 }
 
 // StartSelf runs this program again as a child process and returns its standard input and output.
-func (g *Group) StartSelf(ctx context.Context, verb string) (in io.WriteCloser, out io.Reader, err error) {
+func (g *Group) StartSelf(ctx context.Context, args ...string) (in io.WriteCloser, out io.Reader, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking up this program: %w", err)
 	}
-	cmd := g.command(ctx, self, verb)
+	cmd := g.command(ctx, self, args...)
 	cmd.Stderr = os.Stderr
 	if in, err = cmd.StdinPipe(); err != nil {
 		return nil, nil, fmt.Errorf("making a pipe: %w", err)
@@ -72,7 +72,7 @@ func (g *Group) StartSelf(ctx context.Context, verb string) (in io.WriteCloser, 
 		return nil, nil, fmt.Errorf("making a pipe: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, fmt.Errorf("starting %s: %w", verb, err)
+		return nil, nil, fmt.Errorf("starting %s: %w", args[0], err)
 	}
 	g.list = append(g.list, cmd)
 	return in, out, nil

@@ -22,22 +22,22 @@ type children struct {
 	redis string // URL for the gateways that are started next; empty: no Redis
 }
 
-// startWorker starts the fixed worker and returns its address.
-func (c *children) startWorker(ctx context.Context) (string, error) {
-	addr, _, err := c.startListener(ctx, "worker")
+// startWorker starts the fixed worker on an address, which may have port 0, and returns its address.
+func (c *children) startWorker(ctx context.Context, listen string) (string, error) {
+	addr, _, err := c.startListener(ctx, "worker", listen)
 	return addr, err
 }
 
 // startListener starts a child of this program and returns the address that it prints. more
 // reads what the child prints afterwards.
-func (c *children) startListener(ctx context.Context, verb string) (addr string, more *json.Decoder, err error) {
-	_, out, err := c.StartSelf(ctx, verb)
+func (c *children) startListener(ctx context.Context, verb ...string) (addr string, more *json.Decoder, err error) {
+	_, out, err := c.StartSelf(ctx, verb...)
 	if err != nil {
 		return "", nil, err
 	}
 	more = json.NewDecoder(out)
 	if err := more.Decode(&addr); err != nil {
-		return "", nil, fmt.Errorf("reading the %s's address: %w", verb, err)
+		return "", nil, fmt.Errorf("reading the %s's address: %w", verb[0], err)
 	}
 	return addr, more, nil
 }

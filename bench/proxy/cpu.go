@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +37,7 @@ type cpuTarget struct {
 	Name       string `json:"name"`
 	PerRequest spread `json:"cpu_us_per_request"`
 	ByNginx    spread `json:"by_nginx"`
+	Allocated  spread `json:"allocations_per_request"` // 0 if it is not a Tierway
 	TierwayBy  spread `json:"tierway_by_it"`
 }
 
@@ -41,13 +46,19 @@ type cpuTarget struct {
 func (b *bench) cpu(ctx context.Context, o options, out io.Writer) error {
 	b.targets = b.targets[nginx:] // without the worker, which is not a proxy
 	rep := cpuReport{setup: b.setup}
-	for _, s := range shapes() {
+	for _, s := range cpuShapes() {
+		if !strings.HasPrefix(s.name, o.shape) {
+			continue
+		}
 		load := job{Key: b.key, Shape: s.name, Connections: o.connections, Seconds: o.seconds, Rate: o.rate * s.pace}
 		measured, err := b.rounds(ctx, o, load)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		rep.Loads = append(rep.Loads, cpuLoadOf(load, b.targets, measured))
+	}
+	if len(rep.Loads) == 0 {
+		return fmt.Errorf("no load has a name that begins with %q (-shape)", o.shape)
 	}
 	return printReport(out, o, rep)
 }
@@ -63,17 +74,22 @@ func cpuLoadOf(j job, targets []target, rounds [][]result) cpuLoad {
 			Name:       t.name,
 			PerRequest: spreadOf(rounds, func(r []result) float64 { return r[i].CPU }),
 			ByNginx:    by(i, 0),
+			Allocated:  spreadOf(rounds, func(r []result) float64 { return r[i].Allocated }),
 			TierwayBy:  by(1, i),
 		})
 	}
 	return load
 }
 
-// runWithCPU is runChecked with the processor time of process pid during the load and the pause
-// after it.
-func (b *bench) runWithCPU(j job, pid int, pause time.Duration) (result, error) {
+// runWithCPU is runChecked with the processor time of a target's process, and the memory that it allocates, during
+// the load and the pause after it.
+func (b *bench) runWithCPU(ctx context.Context, j job, t target, pause time.Duration) (result, error) {
 	proc := os.DirFS("/proc")
-	before, err := processes.CPUTime(proc, pid)
+	allocated, err := allocations(ctx, t.admin)
+	if err != nil {
+		return result{}, err
+	}
+	before, err := processes.CPUTime(proc, t.pid)
 	if err != nil {
 		return result{}, err
 	}
@@ -82,9 +98,37 @@ func (b *bench) runWithCPU(j job, pid int, pause time.Duration) (result, error) 
 		return r, err
 	}
 	time.Sleep(pause)
-	after, err := processes.CPUTime(proc, pid)
+	after, err := processes.CPUTime(proc, t.pid)
+	if err != nil {
+		return r, err
+	}
 	r.CPU = float64(after-before) / float64(time.Microsecond) / float64(r.Done)
+	allAllocated, err := allocations(ctx, t.admin)
+	r.Allocated = (allAllocated - allocated) / float64(r.Done)
 	return r, err
+}
+
+// allocations returns how often a gateway has allocated memory; 0 without its admin plane.
+func allocations(ctx context.Context, admin string) (n float64, err error) {
+	if admin == "" {
+		return 0, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
+	if err != nil {
+		return 0, fmt.Errorf("making a request for metrics: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("reading metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "go_memstats_mallocs_total "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, errors.Join(fmt.Errorf("http://%s/metrics has no go_memstats_mallocs_total", admin), lines.Err())
 }
 
 // String returns the report as a table.
@@ -98,11 +142,16 @@ func (r cpuReport) String() string {
 		width = max(width, len(t.Name))
 	}
 	for _, l := range r.Loads {
-		fmt.Fprintf(&b, "\n%s at %g/s\n%-*s  %-26s %-26s %s\n", l.Shape, l.Rate,
-			width, "", "µs (min–max)", "÷ nginx (min–max)", "tierway ÷ it (min–max)")
+		fmt.Fprintf(&b, "\n%s at %g/s\n%-*s  %-22s %-22s %-24s %s\n", l.Shape, l.Rate,
+			width, "", "µs (min–max)", "÷ nginx (min–max)", "tierway ÷ it (min–max)", "allocations")
 		for _, t := range l.Targets {
 			micros := fmt.Sprintf("%.0f (%.0f–%.0f)", t.PerRequest.Median, t.PerRequest.Min, t.PerRequest.Max)
-			fmt.Fprintf(&b, "%-*s  %-26s %-26s %s\n", width, t.Name, micros, ratio(t.ByNginx), ratio(t.TierwayBy))
+			allocated := "" // nginx has no such count
+			if n := t.Allocated.Median; n > 0 {
+				allocated = fmt.Sprintf("%.0f", n)
+			}
+			fmt.Fprintf(&b, "%-*s  %-22s %-22s %-24s %s\n", width, t.Name, micros, ratio(t.ByNginx), ratio(t.TierwayBy),
+				allocated)
 		}
 	}
 	b.WriteString("\nevery answer was read to its end and whole\n")

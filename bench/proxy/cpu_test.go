@@ -48,7 +48,7 @@ func TestEveryProxyIsMeasuredUnderEveryLoad(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &rep); err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Loads) != 3 || rep.Loads[0].Rate != 400 || rep.Loads[2].Rate != 100 {
+	if len(rep.Loads) != 5 || rep.Loads[0].Rate != 400 || rep.Loads[2].Rate != 100 {
 		t.Fatalf("got the loads %+v", rep.Loads)
 	}
 	for _, l := range rep.Loads {

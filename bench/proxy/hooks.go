@@ -93,7 +93,7 @@ func (r hooksReport) String() string {
 
 // serveHook runs the service of a hook that allows every request, until in ends.
 func serveHook(kind string, in io.Reader, out io.Writer) error {
-	l, err := listenUntil(in, out)
+	l, err := listenUntil("127.0.0.1:0", in, out)
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ type result struct {
 	P50     float64 // microseconds
 	P99     float64
 	CPU     float64 // microseconds of the target's processor time per complete answer, with -cpu
+
+	Allocated float64 // allocations of the target per complete answer, with -cpu; 0: not known
 }
 
 // loader runs jobs one after the other.

@@ -28,6 +28,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -43,7 +44,10 @@ type options struct {
 	old         []string
 	pause       time.Duration // before -cpu reads a target's processor time after a load
 	watched     bool
-	fast        bool
+	netHTTP     bool
+	versus      []other
+	listen      string
+	shape       string
 	shared      bool
 	tabs        bool
 	hooks       bool
@@ -54,6 +58,9 @@ type options struct {
 	bin         string
 	nginx       string
 }
+
+// other is a gateway of -vs.
+type other struct{ name, addr string }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -68,10 +75,11 @@ func main() {
 // run runs a measurement, or one of the child processes that a measurement starts: worker, load
 // or collector.
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) == 2 && args[0] == "worker" {
+		return serveWorker(args[1], in, out)
+	}
 	if len(args) == 1 {
 		switch args[0] {
-		case "worker":
-			return serveWorker(in, out)
 		case "load":
 			return serveJobs(in, out)
 		case "collector":
@@ -122,8 +130,19 @@ func parseOptions(args []string) (options, error) {
 			o.old = append(o.old, path)
 			return nil
 		})
+	f.Func("vs", "with -cpu, NAME=HOST:PORT of another gateway on this machine that sends to -worker; may be repeated",
+		func(text string) error {
+			name, addr, ok := strings.Cut(text, "=")
+			if !ok {
+				return fmt.Errorf("%q is not NAME=HOST:PORT", text)
+			}
+			o.versus = append(o.versus, other{name, addr})
+			return nil
+		})
+	f.StringVar(&o.listen, "worker", "127.0.0.1:0", "address of the worker")
+	f.StringVar(&o.shape, "shape", "", "with -cpu, measure only the loads whose name begins with this")
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
-	f.BoolVar(&o.fast, "fast", false, "give -bin, but not the gateways of -old, fast_http1: true")
+	f.BoolVar(&o.netHTTP, "nethttp", false, "give the gateways of -old, but not -bin, fast_http1: false")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
 	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
 	f.BoolVar(&o.hooks, "hooks", false, "measure what a hook costs at -rate instead")
@@ -149,6 +168,8 @@ func parseOptions(args []string) (options, error) {
 		return o, fmt.Errorf("-rate is %g: it must be at least 1", o.rate)
 	case len(o.old) > 0 && !o.cpu:
 		return o, errors.New("-old requires -cpu: add -cpu or remove -old")
+	case len(o.versus) > 0 && !o.cpu:
+		return o, errors.New("-vs requires -cpu: add -cpu or remove -vs")
 	case o.streams < 1 || o.streams > 20_000:
 		return o, fmt.Errorf("-streams is %d: it must be 1 to 20000", o.streams)
 	}
@@ -156,17 +177,17 @@ func parseOptions(args []string) (options, error) {
 }
 
 // serveWorker runs the fixed worker until in ends.
-func serveWorker(in io.Reader, out io.Writer) error {
-	l, err := listenUntil(in, out)
+func serveWorker(address string, in io.Reader, out io.Writer) error {
+	l, err := listenUntil(address, in, out)
 	if err != nil {
 		return err
 	}
 	return newFixedWorker().serve(l)
 }
 
-// listenUntil returns a listener that closes when in ends, as it does with the parent process. It prints its address.
-func listenUntil(in io.Reader, out io.Writer) (net.Listener, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// listenUntil listens on an address until in ends, as it does with the parent process. It prints the address.
+func listenUntil(address string, in io.Reader, out io.Writer) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}

@@ -56,7 +56,7 @@ func TestRequestShapesHaveTheStatedSizes(t *testing.T) {
 	if n := len(answer()); n != 400 {
 		t.Errorf("the answer has %d bytes, want 400", n)
 	}
-	if n := len(stream()); n != events+1 {
+	if n := len(stream(events)); n != events+1 {
 		t.Errorf("a stream has %d events with [DONE], want %d", n, events+1)
 	}
 }
@@ -69,7 +69,7 @@ func TestWorkerAnswersEveryShapeOverOneConnection(t *testing.T) {
 	}
 	defer c.close()
 	for range 3 {
-		for _, s := range shapes() {
+		for _, s := range slices.Concat(shapes(), cpuShapes()) {
 			body, err := c.do(httpRequest(addr, "key", s.body))
 			if err != nil {
 				t.Fatalf("%s: %v", s.name, err)
@@ -83,7 +83,7 @@ func TestWorkerAnswersEveryShapeOverOneConnection(t *testing.T) {
 
 func TestIncompleteAnswersCountAsFailures(t *testing.T) {
 	whole := string(newFixedWorker().whole)
-	events := strings.Join(stream(), "")
+	events := strings.Join(stream(events), "")
 	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 	for _, c := range []struct{ name, shape, raw, want string }{
 		{"status 503", "400 B", strings.Replace(whole, "200 OK", "503 Service Unavailable", 1), "status 503"},
@@ -149,7 +149,7 @@ func TestHeldStreamsStayOpenUntilTheNextJob(t *testing.T) {
 	if len(l.held) != 5 {
 		t.Fatalf("%d streams are held, want 5", len(l.held))
 	}
-	if got := l.held[0].body; !bytes.Equal(got, []byte(stream()[0])) {
+	if got := l.held[0].body; !bytes.Equal(got, []byte(stream(events)[0])) {
 		t.Errorf("a held stream had %q, want the first event", got)
 	}
 	l.run(job{Addr: addr, Shape: "400 B", Connections: 1, Seconds: 0.01})

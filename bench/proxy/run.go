@@ -18,6 +18,7 @@ import (
 type target struct {
 	name, addr string
 	pid        int    // 0 for the worker
+	admin      string // of its admin plane; empty: not a Tierway
 	shape      string // of its requests; empty: that of the job
 }
 
@@ -53,7 +54,7 @@ func withWorker(ctx context.Context, o options,
 	if err != nil {
 		return fmt.Errorf("making a tenant's key: %w", err)
 	}
-	worker, err := c.startWorker(ctx)
+	worker, err := c.startWorker(ctx, o.listen)
 	if err != nil {
 		return err
 	}
@@ -84,24 +85,31 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			}
 			more = func(name string) string { return watchedConf(sink, c.Dir, name) }
 		}
-		own := more("tierway")
-		if o.fast {
-			own += "fast_http1: true\n"
-		}
-		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, own)
+		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
 		if err != nil {
 			return err
 		}
 		b.targets = []target{{name: "direct", addr: worker}, {name: "nginx", addr: before.addr, pid: before.pid},
-			{name: "tierway", addr: g.addr, pid: g.pid}}
+			{name: "tierway", addr: g.addr, pid: g.pid, admin: g.admin}}
 		b.setup.Nginx, b.setup.Tierway = before.version, g.version
 		for i, path := range o.old {
 			name := fmt.Sprint("old", i+1)
-			old, err := c.startTierway(ctx, name, path, worker, b.key, more(name))
+			conf := more(name)
+			if o.netHTTP {
+				conf += "fast_http1: false\n"
+			}
+			old, err := c.startTierway(ctx, name, path, worker, b.key, conf)
 			if err != nil {
 				return err
 			}
-			b.targets = append(b.targets, target{name: path, addr: old.addr, pid: old.pid})
+			b.targets = append(b.targets, target{name: path, addr: old.addr, pid: old.pid, admin: old.admin})
+		}
+		for _, v := range o.versus {
+			pid, err := processes.Listening(os.DirFS("/proc"), v.addr)
+			if err != nil {
+				return fmt.Errorf("looking for the process of %s (-vs): %w", v.name, err)
+			}
+			b.targets = append(b.targets, target{name: v.name, addr: v.addr, pid: pid})
 		}
 		return do(b)
 	})
@@ -148,7 +156,7 @@ func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error
 			}
 			var err error
 			if o.cpu {
-				results[i], err = b.runWithCPU(now, b.targets[i].pid, o.pause)
+				results[i], err = b.runWithCPU(ctx, now, b.targets[i], o.pause)
 			} else {
 				results[i], err = b.runChecked(now)
 			}

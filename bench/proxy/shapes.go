@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 
 	smallBytes = 400       // a short question, and a short answer
 	largeBytes = 48 * 1024 // a chat with a long history
-	events     = 64        // of a stream, without [DONE]
+	events     = 64        // of a stream, without [DONE], if its request names no other number
 )
 
 // shape is one kind of request with the check that its answer is complete.
@@ -45,8 +46,26 @@ func shapes() []shape {
 	return []shape{
 		{name: "400 B", body: question(smallBytes, ""), floor: 0.40, pace: 1, check: same},
 		{name: "48 KB", body: question(largeBytes, ""), floor: 0.70, pace: 1, check: same},
-		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, pace: 0.25, check: checkStream},
+		{name: "streams", body: question(smallBytes, streamMark), floor: 0.65, check: checkStream(events)},
 	}
+}
+
+// cpuShapes returns the shapes of -cpu: both chats, and streams that the worker sends as fast as it can or at a pace.
+func cpuShapes() []shape {
+	return append(shapes()[:2:2],
+		streamShape(32, 0, 0.25),
+		streamShape(256, 0, 0.1),
+		streamShape(32, 10*time.Millisecond, 0.05))
+}
+
+// streamShape returns the shape of a stream with that many events, and a gap between two events.
+func streamShape(events int, gap time.Duration, pace float64) shape {
+	name, fields := fmt.Sprintf("streams of %d", events), fmt.Sprintf("%s%s%d\",", streamMark, eventsMark, events)
+	if gap > 0 {
+		name += fmt.Sprintf(", one event per %v", gap)
+		fields = fmt.Sprintf("%s%s%d %v\",", streamMark, eventsMark, events, gap)
+	}
+	return shape{name: name, body: question(smallBytes, fields), pace: pace, check: checkStream(events)}
 }
 
 // unique returns the shape of -shared: a request of 8 KB with other letters in its middle each time.
@@ -57,7 +76,7 @@ func unique() shape {
 
 // shapeNamed returns the shape of a name.
 func shapeNamed(name string) (shape, error) {
-	for _, s := range slices.Concat(shapes(), []shape{unique()}, cacheShapes()) {
+	for _, s := range slices.Concat(shapes(), cpuShapes(), []shape{unique()}, cacheShapes()) {
 		if s.name == name {
 			return s, nil
 		}
@@ -69,6 +88,7 @@ func shapeNamed(name string) (shape, error) {
 const (
 	streamMark = `"stream":true,"stream_options":{"include_usage":true},`
 	holdMark   = `"user":"hold",`
+	eventsMark = `"user":"events ` // then the number of events, and optionally the gap between two
 )
 
 // question returns a chat request of size bytes with the given fields before its messages.
@@ -90,7 +110,7 @@ func answer() []byte {
 
 // stream returns the events of the worker's streamed answer: content, the finish reason, usage
 // and [DONE].
-func stream() []string {
+func stream(events int) []string {
 	const head = `data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1700000000,"model":"` + served +
 		`",`
 	list := make([]string, 0, events+1)
@@ -104,15 +124,17 @@ func stream() []string {
 		"data: [DONE]\n\n")
 }
 
-// checkStream returns an error if an event or the end of a stream is missing.
-func checkStream(body []byte) error {
-	if n := bytes.Count(body, []byte("data: ")); n != events+1 {
-		return fmt.Errorf("the stream has %d events, not %d", n, events+1)
+// checkStream returns a check of a stream: all events and the end must be there.
+func checkStream(events int) func(body []byte) error {
+	return func(body []byte) error {
+		if n := bytes.Count(body, []byte("data: ")); n != events+1 {
+			return fmt.Errorf("the stream has %d events, not %d", n, events+1)
+		}
+		if !bytes.HasSuffix(body, []byte("data: [DONE]\n\n")) {
+			return errors.New("the stream does not end with [DONE]")
+		}
+		return nil
 	}
-	if !bytes.HasSuffix(body, []byte("data: [DONE]\n\n")) {
-		return errors.New("the stream does not end with [DONE]")
-	}
-	return nil
 }
 
 // httpRequest returns the bytes of a request on the wire.

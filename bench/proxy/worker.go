@@ -8,17 +8,20 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 )
 
 // fixedWorker answers every request with prepared bytes and parses only the length of the
 // request, so that it uses little processor time beside the measured proxies.
 type fixedWorker struct {
-	whole  []byte   // head and body of an answer
-	opened []byte   // head of a stream
-	chunks [][]byte // events of the stream as HTTP chunks; the last chunk ends the body
-	vector []byte   // response to POST /v1/embeddings
-	models []byte   // response to GET /v1/models and /health
-	absent []byte   // 404 response
+	whole   []byte   // head and body of an answer
+	opened  []byte   // head of a stream
+	streams sync.Map // chunks of other streams, by their number of events
+	chunks  [][]byte // events of the usual stream as HTTP chunks; the last chunk ends the body
+	vector  []byte   // response to POST /v1/embeddings
+	models  []byte   // response to GET /v1/models and /health
+	absent  []byte   // 404 response
 }
 
 // headLimit bounds a request's head; a gateway sends a few hundred bytes.
@@ -32,11 +35,17 @@ func newFixedWorker() *fixedWorker {
 		models: plain("200 OK", "application/json", `{"object":"list","data":[{"id":"`+served+`","object":"model"}]}`),
 		absent: plain("404 Not Found", "text/plain", "no such path\n"),
 	}
-	for _, e := range stream() {
-		w.chunks = append(w.chunks, fmt.Appendf(nil, "%x\r\n%s\r\n", len(e), e))
-	}
-	w.chunks[len(w.chunks)-1] = append(w.chunks[len(w.chunks)-1], "0\r\n\r\n"...)
+	w.chunks = chunks(events)
 	return w
+}
+
+// chunks returns the HTTP chunks of a stream with that many events. The last one ends the body.
+func chunks(events int) (list [][]byte) {
+	for _, e := range stream(events) {
+		list = append(list, fmt.Appendf(nil, "%x\r\n%s\r\n", len(e), e))
+	}
+	list[len(list)-1] = append(list[len(list)-1], "0\r\n\r\n"...)
+	return list
 }
 
 func plain(status, kind, body string) []byte {
@@ -150,16 +159,38 @@ func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 	case bytes.Contains(marks, []byte(holdMark)):
 		return w.holdStream(c)
 	}
+	list, gap := w.streamFor(marks)
 	// Like an engine, it writes each event separately.
 	if _, err := c.Write(w.opened); err != nil {
 		return err
 	}
-	for _, chunk := range w.chunks {
+	for _, chunk := range list {
+		if gap > 0 {
+			time.Sleep(gap)
+		}
 		if _, err := c.Write(chunk); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// streamFor returns the chunks that a request's mark demands, and the time before each.
+func (w *fixedWorker) streamFor(marks []byte) (list [][]byte, gap time.Duration) {
+	_, text, ok := bytes.Cut(marks, []byte(eventsMark))
+	if !ok {
+		return w.chunks, 0
+	}
+	value, _, _ := strings.Cut(string(text), `"`)
+	number, pause, _ := strings.Cut(value, " ")
+	n, _ := strconv.Atoi(number)       // this program has written both
+	gap, _ = time.ParseDuration(pause) // empty: no gap
+	if list, ok := w.streams.Load(n); ok {
+		return list.([][]byte), gap
+	}
+	list = chunks(n)
+	w.streams.Store(n, list)
+	return list, gap
 }
 
 // holdStream sends only the first event and waits until the peer closes the connection.
