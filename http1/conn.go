@@ -39,7 +39,8 @@ type conn struct {
 	opened time.Time
 	since  time.Time   // idle since
 	pieces net.Buffers // backing array for write
-	vec    net.Buffers // the unwritten part of pieces
+
+	in, out transfer
 
 	raw      syscall.RawConn       // nil if the socket has none
 	peekOnce func(fd uintptr) bool // the method value peek, created once
@@ -50,6 +51,7 @@ type conn struct {
 func newConn(socket net.Conn) *conn {
 	c := &conn{socket: socket, buf: make([]byte, bufferSize), opened: time.Now()}
 	c.preparePeek()
+	c.prepareTransfers()
 	return c
 }
 
@@ -57,12 +59,11 @@ func newConn(socket net.Conn) *conn {
 // them. With an error, begun reports whether a byte was sent.
 func (c *conn) write(head []byte, body [][]byte) (begun bool, err error) {
 	if len(body) == 0 {
-		n, err := c.socket.Write(head)
+		n, err := c.transmit(head)
 		return n > 0, err
 	}
 	c.pieces = append(append(c.pieces[:0], head), body...)
-	c.vec = c.pieces // WriteTo consumes vec and clears the array, which is kept
-	n, err := c.vec.WriteTo(c.socket)
+	n, err := c.transmitAll(c.pieces) // which clears the array
 	if cap(c.pieces) > maxPieces {
 		c.pieces = nil
 	}
@@ -100,7 +101,7 @@ func (c *conn) reset() {
 
 // readSocket reads at least one byte from the connection, or returns an error.
 func (c *conn) readSocket(p []byte) (int, error) {
-	n, err := c.socket.Read(p)
+	n, err := c.receive(p)
 	if n > 0 {
 		c.received = true
 		return n, nil // the next read returns the error again

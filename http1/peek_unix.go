@@ -27,7 +27,6 @@ func (c *conn) quiet() bool {
 }
 
 func (c *conn) peek(fd uintptr) bool {
-	n, err := syscall.Read(int(fd), c.one[:])
-	c.empty = n < 0 && (err == syscall.EAGAIN || err == syscall.EWOULDBLOCK)
+	c.empty = c.hasNoInput(fd)
 	return true // never wait
 }

@@ -215,8 +215,7 @@ func (x *served) send(more []byte) {
 		x.write(append(append(append(c.head, c.held...), more...), end...))
 	} else if x.err == nil {
 		c.pieces = append(c.pieces[:0], c.head, c.held, more, end)
-		c.vec = c.pieces
-		_, x.err = c.vec.WriteTo(c.socket)
+		_, x.err = c.transmitAll(c.pieces)
 	}
 	c.head, c.held = c.head[:0], c.held[:0]
 }
@@ -226,7 +225,7 @@ var crlf = []byte("\r\n")
 // write sends bytes that end with the scratch of the head, which may have grown.
 func (x *served) write(p []byte) {
 	if x.err == nil && len(p) > 0 {
-		_, x.err = x.c.socket.Write(p)
+		_, x.err = x.c.transmit(p)
 	}
 	x.c.head = p[:0]
 }

@@ -75,7 +75,7 @@ func (c *conn) writeAll(p []byte) error {
 		if err := c.socket.SetWriteDeadline(time.Now().Add(uploadPoll)); err != nil {
 			return err
 		}
-		n, err := c.socket.Write(p)
+		n, err := c.transmit(p)
 		p = p[n:]
 		switch {
 		case err == nil:
