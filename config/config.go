@@ -21,7 +21,7 @@ type File struct {
 	Listen           string                   `yaml:"listen" reload:"restart" doc:"Address of the data plane, host:port. An address that is not loopback needs 'tls' or 'insecure'."`
 	TLS              TLS                      `yaml:"tls" reload:"restart" doc:"Certificate of the data plane."`
 	Insecure         bool                     `yaml:"insecure" reload:"restart" doc:"Serve the data plane in plain text on an address that is not loopback, for example behind a proxy that terminates TLS."`
-	FastHTTP1        bool                     `yaml:"fast_http1" reload:"restart" doc:"Serve usual HTTP/1.1 requests of the data plane without TLS by Tierway's own server, which takes less processor time. Connections with any other request, such as a chunked body, HTTP/1.0 or an upgrade, go to Go's server. Without it, Go's server serves all connections."`
+	FastHTTP1        bool                     `yaml:"fast_http1" reload:"restart" doc:"Serve usual HTTP/1.1 requests of the data plane without TLS by Tierway's own server, which takes less processor time. Connections with any other request, such as a chunked body, HTTP/1.0 or an upgrade, go to Go's server. With false, Go's server serves all connections."`
 	Hosts            []string                 `yaml:"hosts" form:"host" doc:"Host names of the gateway, in addition to 'localhost' and IP addresses. They protect against DNS rebinding, where a web page points its own name at the gateway. Without keys ('auth.required: false') and at '/metrics', a request for any other name is rejected with 421. If 'hosts' is empty, '/metrics' on an address that is not loopback accepts every name."`
 	Proxies          []string                 `yaml:"trusted_proxies" form:"proxy" doc:"Addresses and networks (CIDR) of proxies in front of the gateway. X-Forwarded-For sets the client address only in requests from these proxies; other requests' headers are ignored."`
 	Watch            bool                     `yaml:"watch" doc:"Reload this file when it changes. SIGHUP and the admin plane reload it at any time."`
@@ -210,6 +210,7 @@ type Log struct {
 func Default() File {
 	return File{
 		Listen:           "127.0.0.1:8080",
+		FastHTTP1:        true,
 		Admin:            Admin{Listen: "127.0.0.1:8081"},
 		Auth:             Auth{Required: true},
 		MaxBodyBytes:     32 << 20,  // 200 pages as images in base64 fit

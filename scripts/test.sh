@@ -75,8 +75,8 @@ if [ "${1:-}" = soak ]; then
 	step race env -u TIERWAY_SOAK CGO_ENABLED=1 "${tests[@]}" -race "${virtual[@]}" "${raced[@]}"
 	# Compares the request reader with the strictest JSON reader of the standard library.
 	step strict env GOEXPERIMENT=jsonv2 "${tests[@]}" -run Strict ./openai
-	# With http1's server in front of net/http's.
-	step fast env -u TIERWAY_SOAK TIERWAY_FAST_HTTP1=1 "${tests[@]}" ./server
+	# Without http1's server in front of net/http's.
+	step nethttp env -u TIERWAY_SOAK TIERWAY_NET_HTTP=1 "${tests[@]}" ./server
 	# Random tests that are smaller in the gate.
 	step samples "${tests[@]}" ./replay ./routing ./sim
 	# One package at a time: the measurements would disturb each other on two cores.

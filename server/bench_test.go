@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"tierway/config"
+	"tierway/http1"
 	"tierway/telemetry"
 )
 
@@ -159,7 +160,8 @@ func benchFront(b *testing.B, text string) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &http.Server{Handler: s.planes.dataHandler()}
+	h := &http1.Server{Handler: s.planes.dataHandler(), Fallback: func(c net.Conn) { c.Close() }, Base: b.Context(),
+		HeadTimeout: headerTimeout, IdleTimeout: idleTimeout, OnPanic: func(p any) { b.Error(p) }}
 	go h.Serve(front) // ends with Close
 	go s.traces.Run(b.Context())
 	go s.proxy.RunRecords(b.Context())

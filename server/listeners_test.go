@@ -59,9 +59,9 @@ func TestWhatWaitsForOpenAddressesRunsWithoutTheLock(t *testing.T) {
 	}
 }
 
-// TestFastHTTP1IsOfTheDataPlaneOnly, if it is configured.
+// TestFastHTTP1IsOfTheDataPlaneOnly, unless it is off.
 func TestFastHTTP1IsOfTheDataPlaneOnly(t *testing.T) {
-	for text, want := range map[string]bool{"": false, "fast_http1: true\n": true, "fast_http1: false\n": false} {
+	for text, want := range map[string]bool{"": true, "fast_http1: true\n": true, "fast_http1: false\n": false} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, plain+text, fakeEngine())
 			for _, a := range r.planes.addresses(r.control.Snapshot().File) {

@@ -59,7 +59,6 @@ func newRunningRig(t *testing.T, engine http.HandlerFunc) *runningRig {
 		url: "http://127.0.0.1:9900"}}
 	r.text = fmt.Sprintf(`
 listen: 127.0.0.1:9900
-fast_http1: true
 store: { sql: %q }
 auth: { keys: [ { name: acme, sha256: %s, limits: { rpm: 1000, concurrent: 1 } } ] }
 health: { path: "off" }
