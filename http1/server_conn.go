@@ -14,6 +14,9 @@ import (
 // maxRequestHead is the length in bytes from which a head is left to Fallback. Keys and trace headers need less.
 const maxRequestHead = 16 << 10
 
+// usualFields is the number of fields that an answer's header has room for.
+const usualFields = 16
+
 // errUnusual means that the next request is not usual.
 var errUnusual = errors.New("an unusual request")
 
@@ -31,10 +34,10 @@ type servedConn struct {
 	clientLeft atomic.Bool                        // the client has closed its side
 
 	background backgroundRead
-	writeTimed bool   // a write deadline is set
-	emptyBytes int    // CR and LF that may precede the next request, as net/http allows after a POST
-	head       []byte // scratch: the head of an answer, and what leaves with it
-	held       []byte // the part of an answer's body that has not left
+	deadline   time.Time // for writes; zero without one. It stays set between requests
+	emptyBytes int       // CR and LF that may precede the next request, as net/http allows after a POST
+	head       []byte    // scratch: the head of an answer, and what leaves with it
+	held       []byte    // the part of an answer's body that has not left
 }
 
 func newServedConn(s *Server, socket net.Conn) *servedConn {
@@ -66,6 +69,9 @@ func (c *servedConn) serve() {
 		if errors.Is(err, errUnusual) && c.takeFromSweep() {
 			given = true
 			unwatch()
+			if !c.deadline.IsZero() {
+				_ = c.socket.SetWriteDeadline(time.Time{}) // an error shows at the next write too
+			}
 			c.server.Fallback(&unreadConn{Conn: c.socket, unread: bytes.Clone(c.buf[c.r:c.w])})
 			return
 		}
@@ -150,7 +156,7 @@ func (c *servedConn) serveRequest(h requestHead) bool {
 	defer cancel()
 	c.cancel.Store(&cancel)
 	defer c.cancel.Store(nil)
-	x := &served{c: c, cancel: cancel, r: c.blank.WithContext(ctx), header: make(http.Header, 8), length: -1,
+	x := &served{c: c, cancel: cancel, r: c.blank.WithContext(ctx), header: make(http.Header, usualFields), length: -1,
 		unread: h.length, arrived: int64(c.w-c.r) >= h.length}
 	h.fill(x.r)
 	if x.r.Body = http.NoBody; h.length > 0 {
@@ -159,10 +165,6 @@ func (c *servedConn) serveRequest(h requestHead) bool {
 		x.watchClient()
 	}
 	keep := x.handle() && x.end()
-	if c.writeTimed {
-		c.writeTimed = false
-		_ = c.socket.SetWriteDeadline(time.Time{}) // an error shows at the next write too
-	}
 	if c.emptyBytes = 0; h.method == http.MethodPost {
 		c.emptyBytes = 4
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -369,6 +370,78 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 		write(t, c, "GET /b HTTP/1.1\r\nHost: x\r\n\r\n")
 		readAnswers(t, c, 1)
 	})
+}
+
+// TestAWriteDeadlineStaysForLaterRequests: those that set a similar one share its timer, and those that set none are
+// written without it.
+func TestAWriteDeadlineStaysForLaterRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, l := memnet.New(), &timedListener{}
+		var err error
+		if l.Listener, err = network.Listen("tcp", "127.0.0.1:80"); err != nil {
+			t.Fatal(err)
+		}
+		given := make(chan net.Conn, 1)
+		s := &Server{HeadTimeout: 5 * time.Second, IdleTimeout: time.Minute, Base: context.Background(),
+			Fallback: func(c net.Conn) { given <- c }}
+		s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/a" {
+				if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(16 * time.Second)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(l) }()
+		synctest.Wait()
+		c, err := network.Dial(t.Context(), "tcp", "127.0.0.1:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		for _, path := range []string{"/a", "/a", "/a", "/b", "/b", "/a"} { // after 0, 1, 2, 3, 4 and 5 s
+			write(t, c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			readAnswers(t, c, 1)
+			time.Sleep(time.Second)
+		}
+		write(t, c, "GET /c HTTP/1.0\r\n\r\n")
+		(<-given).Close()
+		want := []time.Duration{16 * time.Second, 0, 21 * time.Second, 0}
+		var got []time.Duration
+		for _, at := range l.deadlines {
+			if got = append(got, 0); !at.IsZero() {
+				got[len(got)-1] = at.Sub(begin)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the write deadlines are %v, want %v", got, want)
+		}
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+// timedListener records the write deadlines of its connections.
+type timedListener struct {
+	net.Listener
+	deadlines []time.Time
+}
+
+func (l *timedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &timedConn{c, l}, err
+}
+
+type timedConn struct {
+	net.Conn
+	l *timedListener
+}
+
+func (c *timedConn) SetWriteDeadline(t time.Time) error {
+	c.l.deadlines = append(c.l.deadlines, t)
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // TestEmptyLinesAfterAPOSTAreSkipped as net/http does.

@@ -158,12 +158,15 @@ func (p *planes) setWriteDeadline(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stall))
 }
 
+// Values of headers that all answers share.
+var noSniff, noFrame, noReferrer = []string{"nosniff"}, []string{"DENY"}, []string{"no-referrer"}
+
 // secured sets the security headers of all answers. A passed path may have a page with scripts, so the data plane sets
 // no Content-Security-Policy.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, values := w.Header(), []string{"nosniff", "DENY", "no-referrer"}
-		h["X-Content-Type-Options"], h["X-Frame-Options"], h["Referrer-Policy"] = values[:1:1], values[1:2:2], values[2:]
+		h := w.Header()
+		h["X-Content-Type-Options"], h["X-Frame-Options"], h["Referrer-Policy"] = noSniff, noFrame, noReferrer
 		next.ServeHTTP(w, r)
 	})
 }

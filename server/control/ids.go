@@ -27,7 +27,8 @@ func FormatUUID(high, low uint64, version byte) string {
 	binary.BigEndian.PutUint64(b[8:], low)
 	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
-	out := hex.AppendEncode(make([]byte, 0, 36), b[:4])
+	var text [36]byte
+	out := hex.AppendEncode(text[:0], b[:4])
 	for i := 4; i < 10; i += 2 {
 		out = hex.AppendEncode(append(out, '-'), b[i:i+2])
 	}

@@ -22,7 +22,7 @@ const (
 // stream early. Its mutex synchronizes the timer of the heartbeats with the handler.
 type answer struct {
 	w       responseWriter
-	control *http.ResponseController
+	control http.ResponseController
 	stall   time.Duration // a write fails if the client accepts no data for this time
 	stream  bool          // HTTP/2: the write deadline belongs to a stream, not to a connection
 
@@ -51,7 +51,7 @@ func (a *answer) header() http.Header { return a.w.Header() }
 
 func (a *answer) init(w responseWriter, r *http.Request, stall time.Duration) {
 	a.w, a.stall, a.stream = w, stall, r.ProtoMajor >= 2
-	a.control = http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
+	a.control = *http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error
 }
 
 func unwrapped(w http.ResponseWriter) http.ResponseWriter {

@@ -73,7 +73,7 @@ func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake
 	x := &exchange{s: px, in: in, ending: ending{result: decisions.Refused}}
 	x.dispatch.attempts = x.dispatch.first[:0]
 	x.answer.init(w, in.HTTP, snap.File.Timeouts.ClientStall)
-	x.in.Begin(snap, px.rand, x.answer.header(), x.answer.control)
+	x.in.Begin(snap, px.rand, x.answer.header(), &x.answer.control)
 	return x
 }
 

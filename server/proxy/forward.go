@@ -112,8 +112,7 @@ func (x *exchange) forwardToPool() (why string, err error) {
 // forbidRetry makes the error forbid client retries if the gateway has retried the request, because the
 // SDKs would multiply its attempts by their own.
 func (d *dispatch) forbidRetry(err error) {
-	var e *openai.Error
-	if len(d.attempts) > 1 && errors.As(err, &e) {
+	if e, ok := errors.AsType[*openai.Error](err); ok && len(d.attempts) > 1 {
 		e.NoRetry = e.NoRetry || e.RetryAfter == 0
 	}
 }

@@ -102,8 +102,7 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 		w.total += w.placement.waited
 	}
 	w.promoted = w.promoted || t.Promoted()
-	var shed *queue.ShedError
-	if errors.As(err, &shed) {
+	if shed, ok := errors.AsType[*queue.ShedError](err); ok {
 		w.shed = shed.Reason
 	}
 	if c := w.placement.choice; err != nil && c != nil && len(c.Candidates) > 0 {
