@@ -151,7 +151,7 @@ func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 		_, err := c.Write(w.vector)
 		return err
 	}
-	marks := body[:min(len(body), 256)]
+	marks := body[:min(len(body), 1024)] // some gateways move fields behind the messages
 	switch {
 	case !bytes.Contains(marks, []byte(`"stream":true`)):
 		_, err := c.Write(w.whole)

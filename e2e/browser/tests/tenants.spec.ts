@@ -160,3 +160,30 @@ test("a tenant beyond the first page is found and opened by its name", async ({ 
   await page.getByRole("searchbox").fill(name);
   await expect(page.getByRole("button", { name, exact: true })).toBeVisible();
 });
+
+test("a key beyond the first page is found by its name", async ({ page }) => {
+  const name = unique("many");
+  await admin("POST", "/admin/tenants", { name });
+  for (const key of ["usual", "far-away"]) await admin("POST", `/admin/tenants/${name}/keys`, { name: key });
+  const many = (list: { name: string }[]) => {
+    const usual = list.find((k) => k.name === "usual");
+    return Array.from({ length: 1000 }, (_, i) => ({ ...usual, id: `key-${i}` }));
+  };
+  await page.route(/\/admin\/tenants(\?|\/)/, async (route) => {
+    const url = new URL(route.request().url());
+    const answer = await route.fetch();
+    const json = await answer.json();
+    if (url.pathname.endsWith("/keys") && !url.searchParams.has("q")) {
+      json.items = many(json.items);
+      json.total = 1001;
+    }
+    for (const t of [json, ...(json.items ?? [])]) if (t.name === name && t.key_list) t.key_list = many(t.key_list);
+    await route.fulfill({ response: answer, json });
+  });
+  await login(page, env.adminKey, `/tenants?tenant=${name}&tab=keys`);
+  await expect(page.getByText("1,000 of 1,001 keys")).toBeVisible();
+  await expect(page.getByRole("cell", { name: /far-away/ })).toHaveCount(0);
+  await page.getByRole("searchbox", { name: "Search keys" }).fill("far");
+  await expect(page.getByRole("cell", { name: /far-away/ })).toBeVisible();
+  await expect(page.getByRole("cell", { name: /usual/ })).toHaveCount(0);
+});

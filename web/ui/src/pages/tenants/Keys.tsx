@@ -1,9 +1,9 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, base, result } from "../../api/client";
 import type { KeyView, TenantView } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
-import { ago, clock, seconds } from "../../lib/format";
+import { ago, clock, count, seconds } from "../../lib/format";
 import { DataTable, type Column } from "../../ui/DataTable";
 import { Confirm } from "../../ui/Dialog";
 import { Empty, Problem } from "../../ui/Panel";
@@ -11,21 +11,44 @@ import { Badge, ChangeButton, Curl, Field, type Tone } from "../../ui/parts";
 import { toast } from "../../ui/Toasts";
 import { CreateKey } from "./CreateKey";
 import { NewKey, type IssuedKey, type OnIssued } from "./NewKey";
-import { refresh } from "./queries";
+import { keysQuery, pageSize, refresh } from "./queries";
 import { rightsText } from "./settings";
 
 /** Keys lists the keys of a tenant, creates, rotates and revokes them. */
 export function Keys({ tenant }: { tenant: TenantView }) {
   const [issued, setIssued] = useState<IssuedKey>();
+  const [q, setQ] = useState("");
   const columns = keyColumns(setIssued);
+  // The tenant may have more keys than it lists: the server searches and counts them.
+  const partial = tenant.key_list.length >= pageSize;
+  const page = useQuery({ ...keysQuery(tenant.name, q.trim()), enabled: partial });
+  const rows = (q.trim() && page.data?.items) || tenant.key_list;
   return (
     <div className="stack">
+      {partial && (
+        <>
+          <input
+            type="search"
+            className="filter"
+            placeholder="part of a name"
+            aria-label="Search keys"
+            value={q}
+            onChange={(e) => setQ(e.target.value)}
+          />
+          {page.data && page.data.total > rows.length && (
+            <p className="muted" role="status">
+              {count(rows.length)} of {count(page.data.total)} keys: search a name to see others.
+            </p>
+          )}
+          {page.error && <Problem error={page.error} />}
+        </>
+      )}
       {tenant.key_list.length === 0 ? (
         <Empty>
           <strong>No keys.</strong> Create one; its secret is shown once.
         </Empty>
       ) : (
-        <DataTable label="Keys" columns={columns} rows={tenant.key_list} rowKey={(k) => k.id} />
+        <DataTable label="Keys" columns={columns} rows={rows} rowKey={(k) => k.id} />
       )}
       <CreateKey tenant={tenant.name} onIssued={setIssued} />
       {issued && <NewKey tenant={tenant.name} issued={issued} onClose={() => setIssued(undefined)} />}

@@ -3,7 +3,8 @@ import { api, result } from "../../api/client";
 import { queries } from "../../api/queries";
 import type { UsageView } from "../../api/schema";
 
-const pageSize = 1000;
+/** pageSize is the number of tenants in a list, and of keys in a tenant. */
+export const pageSize = 1000;
 
 /** listQuery returns the tenants with their keys, limits and usage: the first ones with q in their names. */
 export function listQuery(q = "") {
@@ -22,6 +23,18 @@ export function tenantQuery(name: string) {
     queryKey: ["tenants", "one", name],
     queryFn: () => result(api.GET("/admin/tenants/{name}", { params: { path: { name } } })),
     refetchInterval: 10_000,
+  });
+}
+
+/** keysQuery returns the keys of a tenant: the first ones with q in their names. */
+export function keysQuery(name: string, q: string) {
+  return queryOptions({
+    queryKey: ["tenants", "keys", name, q],
+    queryFn: ({ signal }) => {
+      const params = { path: { name }, query: { limit: 200, ...(q && { q }) } };
+      return result(api.GET("/admin/tenants/{name}/keys", { params, signal }));
+    },
+    placeholderData: keepPreviousData,
   });
 }
 
