@@ -229,10 +229,14 @@ func versionOf(ctx context.Context, t *testing.T, module string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// clocked are the tests of openai-go that fail if the machine is busy: a call must return within 30 ms after its
+// deadline. They send nothing to a server.
+const clocked = "^TestContextDeadline"
+
 // run runs the packages one after the other.
 func (s *suite) run(ctx context.Context, base string) (r suiteResult) {
 	for i, binary := range s.binaries {
-		c := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=5m")
+		c := exec.CommandContext(ctx, binary, "-test.v", "-test.timeout=5m", "-test.skip="+clocked)
 		c.Dir = s.folders[i]
 		c.Env = append(os.Environ(), "TEST_API_BASE_URL="+base)
 		out, err := c.CombinedOutput()

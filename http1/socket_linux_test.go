@@ -1,0 +1,103 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestTransmitWritesAllPieces also if there are more than one system call takes, and if the reader is slower.
+func TestTransmitWritesAllPieces(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		client, server := socketPair(t)
+		defer client.Close()
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(0, 300_000)), 0, 3*maxVec).Draw(rt, "sizes")
+		if rapid.Bool().Draw(rt, "few") {
+			sizes = sizes[:min(len(sizes), 5)]
+		}
+		var pieces net.Buffers
+		var want []byte
+		for i, n := range sizes {
+			p := bytes.Repeat([]byte{byte(i)}, n)
+			pieces, want = append(pieces, p), append(want, p...)
+		}
+		last := rapid.SliceOfN(rapid.Byte(), 0, 100_000).Draw(rt, "last")
+		got := make(chan []byte, 1)
+		go func() {
+			all, _ := io.ReadAll(client) // an error shows as missing bytes
+			got <- all
+		}()
+		c := newConn(server)
+		n, err := c.transmitAll(slices.Clone(pieces))
+		if err != nil || n != int64(len(want)) {
+			rt.Fatalf("transmitAll returned %d, %v; want %d", n, err, len(want))
+		}
+		m, err := c.transmit(last)
+		if err != nil || m != len(last) {
+			rt.Fatalf("transmit returned %d, %v; want %d", m, err, len(last))
+		}
+		if err := server.Close(); err != nil {
+			rt.Fatal(err)
+		}
+		if all := <-got; !bytes.Equal(all, append(want, last...)) {
+			rt.Fatalf("%d bytes arrived, or others than the %d that were sent", len(all), len(want)+len(last))
+		}
+	})
+}
+
+// TestErrorsOfASocketAreThoseOfNet: the callers compare them.
+func TestErrorsOfASocketAreThoseOfNet(t *testing.T) {
+	errorsOf := func(t *testing.T, prepare func(client, server net.Conn) error, use func(c *conn) error) [2]error {
+		var got [2]error
+		for i := range got {
+			client, server := socketPair(t)
+			defer client.Close()
+			defer server.Close()
+			if err := prepare(client, server); err != nil {
+				t.Fatal(err)
+			}
+			c := newConn(server)
+			if i == 1 {
+				c.raw = nil // net's own calls
+			}
+			got[i] = use(c)
+		}
+		return got
+	}
+	read := func(c *conn) error { _, err := c.receive(make([]byte, 8)); return err }
+	write := func(c *conn) error { _, err := c.transmit([]byte("text")); return err }
+	writeAll := func(c *conn) error { _, err := c.transmitAll(net.Buffers{[]byte("a"), []byte("b")}); return err }
+	leave := func(client, _ net.Conn) error { return client.Close() }
+	closeOwn := func(_, server net.Conn) error { return server.Close() }
+	past := func(_, server net.Conn) error { return server.SetDeadline(time.Unix(1, 0)) }
+	for name, c := range map[string]struct {
+		prepare func(client, server net.Conn) error
+		use     func(c *conn) error
+		want    error
+	}{
+		"read at the end":           {leave, read, io.EOF},
+		"read of a closed one":      {closeOwn, read, net.ErrClosed},
+		"read after its deadline":   {past, read, os.ErrDeadlineExceeded},
+		"write without a reader":    {leave, write, syscall.EPIPE},
+		"write to a closed one":     {closeOwn, write, net.ErrClosed},
+		"write after its deadline":  {past, write, os.ErrDeadlineExceeded},
+		"pieces without a reader":   {leave, writeAll, syscall.EPIPE},
+		"pieces to a closed one":    {closeOwn, writeAll, net.ErrClosed},
+		"pieces after the deadline": {past, writeAll, os.ErrDeadlineExceeded},
+	} {
+		got := errorsOf(t, c.prepare, c.use)
+		for i, from := range []string{"http1", "net"} {
+			if !errors.Is(got[i], c.want) {
+				t.Errorf("%s: %s returns %v, want %v", name, from, got[i], c.want)
+			}
+		}
+	}
+}
