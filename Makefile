@@ -37,7 +37,7 @@ export TIERWAY_PYTHON := $(PYTHON)/bin/python
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint/golangci-lint
 export GOVULNCHECK := $(TOOLS)/govulncheck/govulncheck
 
-.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-directory bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
+.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-cpu bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-directory bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,10 @@ simulate: ## Print figures of queues and policies in virtual time (SIMULATE="--m
 bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
 	@scripts/packages.sh nginx
 	@go run ./bench/proxy $(BENCH)
+
+bench-cpu: build ## Compare the processor time per request with nginx's (BENCH="-shape '400 B'", "-vs NAME=HOST:PORT", "-old PATH")
+	@scripts/packages.sh nginx
+	@go run ./bench/proxy -cpu $(BENCH)
 
 bench-watched: build ## Measure the cost of traces, decision records and logs: all on against all off (BENCH="-rounds 5 -seconds 2")
 	@go run ./bench/proxy -watched $(BENCH)

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -20,15 +21,24 @@ const (
 // reservation succeeds if the tenant's total is afterwards at most the free memory. Thus one tenant
 // alone can use half of the budget, and a second one a quarter. A tenant without reservations can
 // reserve half of the free memory.
+//
+// Short bodies of all tenants share a small part of the budget, without the lock that all requests would share.
 type bodyBudget struct {
+	short      atomic.Int64 // reserved bytes of short bodies
+	shortLimit atomic.Int64
+
 	mu       sync.Mutex
 	limit    int64
-	reserved int64
+	reserved int64            // without short
 	by       map[string]int64 // tenant → reserved bytes; no entry is 0
 	garbage  int64            // released bytes of long buffers since the last collection that they caused
 }
 
 const (
+	// shortBody is the largest reservation in bytes that may come from the part for short bodies. Most chats are shorter.
+	shortBody = 16 << 10
+	// shortDivisor gives short bodies a part of the budget: 4,096 requests at once if it is 1 GiB.
+	shortDivisor = 16
 	// longBuffer is the size in bytes from which a released buffer counts as garbage. The collector runs often
 	// enough for shorter ones.
 	longBuffer = 1 << 20
@@ -53,12 +63,25 @@ func (b *bodyBudget) configure(limit, longest int64) {
 	b.mu.Lock()
 	b.limit = limit
 	b.mu.Unlock()
+	b.shortLimit.Store(limit / shortDivisor)
+}
+
+// reserveShort reserves bytes of the part for short bodies.
+func (b *bodyBudget) reserveShort(n int64) bool {
+	if n > shortBody {
+		return false
+	}
+	if b.short.Add(n) <= b.shortLimit.Load() {
+		return true
+	}
+	b.short.Add(-n)
+	return false
 }
 
 func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by[tenant]+n > b.limit-b.reserved-n {
+	if b.by[tenant]+n > b.limit-b.short.Load()-b.reserved-n {
 		return false
 	}
 	if b.by == nil {
@@ -88,7 +111,7 @@ func (b *bodyBudget) release(tenant string, n int64) {
 func (b *bodyBudget) sizes() (reserved, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.reserved, b.limit
+	return b.reserved + b.short.Load(), b.limit
 }
 
 // BodyMemory is the part of the budget that one request has reserved. The goroutine of the request owns
@@ -97,11 +120,15 @@ type BodyMemory struct {
 	budget   *bodyBudget
 	tenant   string
 	Reserved int64
+	short    int64 // the part of Reserved that is one of short bodies
 }
 
 // Reserve implements openai.Memory.
 func (m *BodyMemory) Reserve(n int64) error {
-	if !m.budget.reserve(m.tenant, n) {
+	switch {
+	case m.budget.reserveShort(n):
+		m.short += n
+	case !m.budget.reserve(m.tenant, n):
 		return ErrBodyMemory
 	}
 	m.Reserved += n
@@ -111,7 +138,12 @@ func (m *BodyMemory) Reserve(n int64) error {
 // Return implements openai.Memory.
 func (m *BodyMemory) Return(n int64) {
 	m.Reserved -= n
-	m.budget.release(m.tenant, n)
+	short := min(n, m.short)
+	m.short -= short
+	m.budget.short.Add(-short)
+	if n > short {
+		m.budget.release(m.tenant, n-short)
+	}
 }
 
 // Release releases the whole reservation. It may be called again.

@@ -26,7 +26,10 @@ func TestTenantWithoutReservationsFindsFreeMemory(t *testing.T) {
 			}
 			m := &BodyMemory{budget: &b, tenant: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "tenant")}
 			all = append(all, m)
-			_ = m.Reserve(rapid.Int64Range(1, limit).Draw(t, "bytes"))
+			_ = m.Reserve(rapid.OneOf(rapid.Int64Range(1, shortBody), rapid.Int64Range(1, limit)).Draw(t, "bytes"))
+			if m.Reserved > 2 && rapid.Bool().Draw(t, "return a part") {
+				m.Return(m.Reserved / 2)
+			}
 		}
 		reserved, _ := b.sizes()
 		var sum int64
