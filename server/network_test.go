@@ -63,8 +63,8 @@ func newServer(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// newGateway serves a gateway on the test's network. closeGateway closes it. http1 serves the usual requests, unless the
-// variable TIERWAY_NET_HTTP is set: make soak runs the tests both ways.
+// newGateway serves a gateway on the test's network. closeGateway closes it. http1 serves the usual requests, unless
+// the variable TIERWAY_NET_HTTP is set: make soak runs the tests both ways.
 func newGateway(t testing.TB, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := newUnstartedServer(t, h)
