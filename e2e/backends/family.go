@@ -2,6 +2,7 @@ package backends
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,11 +14,20 @@ import (
 // isRunning reports whether a process exists and has not ended. A zombie, which its parent has
 // not waited for yet, has ended.
 func isRunning(pid int) bool {
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		_, after, _ := bytes.Cut(stat, []byte(") ")) // the name in parentheses may contain spaces
-		return !bytes.HasPrefix(after, []byte("Z"))
+	if state := stateOf(pid); state != 0 {
+		return state != 'Z'
 	}
 	return syscall.Kill(pid, 0) == nil
+}
+
+// stateOf returns the letter of a process's state, as ps shows it; 0 if it is not known.
+func stateOf(pid int) byte {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, after, _ := bytes.Cut(stat, []byte(") ")) // the name in parentheses may contain spaces
+	if err != nil || len(after) == 0 {
+		return 0
+	}
+	return after[0]
 }
 
 // childrenOf returns the running child processes of a process.
@@ -43,8 +53,9 @@ func childrenOf(parent int) (pids []int, err error) {
 	return pids, nil
 }
 
-// suspend stops processes with SIGSTOP and returns a function that resumes them. A helper
-// shell resumes them when its input ends, so that they also resume if this program dies.
+// suspend stops processes with SIGSTOP and returns a function that resumes them. When it returns, they have stopped: a
+// busy machine may stop a process that is in a fork after the fork only, and its new child would run on. A helper shell
+// resumes them when its input ends, so that they also resume if this program dies.
 func suspend(pids []int) (resume func() error, err error) {
 	words := make([]string, len(pids))
 	for i, pid := range pids {
@@ -68,6 +79,17 @@ func suspend(pids []int) (resume func() error, err error) {
 			_ = resume()
 			return nil, fmt.Errorf("stopping process %d: %w", pid, err)
 		}
+	}
+	err = waitFor("the stop of processes", func() error {
+		for _, pid := range pids {
+			if state := stateOf(pid); state != 'T' && state != 'Z' && state != 0 {
+				return fmt.Errorf("process %d has the state %c", pid, state)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, resume())
 	}
 	return resume, nil
 }
