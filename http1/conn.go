@@ -43,6 +43,7 @@ type conn struct {
 	in, out transfer
 
 	raw      syscall.RawConn       // nil if the socket has none
+	direct   syscall.RawConn       // for transfers; nil: the socket's own Read and Write are used
 	peekOnce func(fd uintptr) bool // the method value peek, created once
 	empty    bool                  // the result of peek
 	one      [1]byte

@@ -292,11 +292,11 @@ func (x *served) SetReadDeadline(t time.Time) error {
 	return x.c.socket.SetReadDeadline(t)
 }
 
-// SetWriteDeadline is part of http.ResponseController. Setting a deadline costs a timer, so one that is at most an
-// eighth of its time earlier stays, also that of an earlier request.
+// SetWriteDeadline is part of http.ResponseController. Setting a deadline costs a timer, so one that is at most a
+// sixteenth of its time earlier stays, also that of an earlier request.
 func (x *served) SetWriteDeadline(t time.Time) error {
 	x.timed = true
-	if early := t.Sub(x.c.deadline); !t.IsZero() && early >= 0 && early <= time.Until(t)/8 {
+	if early := t.Sub(x.c.deadline); !t.IsZero() && early >= 0 && early <= time.Until(t)/16 {
 		return nil
 	}
 	x.c.deadline = t

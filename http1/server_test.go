@@ -386,7 +386,7 @@ func TestAWriteDeadlineStaysForLaterRequests(t *testing.T) {
 			Fallback: func(c net.Conn) { given <- c }}
 		s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/a" {
-				if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(16 * time.Second)); err != nil {
+				if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(32 * time.Second)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -406,7 +406,7 @@ func TestAWriteDeadlineStaysForLaterRequests(t *testing.T) {
 		}
 		write(t, c, "GET /c HTTP/1.0\r\n\r\n")
 		(<-given).Close()
-		want := []time.Duration{16 * time.Second, 0, 21 * time.Second, 0}
+		want := []time.Duration{32 * time.Second, 0, 37 * time.Second, 0}
 		var got []time.Duration
 		for _, at := range l.deadlines {
 			if got = append(got, 0); !at.IsZero() {

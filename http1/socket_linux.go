@@ -1,3 +1,5 @@
+//go:build linux && !race
+
 package http1
 
 import (
@@ -8,10 +10,14 @@ import (
 	"unsafe"
 )
 
+// directMax is the size in bytes up to which data is read or written directly. Copying more takes so long that the
+// scheduler must know.
+const directMax = 64 << 10
+
 // transfer is the reading or the writing side of a socket. Its system calls do not tell Go's scheduler that they may
 // block, because those of a socket never do. Told so while all processors are idle, the scheduler wakes its monitor
 // thread, which then looks at them every 20 µs: at 1,000 requests/s this costs a sixth of the processor time
-// (docs/performance.md).
+// (docs/performance.md). The race detector needs the calls of the net package, so its builds use these.
 type transfer struct {
 	once  func(fd uintptr) bool // the method value of try, created once
 	call  uintptr               // number of the system call
@@ -21,9 +27,14 @@ type transfer struct {
 	errno syscall.Errno         // result of the call; 0 without an error
 }
 
-// prepareTransfers makes the transfers ready to be used without allocating.
+// prepareTransfers makes the transfers ready to be used without allocating. A connection of another type may change what
+// it reads or writes.
 func (c *conn) prepareTransfers() {
-	c.in.once, c.out.once = c.in.try, c.out.try
+	switch c.socket.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		c.direct = c.raw
+		c.in.once, c.out.once = c.in.try, c.out.try
+	}
 }
 
 // try is called with the socket's descriptor, until it returns true. In between, the socket becomes ready.
@@ -50,11 +61,11 @@ func (c *conn) hasNoInput(fd uintptr) bool {
 
 // receive reads once from the socket. The end is io.EOF.
 func (c *conn) receive(p []byte) (int, error) {
-	if c.raw == nil || len(p) == 0 {
+	if c.direct == nil || len(p) == 0 || len(p) > directMax {
 		return c.socket.Read(p)
 	}
 	c.in.call, c.in.bytes = syscall.SYS_READ, p
-	err := c.raw.Read(c.in.once)
+	err := c.direct.Read(c.in.once)
 	c.in.bytes = nil
 	switch {
 	case err != nil:
@@ -69,7 +80,7 @@ func (c *conn) receive(p []byte) (int, error) {
 
 // transmit writes all of p, or returns an error and how much it has written.
 func (c *conn) transmit(p []byte) (written int, err error) {
-	if c.raw == nil {
+	if c.direct == nil || len(p) > directMax {
 		return c.socket.Write(p)
 	}
 	for len(p) > 0 && err == nil {
@@ -87,20 +98,26 @@ const maxVec = 64
 
 // transmitAll is transmit with several pieces. It consumes them.
 func (c *conn) transmitAll(pieces net.Buffers) (written int64, err error) {
-	if c.raw == nil {
-		return pieces.WriteTo(c.socket)
+	total := 0
+	for _, p := range pieces {
+		total += len(p)
+	}
+	if c.direct == nil || total > directMax {
+		return writeBuffers(c.socket, pieces)
 	}
 	for len(pieces) > 0 && err == nil {
 		c.out.vec = c.out.vec[:0]
 		for _, p := range pieces[:min(len(pieces), maxVec)] {
 			if len(p) > 0 {
-				c.out.vec = append(c.out.vec, syscall.Iovec{Base: unsafe.SliceData(p), Len: uint64(len(p))})
+				c.out.vec = append(c.out.vec, syscall.Iovec{Base: unsafe.SliceData(p)})
+				c.out.vec[len(c.out.vec)-1].SetLen(len(p))
 			}
 		}
 		n := 0
 		if len(c.out.vec) > 0 {
 			c.out.call = syscall.SYS_WRITEV
 			n, err = c.writeOnce("writev")
+			clear(c.out.vec) // the pieces may be large
 		}
 		written += int64(n)
 		for len(pieces) > 0 && n >= len(pieces[0]) {
@@ -111,15 +128,19 @@ func (c *conn) transmitAll(pieces net.Buffers) (written int64, err error) {
 			pieces[0] = pieces[0][n:]
 		}
 	}
-	clear(c.out.vec)
 	return written, err
 }
 
+// writeBuffers is a function of its own, because WriteTo moves its receiver to the heap.
+func writeBuffers(to net.Conn, pieces net.Buffers) (int64, error) { return pieces.WriteTo(to) }
+
 // writeOnce writes some of what c.out has.
 func (c *conn) writeOnce(call string) (int, error) {
-	switch err := c.raw.Write(c.out.once); {
+	switch err := c.direct.Write(c.out.once); {
 	case err != nil:
 		return 0, err
+	case c.out.errno == 0 && c.out.n == 0:
+		return 0, io.ErrUnexpectedEOF // as net does
 	case c.out.errno != 0:
 		return 0, c.socketError(call, c.out.errno)
 	}

@@ -1,3 +1,5 @@
+//go:build !race
+
 package http1
 
 import (
@@ -53,6 +55,45 @@ func TestTransmitWritesAllPieces(t *testing.T) {
 	})
 }
 
+// TestTransmitKeepsNoPiece: an idle connection must not hold the memory of a request.
+func TestTransmitKeepsNoPiece(t *testing.T) {
+	client, server := socketPair(t)
+	defer client.Close()
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	c := newConn(server)
+	defer server.Close()
+	for _, n := range []int{1, 3, maxVec, 2*maxVec + 1} {
+		var pieces net.Buffers
+		for range n {
+			pieces = append(pieces, make([]byte, 300))
+		}
+		if _, err := c.transmitAll(pieces); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range c.out.vec[:cap(c.out.vec)] {
+			if v.Base != nil {
+				t.Fatalf("after %d pieces, entry %d refers to one", n, i)
+			}
+		}
+		if c.out.bytes != nil || slices.ContainsFunc(pieces, func(p []byte) bool { return p != nil }) {
+			t.Fatalf("after %d pieces, one is kept", n)
+		}
+	}
+}
+
+// TestOnlyPlainSocketsAreUsedDirectly: another type may change what it reads or writes.
+func TestOnlyPlainSocketsAreUsedDirectly(t *testing.T) {
+	client, server := socketPair(t)
+	defer client.Close()
+	defer server.Close()
+	if newConn(server).direct == nil {
+		t.Error("a socket is not used directly")
+	}
+	if newConn(struct{ *net.UnixConn }{server.(*net.UnixConn)}).direct != nil {
+		t.Error("a type that embeds a socket is used directly")
+	}
+}
+
 // TestErrorsOfASocketAreThoseOfNet: the callers compare them.
 func TestErrorsOfASocketAreThoseOfNet(t *testing.T) {
 	errorsOf := func(t *testing.T, prepare func(client, server net.Conn) error, use func(c *conn) error) [2]error {
@@ -66,7 +107,7 @@ func TestErrorsOfASocketAreThoseOfNet(t *testing.T) {
 			}
 			c := newConn(server)
 			if i == 1 {
-				c.raw = nil // net's own calls
+				c.direct = nil // net's own calls
 			}
 			got[i] = use(c)
 		}

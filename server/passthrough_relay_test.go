@@ -48,6 +48,20 @@ func (r *rig) checkNoWorkerBlamed() {
 	}
 }
 
+// TestAPassthroughAnswerEndsAfterASilence that is longer than the client's stall time: the client is not at fault.
+func TestAPassthroughAnswerEndsAfterASilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newPassthroughRig(t, passthroughYAML, func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "begin") // a test's own worker
+			w.(http.Flusher).Flush()
+			time.Sleep(45 * time.Second) // timeouts.client_stall is 30 s
+		})
+		if a := r.do("GET", "/raw/file", ""); a.status != http.StatusOK || a.body != "begin" || a.err != nil {
+			t.Errorf("%d %q, %v", a.status, a.body, a.err)
+		}
+	})
+}
+
 // TestPassthroughAnswersAreNotParsed: neither the path nor the client's headers give them a dialect. So
 // no answer is rejected, changed or counted against its worker.
 func TestPassthroughAnswersAreNotParsed(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 // alone can use half of the budget, and a second one a quarter. A tenant without reservations can
 // reserve half of the free memory.
 //
-// Short bodies of all tenants share a small part of the budget, without the lock that all requests would share.
+// Short bodies of all tenants share a small further budget, without the lock that all requests would share.
 type bodyBudget struct {
 	short      atomic.Int64 // reserved bytes of short bodies
 	shortLimit atomic.Int64
@@ -35,9 +35,10 @@ type bodyBudget struct {
 }
 
 const (
-	// shortBody is the largest reservation in bytes that may come from the part for short bodies. Most chats are shorter.
-	shortBody = 16 << 10
-	// shortDivisor gives short bodies a part of the budget: 4,096 requests at once if it is 1 GiB.
+	// shortBody is the largest reservation in bytes from the budget of short bodies, with the byte in which the end of a
+	// body is detected. Most chats are shorter.
+	shortBody = 16<<10 + 1
+	// shortDivisor is the ratio of the budget to that of short bodies: 4,096 requests at once if it is 1 GiB.
 	shortDivisor = 16
 	// longBuffer is the size in bytes from which a released buffer counts as garbage. The collector runs often
 	// enough for shorter ones.
@@ -66,7 +67,7 @@ func (b *bodyBudget) configure(limit, longest int64) {
 	b.shortLimit.Store(limit / shortDivisor)
 }
 
-// reserveShort reserves bytes of the part for short bodies.
+// reserveShort reserves bytes of the budget of short bodies.
 func (b *bodyBudget) reserveShort(n int64) bool {
 	if n > shortBody {
 		return false
@@ -81,7 +82,7 @@ func (b *bodyBudget) reserveShort(n int64) bool {
 func (b *bodyBudget) reserve(tenant string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.by[tenant]+n > b.limit-b.short.Load()-b.reserved-n {
+	if b.by[tenant]+n > b.limit-b.reserved-n {
 		return false
 	}
 	if b.by == nil {
@@ -120,7 +121,7 @@ type BodyMemory struct {
 	budget   *bodyBudget
 	tenant   string
 	Reserved int64
-	short    int64 // the part of Reserved that is one of short bodies
+	short    int64 // the part of Reserved from the budget of short bodies
 }
 
 // Reserve implements openai.Memory.

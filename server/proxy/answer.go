@@ -187,9 +187,18 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 	return a.err
 }
 
-// pieceBytes is the number of bytes that a client must accept within the stall time: 2.2 KiB/s with
-// the default of 30 s.
+// pieceBytes is the number of bytes that a client must accept within the stall time, or within two thirds of it, as the
+// deadline is not renewed for each write: 2 to 3 KiB/s with the default of 30 s.
 const pieceBytes = 64 << 10
+
+// renewDeadline gives the client the stall time for the end of the answer, which the server writes after the handler.
+func (a *answer) renewDeadline() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err == nil {
+		_ = a.renewDeadlineLocked() // kept in a.err
+	}
+}
 
 // renewDeadlineLocked renews the write deadline after the client has accepted data. Setting it costs a timer, so
 // it is renewed only after a quarter of the stall time.

@@ -405,6 +405,7 @@ func (a *attempt) relayRaw(resp *http1.Response, fault error) *failure {
 			return nil
 		}
 		if errors.Is(err, io.EOF) {
+			x.answer.renewDeadline() // the worker may have been silent for long
 			return nil
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ export function TenantDrawer({ tenant, onClose }: { tenant: TenantView; onClose:
         </div>
         <Tabs label="Parts of the tenant" to="/tenants" param="tab" items={tabs} current={current} />
         {current === "settings" && <TenantSettings key={tenant.name} tenant={tenant} onClose={onClose} />}
-        {current === "keys" && <Keys tenant={tenant} />}
+        {current === "keys" && <Keys key={tenant.name} tenant={tenant} />}
         {current === "usage" && <Usage name={tenant.name} />}
       </div>
     </Dialog>
