@@ -27,8 +27,8 @@ type transfer struct {
 	errno syscall.Errno         // result of the call; 0 without an error
 }
 
-// prepareTransfers makes the transfers ready to be used without allocating. A connection of another type may change what
-// it reads or writes.
+// prepareTransfers makes the transfers ready to be used without allocating. A connection of another type may change
+// what it reads or writes.
 func (c *conn) prepareTransfers() {
 	switch c.socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
