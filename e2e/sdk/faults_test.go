@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,16 +83,20 @@ func startFaulty(t *testing.T) *faulty {
 			t.Fatal(err)
 		}
 		f.chaos[model] = c
+		// A heartbeat opens an answer, which then has no other status: the others wait for their engines.
+		heartbeat := "10m"
+		if slices.Contains([]string{"slow", "slow-error", "identified"}, model) {
+			heartbeat = "20ms"
+		}
 		fmt.Fprintf(&pools, "  - { name: %[1]s, model: %[1]s, engine: vllm, serves: [chat, responses, messages, "+
-			"embeddings], workers: [ { name: worker-%[1]s, url: %[2]q } ] }\n",
-			model, startEngine(t, c))
+			"embeddings], workers: [ { name: worker-%[1]s, url: %[2]q } ], queue: { heartbeat_after: %[3]s } }\n",
+			model, startEngine(t, c), heartbeat)
 	}
 	f.Process = gateway.Serve(t, `
 auth: { required: false }
 drain: { accept_grace: 10ms, timeout: 5s }
 health: { path: off }
 retry: { attempts: 1 }
-queue: { heartbeat_after: 20ms }
 pools:
 `+pools.String())
 	return f
