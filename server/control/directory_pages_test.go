@@ -246,11 +246,11 @@ func TestFailingWriteOfLastUsesLosesNoneAndDisturbsNoChange(t *testing.T) {
 			`CREATE TRIGGER refuses BEFORE UPDATE OF last_used_at ON keys WHEN NEW.id = 'k100250'
 				BEGIN SELECT RAISE(ABORT, 'refused'); END`)
 		c, log := newControlWithRows(t, url, nil)
-		followInBackground(t, c)
 		used := time.Now()
 		for i := range many {
 			c.Database.LastUsed.RecordUse(fmt.Sprint("k", 100_000+i), used)
 		}
+		followInBackground(t, c) // which writes them in chunks
 		written := func() (n int) {
 			for i := range many {
 				id := fmt.Sprint("k", 100_000+i)
