@@ -90,11 +90,11 @@ simulate: ## Print figures of queues and policies in virtual time (SIMULATE="--m
 	@go test -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|RetryAndSucceed|Reference' ./sim
 	@go run ./cmd/tierway simulate $(SIMULATE)
 
-bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-cpu -rate 500 -old PATH", "-rounds 7 -seconds 3", "-json")
+bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-rounds 7 -seconds 3", "-json")
 	@scripts/packages.sh nginx
 	@go run ./bench/proxy $(BENCH)
 
-bench-cpu: build ## Compare the processor time per request with nginx's (BENCH="-shape '400 B'", "-vs NAME=HOST:PORT", "-old PATH")
+bench-cpu: build ## Compare the processor time per request with nginx's (BENCH="-shape '400 B'", "-rate 500 -old PATH", "-vs NAME=HOST:PORT")
 	@scripts/packages.sh nginx
 	@go run ./bench/proxy -cpu $(BENCH)
 

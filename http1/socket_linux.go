@@ -15,9 +15,9 @@ import (
 const directMax = 64 << 10
 
 // transfer is the reading or the writing side of a socket. Its system calls do not tell Go's scheduler that they may
-// block, because those of a socket never do. Told so while all processors are idle, the scheduler wakes its monitor
-// thread, which then looks at them every 20 µs: at 1,000 requests/s this costs a sixth of the processor time
-// (docs/performance.md). The race detector needs the calls of the net package, so its builds use these.
+// block, because the sockets are non-blocking. A call that tells it while all processors are idle wakes the scheduler's
+// monitor thread, which then looks at them every 20 µs: at 1,000 requests/s this costs a sixth of the processor time
+// (docs/performance.md). Builds for the race detector use the calls of the net package, which order memory accesses.
 type transfer struct {
 	once  func(fd uintptr) bool // the method value of try, created once
 	call  uintptr               // number of the system call

@@ -22,9 +22,9 @@ type children struct {
 	redis string // URL for the gateways that are started next; empty: no Redis
 }
 
-// startWorker starts the fixed worker on an address, which may have port 0, and returns its address.
-func (c *children) startWorker(ctx context.Context, listen string) (string, error) {
-	addr, _, err := c.startListener(ctx, "worker", listen)
+// startWorker starts the fixed worker and returns its address.
+func (c *children) startWorker(ctx context.Context) (string, error) {
+	addr, _, err := c.startListener(ctx, "worker", "127.0.0.1:0")
 	return addr, err
 }
 

@@ -5,7 +5,7 @@
 // It has eight modes:
 //
 //   - default: requests per second and added latency beside nginx
-//   - -cpu: processor time per request; -old adds older builds to the comparison
+//   - -cpu: processor time per request; -old adds older builds, and -vs other gateways
 //   - -memory: resident memory per idle stream
 //   - -watched: throughput with all traces, records and logs, relative to none
 //   - -tabs: processor time per request with open pages of the admin UI, beside none
@@ -46,7 +46,6 @@ type options struct {
 	watched     bool
 	netHTTP     bool
 	versus      []other
-	listen      string
 	shape       string
 	shared      bool
 	tabs        bool
@@ -130,7 +129,8 @@ func parseOptions(args []string) (options, error) {
 			o.old = append(o.old, path)
 			return nil
 		})
-	f.Func("vs", "with -cpu, NAME=HOST:PORT of another gateway on this machine that sends to -worker; may be repeated",
+	f.Func("vs", "with -cpu, NAME=HOST:PORT of another gateway that runs on this machine, in front of a worker that the "+
+		"command \"worker HOST:PORT\" of this program starts; may be repeated",
 		func(text string) error {
 			name, addr, ok := strings.Cut(text, "=")
 			if !ok {
@@ -139,7 +139,6 @@ func parseOptions(args []string) (options, error) {
 			o.versus = append(o.versus, other{name, addr})
 			return nil
 		})
-	f.StringVar(&o.listen, "worker", "127.0.0.1:0", "address of the worker")
 	f.StringVar(&o.shape, "shape", "", "with -cpu, measure only the loads whose name begins with this")
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
 	f.BoolVar(&o.netHTTP, "nethttp", false, "give the gateways of -old, but not -bin, fast_http1: false")

@@ -54,7 +54,7 @@ func withWorker(ctx context.Context, o options,
 	if err != nil {
 		return fmt.Errorf("making a tenant's key: %w", err)
 	}
-	worker, err := c.startWorker(ctx, o.listen)
+	worker, err := c.startWorker(ctx)
 	if err != nil {
 		return err
 	}

@@ -187,8 +187,8 @@ func (a *answer) writeLocked(p []byte, flush bool) error {
 	return a.err
 }
 
-// pieceBytes is the number of bytes that a client must accept within the stall time, or within two thirds of it, as the
-// deadline is not renewed for each write: 2 to 3 KiB/s with the default of 30 s.
+// pieceBytes is the number of bytes that a client must accept within the stall time. The deadline is not renewed for
+// each write, so the client may have only two thirds of this time: it needs 3 KiB/s with the default of 30 s.
 const pieceBytes = 64 << 10
 
 // renewDeadline gives the client the stall time for the end of the answer, which the server writes after the handler.
