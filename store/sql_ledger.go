@@ -107,7 +107,7 @@ func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
 		if statement == nil {
 			var err error
 			if statement, err = tx.PrepareContext(ctx, "INSERT INTO ledger ("+strings.Join(ledgerColumns, ", ")+") VALUES "+
-				tuples(len(part), len(ledgerColumns))+" ON CONFLICT (id) DO NOTHING"); err != nil {
+				s.values(len(part), len(ledgerColumns))+" ON CONFLICT (id) DO NOTHING"); err != nil {
 				return err
 			}
 			statements[len(part)] = statement

@@ -44,9 +44,9 @@ const (
 	// Ledger rows per INSERT: five round trips for a batch, and far below PostgreSQL's 65,535
 	// parameters.
 	postgresChunk = 100
-	// SQLite's driver searches a list for each parameter, so long statements are slow (quadratic).
-	// A round trip costs nothing there.
-	sqliteChunk = 1
+	// SQLite's driver searches a list for each parameter, so long statements are slow (quadratic). Shorter ones
+	// have the cost of a statement more often.
+	sqliteChunk = 4
 	// Readers of a SQLite file: the directory, the admin API and the UI.
 	sqliteReaders = 4
 )

@@ -178,6 +178,16 @@ func tuples(rows, columns int) string {
 	return b.String()
 }
 
+// values returns the placeholders of rows for an INSERT. Those for SQLite have no numbers, because its driver formats
+// and compares the numbers of all arguments for each placeholder with a number.
+func (s *SQL) values(rows, columns int) string {
+	if s.kind != kindSQLite {
+		return tuples(rows, columns)
+	}
+	tuple := "(?" + strings.Repeat(", ?", columns-1) + ")"
+	return tuple + strings.Repeat(", "+tuple, rows-1)
+}
+
 // querier is a transaction or a pool.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
