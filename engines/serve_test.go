@@ -9,11 +9,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"tierway/e2e/loopback"
 )
 
 func TestKilledServerResetsEverything(t *testing.T) {
 	e := New(Config{Model: "m", Script: func(string, []byte) Script { return Script{HoldAfter: 1} }})
-	s, err := Start(e, "127.0.0.1:0")
+	addr, err := loopback.Address() // no other process listens on it later
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(e, addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ once() {
 	done
 	shift
 	# Without git the inputs cannot be compared, so the command runs.
-	hash=$({ go env GOVERSION && node --version && python3 --version &&
+	hash=$({ printf '%s\n' "${command[@]}" && go env GOVERSION GOFLAGS && node --version && python3 --version &&
+		{ "${CHROMIUM:-chromium}" --version 2>/dev/null || true; } &&
 		git ls-files -z --cached --others --exclude-standard --deduplicate -- "$@" | sort -z |
 		xargs -0 sh -c 'for f; do [ ! -f "$f" ] || sha256sum "$f"; done' sh; } | sha256sum | cut -c 1-20) ||
 		{ "$run" "$name" "${command[@]}"; return; }

@@ -62,10 +62,10 @@ real='/e2e/(backends|browser|docs|events|gateway|kvaware|loopback|sdk|state|trac
 # Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.
 raced=(./breaker ./decisions ./engines/zmq ./http1 ./memnet/... ./queue ./spool ./workers/...)
 # The others without real time. The package that takes longest begins first.
-mapfile -t virtual < <(echo tierway/server && go list ./... |
-	grep -vE "$real|^tierway/server$" | grep -vxF "$(go list "${raced[@]}")")
+all=$(go list ./...) && others=$(go list "${raced[@]}") || exit
+mapfile -t virtual < <(echo tierway/server && grep -vE "$real|^tierway/server$" <<<"$all" | grep -vxF "$others")
 virtual+=(tierway/http1) # its builds for the race detector use sockets in another way
-mapfile -t smoked < <(go list ./... | grep -E "$real|/e2e/chaos$" | grep -vE '/e2e/(browser|sdk)$')
+mapfile -t smoked < <(grep -E "$real|/e2e/chaos$" <<<"$all" | grep -vE '/e2e/(browser|sdk)$')
 
 if [ "${1:-}" = soak ]; then
 	export TIERWAY_SEED=${TIERWAY_SEED:-$((RANDOM * 32768 + RANDOM + 2))}
@@ -79,12 +79,12 @@ if [ "${1:-}" = soak ]; then
 	# Without http1's server in front of net/http's.
 	step nethttp env -u TIERWAY_SOAK TIERWAY_NET_HTTP=1 "${tests[@]}" ./server
 	# Random tests that are smaller in the gate.
-	step samples "${tests[@]}" ./replay ./routing ./sim
+	step samples "${tests[@]}" ./replay ./routing ./server ./sim ./tierscore/training
 	# One package at a time: the measurements would disturb each other on two cores.
 	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tested/tierway" "${tests[@]}" -p 1 ./store ./e2e/...
 else
 	# These variables of the caller would change the tests.
-	unset TIERWAY_SOAK TIERWAY_BIN
+	unset TIERWAY_SOAK TIERWAY_BIN TIERWAY_SEED TIERWAY_NET_HTTP TIERWAY_LIVENESS TIERWAY_TRACE
 	step virtual "${tests[@]}" -skip '^TestSmoke' "${virtual[@]}"
 	step race env CGO_ENABLED=1 "${tests[@]}" -race "${raced[@]}"
 	export TIERWAY_BIN=$PWD/bin/tested/tierway

@@ -36,11 +36,25 @@ func withRedis(m *miniredis.Miniredis) func(*Options) {
 // TestAFailedLookUpIsNotAMiss: if Redis does not answer, requests about a response that this gateway does not know get
 // 503 and can be retried, as long as the outage lasts. The gateway that knows the response serves it.
 func TestAFailedLookUpIsNotAMiss(t *testing.T) {
-	mini := miniredis.NewMiniRedis()
-	t.Cleanup(mini.Close)
+	for name, begin := range map[string]func(*memredis.Server){
+		"loading": func(s *memredis.Server) { s.SetError("LOADING Redis is loading the dataset in memory") },
+		"hung":    (*memredis.Server).Hang,
+		"killed":  (*memredis.Server).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { checkFailedLookUps(t, begin) })
+		})
+	}
+}
+
+// checkFailedLookUps sends requests about stored responses before and during an outage of Redis.
+func checkFailedLookUps(t *testing.T, beginOutage func(*memredis.Server)) {
+	t.Helper()
+	redis := memredis.Start(t, networkOf(t).Network)
 	stores := [2]*storingEngine{{name: "a"}, {name: "b"}}
-	yaml := fmt.Sprintf(storedYAML, true, startServer(t, stores[0]), startServer(t, stores[1]), redisStore) + "# %s\n"
-	own, other := newRigWith(t, yaml, withRedis(mini)), newRigWith(t, yaml, withRedis(mini))
+	yaml := fmt.Sprintf(storedYAML, true, startServer(t, stores[0]), startServer(t, stores[1]),
+		fmt.Sprintf("store: { sql: \"\", redis: %q }", redis.URL)) + "# %s\n"
+	own, other := newRig(t, yaml), newRig(t, yaml)
 	created := own.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey)
 	id := "resp_a1"
 	if created.status != http.StatusOK || !strings.Contains(created.body, id) {
@@ -69,7 +83,7 @@ func TestAFailedLookUpIsNotAMiss(t *testing.T) {
 	}
 	check("with Redis", other, id, http.StatusOK, "")
 	check("with Redis, unknown", other, "resp_x1", http.StatusNotFound, "_not_found")
-	mini.SetError("LOADING Redis is loading the dataset in memory")
+	beginOutage(redis)
 	for range 3 { // first its commands fail, then Redis is not asked any more
 		check("in an outage", other, id, http.StatusServiceUnavailable, "stored_response_unavailable")
 	}

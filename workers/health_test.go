@@ -176,8 +176,8 @@ func TestFirstFailedCheckMarksDownAtOnce(t *testing.T) {
 	})
 }
 
-// The tally agrees with the description in config.yaml for every sequence of results.
-// The first cause may be another one than the lasting one. Each kind of cause is logged once, however often it occurs.
+// TestEachCauseOfAWorkerThatIsDownIsLoggedOnce: the first cause may be another one than the lasting one. Each kind of
+// cause is logged once, however often it occurs.
 func TestEachCauseOfAWorkerThatIsDownIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &scriptedHealth{hang: true}
@@ -213,6 +213,7 @@ func TestEachCauseOfAWorkerThatIsDownIsLoggedOnce(t *testing.T) {
 	})
 }
 
+// TestTallyAgreesWithItsDefinition: the tally agrees with the description in config.yaml for every sequence of results.
 func TestTallyAgreesWithItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := tally{downAfter: rapid.IntRange(1, 5).Draw(t, "down_after"),

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"tierway/bench/processes"
+	"tierway/e2e/loopback"
 )
 
 // serveInTest runs serve on a loopback listener until the test ends.
@@ -129,12 +130,11 @@ func TestLoadCountsCompleteAnswers(t *testing.T) {
 }
 
 func TestRefusedConnectionCountsAsFailure(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := loopback.Address() // no process listens on it
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
-	r := new(loader).run(job{Addr: l.Addr().String(), Shape: "400 B", Connections: 3, Seconds: 1})
+	r := new(loader).run(job{Addr: addr, Shape: "400 B", Connections: 3, Seconds: 1})
 	if r.Failed != 3 || r.Done != 0 {
 		t.Errorf("got %+v, want 3 failures", r)
 	}

@@ -47,7 +47,7 @@ auth:
       sha256: {{.APIKey}}
       limits: { rpm: 100000, concurrent: 256 }
 drain: { accept_grace: 1ms, timeout: 5s }
-health: { interval: 1s, timeout: 1s, down_after: 2, up_after: 1 }
+health: { interval: 30s, timeout: 30s, down_after: 2, up_after: 1 }
 breaker: { consecutive_failures: 3, open_for: 10s }
 decisions: { keep: 2000 }
 tiers:

@@ -43,8 +43,8 @@ func startRedactor(t *testing.T) string {
 func TestSmokeTheExampleHookRedactsPrompts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1, engines.Config{})
-	p := r.start(rig.Settings{"store": stores("", ""), "hooks": fmt.Sprintf(
-		`[ { name: redact, url: "http://%s/", transform: true, timeout: 1s } ]`, startRedactor(t))})
+	p := r.start(rig.Settings{"store": stores("", ""), "hooks_timeout": "60s", "hooks": fmt.Sprintf(
+		`[ { name: redact, url: "http://%s/", transform: true, timeout: 30s } ]`, startRedactor(t))})
 	p.WaitUntilReady()
 	const data = "write to jane.doe@example.com about 4111 1111 1111 1111"
 	for path, body := range map[string]string{

@@ -94,7 +94,7 @@ func stores(sql, redis string) string {
 	if redis == "" {
 		return fmt.Sprintf("{ sql: %q }", sql)
 	}
-	return fmt.Sprintf("{ sql: %q, redis: %q, redis_timeout: 10s }", sql, redis)
+	return fmt.Sprintf("{ sql: %q, redis: %q, redis_timeout: 30s }", sql, redis)
 }
 
 // hastyStores is stores for tests of a Redis that hangs, whose gateways wait as short as by default.

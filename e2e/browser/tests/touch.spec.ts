@@ -19,7 +19,7 @@ for (const { page: path, cell, dialog } of tapped) {
     await target.scrollIntoViewIfNeeded();
     const box = (await target.boundingBox())!;
     await page.touchscreen.tap(box.x + Math.min(box.width / 2, 20), box.y + 4);
-    await expect(page.getByRole("dialog", { name: dialog })).toBeVisible({ timeout: 3000 });
+    await expect(page.getByRole("dialog", { name: dialog })).toBeVisible();
   });
 }
 
