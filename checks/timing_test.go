@@ -26,16 +26,18 @@ func TestTestsDependOnNoClock(t *testing.T) {
 	used := map[string]bool{}
 	for _, p := range packages {
 		for _, v := range p.violations() {
-			if _, ok := exceptions()[v.file]; ok {
-				used[v.file] = true
+			if slices.Contains(exceptions()[v.file].rules, v.rule) {
+				used[v.file+" "+v.rule] = true
 				continue
 			}
 			t.Errorf("%s:%d: %s; see Tests in CONTRIBUTING.md", v.file, v.line, v.text)
 		}
 	}
-	for file := range exceptions() {
-		if !used[file] {
-			t.Errorf("%s needs no exception: remove its row", file)
+	for file, e := range exceptions() {
+		for _, rule := range e.rules {
+			if !used[file+" "+rule] {
+				t.Errorf("%s keeps the rule %s: remove its exception", file, rule)
+			}
 		}
 	}
 }
@@ -53,18 +55,32 @@ func realTime() []string {
 	}
 }
 
-// exceptions maps a file to the reason why it cannot keep the rules.
-func exceptions() map[string]string {
-	return map[string]string{
-		"bench/proxy/proxy_test.go":   "the load generator connects by address",
-		"cmd/tierway/network_test.go": "commands connect by URL and open their own listeners",
-		"e2e/kvaware/replay_test.go":  "it sends a recorded trace at its times",
-		"e2e/vllm/stopped_test.go":    "the law is about clients with a deadline",
-		"http1/fake_test.go":          "the client looks into the kernel's socket for the end of a kept connection",
-		"routing/laws_broken_test.go": "a law that a policy breaks fails its test, so it runs in its own process",
-		"server/control/rig_test.go":  "a health check must begin after a suspicion, and in virtual time both have one time",
-		"server/admin_doc_test.go":    "it runs the examples of the documents with curl",
-		"server/reserved_test.go":     "it reserves addresses of the kernel",
+// exception has the rules that a file cannot keep, and the reason.
+type exception struct {
+	rules  []string
+	reason string
+}
+
+// exceptions returns the exceptions by file.
+func exceptions() map[string]exception {
+	system, bounds, clock := []string{"system"}, []string{"bounds"}, []string{"clock"}
+	const sockets = "the simulated engines serve sockets"
+	return map[string]exception{
+		"bench/proxy/proxy_test.go":            {system, "the load generator connects by address"},
+		"cmd/tierway/network_test.go":          {[]string{"clock", "system"}, "commands connect by URL and open their own listeners"},
+		"e2e/chaos/breaker_test.go":            {system, "a smoke test kills an engine, which is a process"},
+		"e2e/kvaware/replay_test.go":           {bounds, "it sends a recorded trace at its times"},
+		"e2e/vllm/stopped_test.go":             {bounds, "the law is about clients with a deadline"},
+		"engines/chaos/handler_test.go":        {system, sockets},
+		"engines/engine_test.go":               {system, sockets},
+		"engines/serve_test.go":                {system, sockets},
+		"http1/fake_test.go":                   {system, "the client looks into the kernel's socket for the end of a kept connection"},
+		"routing/laws_broken_test.go":          {system, "a law that a policy breaks fails its test, so it runs in its own process"},
+		"server/admin_doc_test.go":             {system, "it runs the examples of the documents with curl"},
+		"server/control/rig_test.go":           {clock, "a health check must begin after a suspicion, and in virtual time both have one time"},
+		"server/reserved_test.go":              {system, "it reserves addresses of the kernel"},
+		"workers/prompttokens/example_test.go": {system, sockets},
+		"workers/prompttokens/rig_test.go":     {system, sockets},
 	}
 }
 
@@ -72,6 +88,7 @@ func exceptions() map[string]string {
 type violation struct {
 	file string
 	line int
+	rule string // clock, system (ports and processes), bounds or seeds
 	text string
 }
 
@@ -161,9 +178,11 @@ func isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
 // violations returns all places in the package's tests that break a rule.
 func (p *testPackage) violations() (all []violation) {
-	report := func(n ast.Node, format string, args ...any) {
-		at := p.fset.Position(n.Pos())
-		all = append(all, violation{at.Filename, at.Line, fmt.Sprintf(format, args...)})
+	report := func(rule string) reporter {
+		return func(n ast.Node, format string, args ...any) {
+			at := p.fset.Position(n.Pos())
+			all = append(all, violation{at.Filename, at.Line, rule, fmt.Sprintf(format, args...)})
+		}
 	}
 	real := slices.Contains(realTime(), p.folder)
 	var rapid *ast.ImportSpec
@@ -183,26 +202,26 @@ func (p *testPackage) violations() (all []violation) {
 			continue
 		}
 		visit(file, func(n ast.Node, parents []ast.Node) {
-			p.checkRandom(n, report)
+			p.checkRandom(n, report("seeds"))
 			if path := append(slices.Clone(parents), n); real || p.smoke[p.virtual.owner(path)] && !p.virtual.inBubble(path) {
-				p.checkBound(n, parents, report)
+				p.checkBound(n, parents, report("bounds"))
 			}
 			if real {
 				return
 			}
-			unless := func(exempt *virtualTime) reporter {
+			unless := func(exempt *virtualTime, rule string) reporter {
 				return func(n ast.Node, format string, args ...any) {
 					if !exempt.covers(append(slices.Clone(parents), n)) {
-						report(n, format, args...)
+						report(rule)(n, format, args...)
 					}
 				}
 			}
-			p.checkProcesses(n, parents, unless(p.outside))
-			p.checkClock(n, parents, unless(p.virtual))
+			p.checkProcesses(n, parents, unless(p.outside, "system"))
+			p.checkClock(n, parents, unless(p.virtual, "clock"))
 		})
 	}
 	if rapid != nil && !fixed && p.folder != "fixedseed" {
-		report(rapid, `the seed of rapid is random: import _ "tierway/fixedseed"`)
+		report("seeds")(rapid, `the seed of rapid is random: import _ "tierway/fixedseed"`)
 	}
 	return all
 }
@@ -397,7 +416,7 @@ func (p *testPackage) tookLonger(n *ast.BinaryExpr, parents []ast.Node) (time.Du
 	return p.short(y)
 }
 
-// isElapsed reports whether an expression is time.Since or time.Now().Sub.
+// isElapsed reports whether an expression is time.Since, or Sub of time.Now() or of a variable with a time of the clock.
 func (p *testPackage) isElapsed(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -407,22 +426,17 @@ func (p *testPackage) isElapsed(e ast.Expr) bool {
 		return true
 	}
 	sub, ok := call.Fun.(*ast.SelectorExpr)
-	return ok && sub.Sel.Name == "Sub" && p.isNow(sub.X)
+	if !ok || sub.Sel.Name != "Sub" {
+		return false
+	}
+	id, named := sub.X.(*ast.Ident)
+	return p.isNow(sub.X) || named && p.clocked[p.info.Uses[id]]
 }
 
 // checkProcesses reports a listener of the kernel and a process.
 func (p *testPackage) checkProcesses(n ast.Node, parents []ast.Node, report reporter) {
-	for from, names := range map[string][]string{
-		"net":                              {"Listen", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix", "ListenConfig"},
-		"crypto/tls":                       {"Listen"},
-		"net/http":                         {"ListenAndServe", "ListenAndServeTLS"},
-		"net/http/httptest":                {"NewServer", "NewTLSServer", "NewUnstartedServer"},
-		"github.com/alicebob/miniredis/v2": {"Run", "RunT", "RunTLS"},
-	} {
-		if name := p.used(n, from); slices.Contains(names, name) && !isUnix(n, parents) {
-			report(n, "%s.%s listens on a real port: use memnet in synctest.Test",
-				path.Base(strings.TrimSuffix(from, "/v2")), name)
-		}
+	if name := p.listens(n); name != "" && !isUnix(n, parents) {
+		report(n, "%s listens on a real port: use memnet in synctest.Test", name)
 	}
 	if name := p.used(n, module+"/e2e/backends"); servers(name) {
 		report(n, "backends.%s starts a server: use miniredis or SQLite, or move the test to e2e/state", name)
@@ -440,6 +454,26 @@ func (p *testPackage) checkProcesses(n ast.Node, parents []ast.Node, report repo
 				path.Base(from), name)
 		}
 	}
+}
+
+// listens returns the name of a function or a type if a node uses one that listens on a port of the kernel.
+func (p *testPackage) listens(n ast.Node) string {
+	if id, ok := n.(*ast.Ident); ok && p.folder == "engines" && id.Name == "Start" && p.info.Uses[id] != nil {
+		return "engines.Start"
+	}
+	for from, names := range map[string][]string{
+		"net":                              {"Listen", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix", "ListenConfig"},
+		"crypto/tls":                       {"Listen"},
+		"net/http":                         {"ListenAndServe", "ListenAndServeTLS"},
+		"net/http/httptest":                {"NewServer", "NewTLSServer", "NewUnstartedServer"},
+		"github.com/alicebob/miniredis/v2": {"Run", "RunT", "RunTLS"},
+		module + "/engines":                {"Start"},
+	} {
+		if name := p.used(n, from); slices.Contains(names, name) {
+			return path.Base(strings.TrimSuffix(from, "/v2")) + "." + name
+		}
+	}
+	return ""
 }
 
 // servers reports whether a function of e2e/backends starts a server.
