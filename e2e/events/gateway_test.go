@@ -70,7 +70,7 @@ const configuration = `
 auth: { required: false }
 store: { sql: "" }
 drain: { accept_grace: 10ms, timeout: 2s }
-health: { interval: 200ms, timeout: 200ms }
+health: { interval: 30s, timeout: 30s }
 policy: { name: kv_aware }
 kv_events: { %s }
 tiers:

@@ -110,7 +110,7 @@ func (f *fleet) serve(p policy) *gateway.Process {
 		"auth":      `{ required: false }`,
 		"store":     `{ sql: "" }`,
 		"drain":     `{ accept_grace: 1ms, timeout: 20s }`,
-		"health":    `{ interval: 500ms, timeout: 500ms }`,
+		"health":    `{ interval: 30s, timeout: 30s }`,
 		"kv_events": fmt.Sprintf(`{ enabled: %t }`, p.events),
 		"policy":    p.setting,
 		"tiers":     fmt.Sprintf(`[ { name: small, model: sim, workers: [ %s ] } ]`, strings.Join(workers, ", ")),

@@ -151,7 +151,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	p := r.serve(rig.Settings{"store": stores(sql, backends.Redis(t).URL),
 		"auth":   auth("app", "tpm: 1000000000, concurrent: 64"),
 		"policy": "{ name: least_load }",
-		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 1, up_after: 1 }",
+		"health": "{ path: auto, interval: 1s, timeout: 1s, down_after: 30, up_after: 1 }",
 		"retry":  "{ attempts: 5, budget: 1 }",
 	})
 	m := &mixed{refused: map[int]int{}, answered: map[string]bool{}}

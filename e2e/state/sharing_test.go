@@ -21,7 +21,7 @@ import (
 func (r *stateRig) sharers(n int, redis, policy string) []*gateway.Process {
 	r.T.Helper()
 	own := rig.Settings{"store": stores("", redis), "policy": policy, "drain": `{ accept_grace: 100ms, timeout: 30s }`,
-		"health": `{ interval: 1s, timeout: 1s, down_after: 2, up_after: 1 }`, "breaker": `{ open_for: 1s }`}
+		"health": `{ interval: 1s, timeout: 1s, down_after: 30, up_after: 1 }`, "breaker": `{ open_for: 1s }`}
 	all := make([]*gateway.Process, n)
 	for i := range all {
 		all[i] = r.start(own)
