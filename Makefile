@@ -12,18 +12,20 @@ BENCH ?=
 PKG ?=
 SIMULATE ?= --mode base,hot,hetero,nosharing,mixed,agentic,burst --seeds 1
 
-# One variant of every build, so that tests reuse the packages of the binary, and clones those of other clones.
-# Without msgpack, which is not used, gin is 6 MiB smaller.
+# All builds use the same flags. Tests reuse the packages of the binary, and a clone reuses packages of other clones.
+# nomsgpack makes the binary 6 MiB smaller; the gateway uses no msgpack.
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(GOFLAGS) -trimpath -tags=nomsgpack
 
-# binary builds the program as $(1) with flags $(2). An unchanged file is kept, since the test cache notices a new one.
+# binary builds the program as $(1) with flags $(2). An unchanged file is kept, because a new file
+# invalidates cached test results.
 # Tests use a binary without the revision of the sources, so that a commit alone changes no file.
 binary = [ -e $(1) ] || echo "building $(1): the first time takes a few minutes"; \
 	go build $(2) -ldflags "-s -w" -o $(1).new ./cmd/tierway; \
 	cmp -s $(1).new $(1) || cp -pf $(1).new $(1)
 
-# Dependencies of tests and checks, in folders named after the hash of what pins them. Clones share them.
+# Dependencies of tests and checks, in folders named after the hash of their lock files and tool versions.
+# Clones share the folders.
 export TIERWAY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tierway
 hash = $(shell (cat $(1); $(2)) 2>/dev/null | sha256sum | cut -c 1-16)
 TOOLS := $(TIERWAY_CACHE)/tools-$(call hash,tools/go.mod tools/go.sum,go env GOVERSION)
@@ -57,13 +59,13 @@ test: deps tested ## Run the tests of the gate: virtual time, the race detector,
 check: linters npm ## Check format, linters, types and the built admin UI
 	@scripts/check.sh
 
-soak: deps govulncheck tested ## Run all tests with random seeds, under the race detector, and against the binary for TIERWAY_SOAK (60s)
+soak: deps govulncheck tested ## Run all tests: random seeds, the race detector, the binary with loads of TIERWAY_SOAK (60s)
 	@TIERWAY_SOAK=$(TIERWAY_SOAK) scripts/test.sh soak
 
 stress: deps tested ## Run the gate 3 times on one processor and 3 times beside busy processes (PKG="./server ./store": 20 times each)
 	@scripts/stress.sh $(PKG)
 
-e2e-vllm: build ## Route before two real vLLM engines on the CPU (downloads 6 GB; about 5 minutes)
+e2e-vllm: build ## Route in front of two real vLLM engines on the CPU (downloads 6 GB; about 5 minutes)
 	@scripts/cached.sh $(VLLM) scripts/quiet.sh "vLLM" scripts/python.sh $(VLLM) e2e/vllm/requirements.txt
 	@TIERWAY_BIN=$(CURDIR)/bin/tierway TIERWAY_VLLM=$(VLLM)/bin/python \
 		go test -tags nomsgpack,vllm -count=1 -timeout 30m -v ./e2e/vllm
@@ -77,14 +79,14 @@ bench: ## Run the benchmarks of all packages
 bench-core: ## Measure parsing, classification, hashing and booking, with their allocations
 	@go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./bench/core
 
-bench-instructions: ## Count the instructions of a request, beside those at another commit (BASE=COMMIT)
+bench-instructions: ## Count the instructions of a request, compared with another commit (BASE=COMMIT)
 	@bench/instructions.sh $(BASE)
 
 bench-path: ## Count the functions and the locks of a request (PATH_ARGS=-all lists the functions)
 	@go run ./bench/path $(PATH_ARGS)
 
-bench-queue: ## Measure queues: entering, leaving, granting, one pass over 256, 20,000 that leave
-	@go test -run '^$$' -bench 'Enter|Grant|AllLeave|Round256' -benchmem -benchtime $(BENCHTIME) ./queue ./routing
+bench-queue: ## Measure queues: enter, leave, dispatch, one dispatch round over 256 requests, 20,000 requests that leave
+	@go test -run '^$$' -bench 'Enter|Dispatch|AllLeave' -benchmem -benchtime $(BENCHTIME) ./queue ./routing
 
 simulate: ## Print figures of queues and policies in virtual time (SIMULATE="--mode base --seeds 5" for other loads)
 	@go test -count=1 -v -run 'Backlog|Share|Weights|Flood|Locality|RetryAndSucceed|Reference' ./sim
@@ -101,20 +103,20 @@ bench-cpu: build ## Compare the processor time per request with nginx's (BENCH="
 bench-watched: build ## Measure the cost of traces, decision records and logs: all on against all off (BENCH="-rounds 5 -seconds 2")
 	@go run ./bench/proxy -watched $(BENCH)
 
-bench-shared: build ## Measure what gateways share through Redis, beside a gateway without it (BENCH="-rounds 7 -rate 200", "-json")
+bench-shared: build ## Measure the cost of shared state in Redis, compared with a gateway without it (BENCH="-rounds 7 -rate 200", "-json")
 	@scripts/packages.sh redis-server
 	@go run ./bench/proxy -shared $(BENCH)
 
-bench-tabs: build ## Measure what 20 open pages of the admin UI cost, beside none (BENCH="-rounds 7 -rate 200", "-json")
+bench-tabs: build ## Measure the cost of 20 open pages of the admin UI, compared with none (BENCH="-rounds 7 -rate 200", "-json")
 	@go run ./bench/proxy -tabs $(BENCH)
 
-bench-hooks: build ## Measure what a hook costs that allows every request, beside none (BENCH="-rounds 7 -rate 200", "-json")
+bench-hooks: build ## Measure the cost of a hook that allows every request, compared with none (BENCH="-rounds 7 -rate 200", "-json")
 	@go run ./bench/proxy -hooks $(BENCH)
 
-bench-cache: build ## Measure requests with a response cache, beside none: misses, exact and semantic hits (BENCH="-rate 200", "-json")
+bench-cache: build ## Measure the cost of a response cache, compared with none: misses, exact and semantic hits (BENCH="-rate 200", "-json")
 	@go run ./bench/proxy -cache $(BENCH)
 
-bench-directory: build ## Measure what tenants and keys cost by their number: start, change, revocation, reload (BENCH="-short", "-markdown")
+bench-directory: build ## Measure the cost of tenants and keys by their number: start, change, revocation, reload (BENCH="-short", "-markdown")
 	@scripts/packages.sh redis-server
 	@scripts/packages.sh postgres
 	@go run ./bench/directory $(BENCH)
@@ -151,5 +153,5 @@ linters:
 govulncheck:
 	@$(call tool,govulncheck,golang.org/x/vuln/cmd/govulncheck)
 
-clean: ## Remove everything that was built in this clone; what clones share is in ~/.cache/tierway
+clean: ## Remove all builds of this clone; shared files stay in ~/.cache/tierway
 	@rm -rf bin .cache $(NPM_PROJECTS:=/node_modules)

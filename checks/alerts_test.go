@@ -32,8 +32,8 @@ type alert struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// strictYAML decodes a document into v. It returns an error for fields that v does not have.
-func strictYAML(text []byte, v any) error {
+// decodeStrictYAML decodes a document into v. It returns an error for fields that v does not have.
+func decodeStrictYAML(text []byte, v any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	return d.Decode(v)
@@ -43,7 +43,7 @@ func strictYAML(text []byte, v any) error {
 func alerts(t *testing.T) (all []alert) {
 	t.Helper()
 	var r rules
-	if err := strictYAML(read(t, "deploy/prometheus/alerts.yml"), &r); err != nil {
+	if err := decodeStrictYAML(read(t, "deploy/prometheus/alerts.yml"), &r); err != nil {
 		t.Fatalf("reading the rules: %v", err)
 	}
 	for _, g := range r.Groups {
@@ -99,7 +99,7 @@ func checkAlert(metrics map[string]family, a alert) error {
 		return fmt.Errorf("%q is not a valid name of an alert", a.Alert)
 	}
 	if s := a.Labels["severity"]; len(a.Labels) != 1 || s != "critical" && s != "warning" {
-		return fmt.Errorf("its severity is %q", a.Labels)
+		return fmt.Errorf("labels are %q: want only severity, critical or warning", a.Labels)
 	}
 	if got := slices.Sorted(maps.Keys(a.Annotations)); !slices.Equal(got, []string{"description", "runbook", "summary"}) {
 		return fmt.Errorf("its annotations are %q", got)
@@ -151,8 +151,8 @@ func TestBrokenAlertsAreReported(t *testing.T) {
 	}
 }
 
-// scrape is the content of deploy/prometheus/prometheus.yml.
-type scrape struct {
+// prometheusConfig is the content of deploy/prometheus/prometheus.yml.
+type prometheusConfig struct {
 	Global struct {
 		Scrape   time.Duration `yaml:"scrape_interval"`
 		Evaluate time.Duration `yaml:"evaluation_interval"`
@@ -166,17 +166,18 @@ type scrape struct {
 	} `yaml:"scrape_configs"`
 }
 
-// TestPrometheusConfigurationMatchesTheRules: it loads the rules and scrapes the job that they name.
+// TestPrometheusConfigurationMatchesTheRules verifies that prometheus.yml loads the rules and scrapes the job that they
+// name.
 func TestPrometheusConfigurationMatchesTheRules(t *testing.T) {
-	var s scrape
-	if err := strictYAML(read(t, "deploy/prometheus/prometheus.yml"), &s); err != nil {
-		t.Fatalf("reading the scrape: %v", err)
+	var s prometheusConfig
+	if err := decodeStrictYAML(read(t, "deploy/prometheus/prometheus.yml"), &s); err != nil {
+		t.Fatalf("reading prometheus.yml: %v", err)
 	}
 	for _, name := range s.Rules {
 		read(t, filepath.Join("deploy/prometheus", name))
 	}
 	if len(s.Rules) != 1 || len(s.Jobs) != 1 || s.Jobs[0].Name != "tierway" || len(s.Jobs[0].Targets) == 0 {
-		t.Errorf("it reads %+v", s)
+		t.Errorf("prometheus.yml has %+v: want one rule file and the job tierway", s)
 	}
 	for _, a := range alerts(t) {
 		for _, m := range regexp.MustCompile(`job="([^"]*)"`).FindAllStringSubmatch(a.Expr, -1) {

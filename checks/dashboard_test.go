@@ -110,21 +110,21 @@ type panel struct {
 	Options json.RawMessage
 }
 
-// strict decodes a JSON document into v. It returns an error for fields that v does not have.
-func strict(text []byte, v any) error {
+// decodeStrictJSON decodes a JSON document into v. It returns an error for fields that v does not have.
+func decodeStrictJSON(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("more follows after the document")
+		return fmt.Errorf("unexpected text after the document")
 	}
 	return nil
 }
 
-// filled replaces Grafana's variables. It returns an error for an unknown variable.
-func filled(expression string, variables []string) (string, error) {
+// replaceVariables replaces Grafana's variables. It returns an error for an unknown variable.
+func replaceVariables(expression string, variables []string) (string, error) {
 	var unknown error
 	text := regexp.MustCompile(`\$\w+|\$\{\w+\}`).ReplaceAllStringFunc(expression, func(v string) string {
 		switch name := strings.Trim(v, "${}"); {
@@ -138,8 +138,8 @@ func filled(expression string, variables []string) (string, error) {
 	return text, unknown
 }
 
-// legend returns an error for a {{label}} that the series of a query do not have.
-func legend(text string, labels []string) error {
+// checkLegend returns an error for a {{label}} that the series of a query do not have.
+func checkLegend(text string, labels []string) error {
 	for _, m := range regexp.MustCompile(`\{\{\s*(.*?)\s*\}\}`).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(labels, m[1]) {
 			return fmt.Errorf("the legend %q names the label %s of series that have %q", text, m[1], labels)
@@ -151,7 +151,7 @@ func legend(text string, labels []string) error {
 func TestTheDashboardQueriesExportedMetrics(t *testing.T) {
 	metrics := exported(t)
 	var d dashboard
-	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
+	if err := decodeStrictJSON(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
 		t.Fatalf("reading the dashboard: %v", err)
 	}
 	var variables []string
@@ -160,30 +160,30 @@ func TestTheDashboardQueriesExportedMetrics(t *testing.T) {
 		var q struct{ Query, RefID string }
 		if v.Type != "query" {
 			continue
-		} else if err := strict(v.Query, &q); err != nil {
+		} else if err := decodeStrictJSON(v.Query, &q); err != nil {
 			t.Errorf("the variable %s: %v", v.Name, err)
 		}
-		if err := choices(metrics, q.Query, variables); err != nil {
+		if err := checkVariable(metrics, q.Query, variables); err != nil {
 			t.Errorf("the variable %s: %v", v.Name, err)
 		}
 	}
 	for _, a := range d.Annotations.List {
-		if err := shown(metrics, a.Expr, a.TitleFormat, variables); err != nil {
+		if err := checkQuery(metrics, a.Expr, a.TitleFormat, variables); err != nil {
 			t.Errorf("the annotation %s: %v", a.Name, err)
 		}
 	}
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
-			if err := shown(metrics, q.Expr, q.LegendFormat, variables); err != nil {
+			if err := checkQuery(metrics, q.Expr, q.LegendFormat, variables); err != nil {
 				t.Errorf("the panel %s: %v", p.Title, err)
 			}
 		}
 	}
 }
 
-// shown checks an expression of the dashboard and the legend of its series.
-func shown(metrics map[string]family, expression, text string, variables []string) error {
-	expression, err := filled(expression, variables)
+// checkQuery checks an expression of the dashboard and the legend of its series.
+func checkQuery(metrics map[string]family, expression, text string, variables []string) error {
+	expression, err := replaceVariables(expression, variables)
 	if err != nil {
 		return err
 	}
@@ -191,16 +191,16 @@ func shown(metrics map[string]family, expression, text string, variables []strin
 	if err != nil {
 		return err
 	}
-	return legend(text, labels)
+	return checkLegend(text, labels)
 }
 
-// choices checks the query of a variable, which must list the values of a label.
-func choices(metrics map[string]family, text string, variables []string) error {
+// checkVariable checks the query of a variable, which must list the values of a label.
+func checkVariable(metrics map[string]family, text string, variables []string) error {
 	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(text)
 	if m == nil {
 		return fmt.Errorf("%s is not a label_values query", text)
 	}
-	series, err := filled(m[1], variables)
+	series, err := replaceVariables(m[1], variables)
 	if err != nil {
 		return err
 	}
@@ -208,11 +208,11 @@ func choices(metrics map[string]family, text string, variables []string) error {
 	if err != nil {
 		return err
 	}
-	return legend("{{"+m[2]+"}}", v.labels)
+	return checkLegend("{{"+m[2]+"}}", v.labels)
 }
 
-// resultsOf returns the values of the label result of metrics, by the beginning of their names.
-func resultsOf() map[string][]string {
+// knownResults returns the values of the label result of metrics, by the prefixes of the metrics' names.
+func knownResults() map[string][]string {
 	return map[string][]string{
 		"tierway_hook_seconds": hooks.Results(),
 		"tierway_response_cache_requests_total": {telemetry.CacheExactHit.String(), telemetry.CacheSemanticHit.String(),
@@ -225,7 +225,7 @@ func resultsOf() map[string][]string {
 func unknownResults(expression string) (unknown []string) {
 	selector := regexp.MustCompile(`(tierway_\w+)\{[^}]*\bresult\s*(?:=|!=|=~|!~)\s*"([^"]*)"`)
 	for _, m := range selector.FindAllStringSubmatch(expression, -1) {
-		for metric, results := range resultsOf() {
+		for metric, results := range knownResults() {
 			for word := range strings.SplitSeq(m[2], "|") {
 				if strings.HasPrefix(m[1], metric) && !slices.Contains(results, word) {
 					unknown = append(unknown, word)
@@ -239,7 +239,7 @@ func unknownResults(expression string) (unknown []string) {
 // TestAlertsAndPanelsNameResultsThatExist: with another word, an alert could never fire.
 func TestAlertsAndPanelsNameResultsThatExist(t *testing.T) {
 	var d dashboard
-	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
+	if err := decodeStrictJSON(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
 		t.Fatalf("reading the dashboard: %v", err)
 	}
 	var all []string
@@ -265,7 +265,7 @@ func TestAlertsAndPanelsNameResultsThatExist(t *testing.T) {
 // panel overlaps another.
 func TestEveryPanelIsDescribed(t *testing.T) {
 	var d dashboard
-	if err := strict(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
+	if err := decodeStrictJSON(read(t, "deploy/grafana/tierway.json"), &d); err != nil {
 		t.Fatalf("reading the dashboard: %v", err)
 	}
 	var rows []string
@@ -309,7 +309,7 @@ func TestBrokenPanelsAreReported(t *testing.T) {
 	metrics := map[string]family{"depth": {labels: []string{"tier"}},
 		"asked_total": {counts: true, labels: []string{"tier"}}}
 	variables := []string{"tier"}
-	if err := shown(metrics, `sum by (tier) (rate(asked_total{tier=~"$tier"}[$__rate_interval]))`, "{{tier}}",
+	if err := checkQuery(metrics, `sum by (tier) (rate(asked_total{tier=~"$tier"}[$__rate_interval]))`, "{{tier}}",
 		variables); err != nil {
 		t.Error(err)
 	}
@@ -321,18 +321,18 @@ func TestBrokenPanelsAreReported(t *testing.T) {
 		{`depth`, "{{worker}}"},
 		{`sum(depth)`, "{{tier}}"},
 	} {
-		if shown(metrics, broken[0], broken[1], variables) == nil {
+		if checkQuery(metrics, broken[0], broken[1], variables) == nil {
 			t.Errorf("%q with the legend %q is not reported", broken[0], broken[1])
 		}
 	}
 	for _, text := range []string{`label_values(dpth, tier)`, `label_values(depth, worker)`, `depth`} {
-		if choices(metrics, text, variables) == nil {
+		if checkVariable(metrics, text, variables) == nil {
 			t.Errorf("%q is not reported", text)
 		}
 	}
 	for _, text := range []string{`{"titel": "x"}`, `{"panels": [{"unit": "s"}]}`, `{"title": "x"}}`} {
-		if strict([]byte(text), new(dashboard)) == nil {
-			t.Errorf("%s is read", text)
+		if decodeStrictJSON([]byte(text), new(dashboard)) == nil {
+			t.Errorf("%s is decoded without an error", text)
 		}
 	}
 }

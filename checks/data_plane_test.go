@@ -17,7 +17,7 @@ func productFiles(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(all) == 0 {
-		t.Fatal(err, len(all))
+		t.Fatalf("no Go files in %s: %v", dir, err)
 	}
 	for _, name := range all {
 		if !strings.HasSuffix(name, "_test.go") {
@@ -27,8 +27,8 @@ func productFiles(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestNoFunctionOfTheDataPlaneGetsAnExchange or an attempt: what works for one is its method, and what only computes
-// gets values.
+// TestNoFunctionOfTheDataPlaneGetsAnExchange verifies that no function takes an *exchange or an *attempt. Code that
+// needs one is a method of it; other functions take values.
 func TestNoFunctionOfTheDataPlaneGetsAnExchange(t *testing.T) {
 	set := token.NewFileSet()
 	for _, name := range productFiles(t, dataPlane) {
@@ -47,14 +47,15 @@ func TestNoFunctionOfTheDataPlaneGetsAnExchange(t *testing.T) {
 					continue
 				}
 				if id, ok := pointer.X.(*ast.Ident); ok && (id.Name == "exchange" || id.Name == "attempt") {
-					t.Errorf("%s: %s gets a *%s: make it a method, or pass the values", set.Position(fn.Pos()), fn.Name.Name, id.Name)
+					t.Errorf("%s: %s takes a *%s: make it a method, or pass the values", set.Position(fn.Pos()), fn.Name.Name, id.Name)
 				}
 			}
 		}
 	}
 }
 
-// TestArchitectureListsTheFilesOfTheDataPlane once each.
+// TestArchitectureListsTheFilesOfTheDataPlane verifies that docs/architecture.md lists each file of the data
+// plane once.
 func TestArchitectureListsTheFilesOfTheDataPlane(t *testing.T) {
 	page, err := os.ReadFile("docs/architecture.md")
 	if err != nil {

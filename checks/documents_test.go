@@ -28,8 +28,9 @@ func names(text []byte, heading string) (all []string) {
 	return all
 }
 
-// TestTheDocumentHasEveryKeyOfALogLine, in the order of the line.
-func TestTheDocumentHasEveryKeyOfALogLine(t *testing.T) {
+// TestObservabilityPageHasEveryKeyOfALogLine verifies that docs/observability.md lists the keys of a line of the access
+// log in the order of the line.
+func TestObservabilityPageHasEveryKeyOfALogLine(t *testing.T) {
 	table := regexp.MustCompile(`(?s)accessKeys = \[\.\.\.\]string\{(.*?)\n\}`).FindSubmatch(read(t,
 		"decisions/access_log_test.go"))
 	if table == nil {
@@ -59,8 +60,9 @@ func conventions() map[string]attribute.Key {
 	}
 }
 
-// TestTheDocumentHasEveryAttributeOfASpan, and no other.
-func TestTheDocumentHasEveryAttributeOfASpan(t *testing.T) {
+// TestObservabilityPageHasEveryAttributeOfASpan verifies that docs/observability.md lists the attributes of spans, and
+// no others.
+func TestObservabilityPageHasEveryAttributeOfASpan(t *testing.T) {
 	got := names(read(t, "docs/observability.md"), "| attribute | on | meaning |")
 	var want []string
 	for _, file := range []string{"decisions/spans.go", "decisions/hooks.go", "decisions/cache.go",
@@ -80,9 +82,8 @@ func TestTheDocumentHasEveryAttributeOfASpan(t *testing.T) {
 	}
 }
 
-// TestTheDocumentHasTheBoundOfCandidates compares the number in the text with the
-// constant.
-func TestTheDocumentHasTheBoundOfCandidates(t *testing.T) {
+// TestObservabilityPageHasTheBoundOfCandidates compares the number in docs/observability.md with the constant.
+func TestObservabilityPageHasTheBoundOfCandidates(t *testing.T) {
 	bound := regexp.MustCompile(`(?m)^const MaxCandidates = (\d+)$`).FindSubmatch(read(t, "routing/choice.go"))
 	if bound == nil {
 		t.Fatal("routing/choice.go has no MaxCandidates")
@@ -93,7 +94,7 @@ func TestTheDocumentHasTheBoundOfCandidates(t *testing.T) {
 	}
 }
 
-// TestLinksBetweenDocumentsResolve to an existing file and heading.
+// TestLinksBetweenDocumentsResolve verifies that each link leads to an existing file and heading.
 func TestLinksBetweenDocumentsResolve(t *testing.T) {
 	seen := 0
 	check := func(file string, text []byte) {
@@ -166,7 +167,8 @@ func TestQueriesInDocumentsUseExportedMetrics(t *testing.T) {
 	}
 }
 
-// TestDocumentsNameExportedMetrics: a histogram by its own name or by those of its series.
+// TestDocumentsNameExportedMetrics verifies that each metric that a document names is exported. A document names a
+// histogram by its own name or by those of its series.
 func TestDocumentsNameExportedMetrics(t *testing.T) {
 	metrics := exported(t)
 	seen := 0

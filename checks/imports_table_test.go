@@ -13,9 +13,9 @@ func file(pkg, body string) string {
 	return "// Package " + pkg + " is made up.\npackage " + pkg + "\n\n" + body
 }
 
-// TestGuardReportsEachViolation checks source trees with one violation each. The rules must report
-// exactly that one.
-func TestGuardReportsEachViolation(t *testing.T) {
+// TestImportRulesReportEachViolation checks source trees with one violation each. The rules must report
+// exactly this violation.
+func TestImportRulesReportEachViolation(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string
@@ -24,15 +24,16 @@ func TestGuardReportsEachViolation(t *testing.T) {
 			"tiers imports routing sideways"},
 		"an upward import": {map[string]string{"routing/a.go": file("routing",
 			`import _ "tierway/queue"`)}, "routing in layer 0 imports queue upward, in layer 1"},
-		"a server asked for more": {map[string]string{"config/a.go": file("config", `import _ "tierway/server"`)},
+		"config imports server": {map[string]string{"config/a.go": file("config", `import _ "tierway/server"`)},
 			"config in layer 3 imports server upward"},
-		"planes of each other": {map[string]string{"server/admin/a.go": file("admin", `import _ "tierway/server/proxy"`)},
+		"a plane imports the other plane": {map[string]string{"server/admin/a.go": file("admin",
+			`import _ "tierway/server/proxy"`)},
 			"server/admin imports server/proxy sideways"},
 		"an import in no layer": {map[string]string{"server/a.go": file("server", `import _ "tierway/attic"`)},
 			"imports attic, which is in no layer"},
 		"an import of the root": {map[string]string{"server/a.go": file("server", `import _ "tierway"`)},
 			"imports ., which is in no layer"},
-		"benches of each other": {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)},
+		"a benchmark imports another": {map[string]string{"bench/a/a.go": file("main", `import _ "tierway/bench/b"`)},
 			"bench/a imports bench/b sideways"},
 		"a simulator with sockets": {map[string]string{"sim/a.go": file("sim", `import _ "tierway/workers"`)},
 			"sim imports workers, which is not pure"},
@@ -68,25 +69,25 @@ func TestGuardReportsEachViolation(t *testing.T) {
 			"*sync.WaitGroup) { wg.Go(func() {}) }")}, "sim is pure and starts a goroutine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			complaints := judge(t, c.files)
-			if len(complaints) != 1 || !strings.Contains(complaints[0], c.want) {
-				t.Errorf("the complaints are %q, not one that says %q", complaints, c.want)
+			violations := violationsOf(t, c.files)
+			if len(violations) != 1 || !strings.Contains(violations[0], c.want) {
+				t.Errorf("the violations are %q, want one with %q", violations, c.want)
 			}
 		})
 	}
 }
 
-func TestGuardReportsForbiddenNames(t *testing.T) {
+func TestImportRulesReportForbiddenNames(t *testing.T) {
 	for _, name := range []string{"pkg", "internal", "util", "common", "types", "helpers"} {
-		complaints := judge(t, map[string]string{"server/" + name + "/a.go": file(name, "")})
-		if !slices.Contains(complaints, "server/"+name+": no folder is called "+name) {
-			t.Errorf("%s: the complaints are %q", name, complaints)
+		violations := violationsOf(t, map[string]string{"server/" + name + "/a.go": file(name, "")})
+		if !slices.Contains(violations, "server/"+name+": no folder is called "+name) {
+			t.Errorf("%s: the violations are %q", name, violations)
 		}
 	}
 }
 
-// TestGuardAcceptsAllowedCode checks code that is similar to violations and allowed.
-func TestGuardAcceptsAllowedCode(t *testing.T) {
+// TestImportRulesAcceptAllowedCode checks code that is similar to violations and allowed.
+func TestImportRulesAcceptAllowedCode(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"downward imports": {
 			"server/proxy/a.go": file("proxy",
@@ -111,27 +112,27 @@ func TestGuardAcceptsAllowedCode(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, complaint := range judge(t, files) {
-				t.Error(complaint)
+			for _, violation := range violationsOf(t, files) {
+				t.Error(violation)
 			}
 		})
 	}
 }
 
-// judge returns the violations of all rules in a source tree.
-func judge(t *testing.T, files map[string]string) (complaints []string) {
+// violationsOf returns the violations of all rules in a source tree.
+func violationsOf(t *testing.T, files map[string]string) (violations []string) {
 	t.Helper()
 	parsed, err := parse(files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rule := range importRules() {
-		complaints = append(complaints, rule(parsed)...)
+		violations = append(violations, rule(parsed)...)
 	}
-	return complaints
+	return violations
 }
 
-func TestGuardReadsOnlyTheModule(t *testing.T) {
+func TestImportRulesReadOnlyTheModule(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{
 		"go.mod", "server/a.go", "server/a_test.go", "server/testdata/b.go", "server/readme.md", "e2e/sdk/c.go",
@@ -150,6 +151,6 @@ func TestGuardReadsOnlyTheModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := sorted(files), []string{"e2e/sdk/c.go", "server/a.go"}; !slices.Equal(got, want) {
-		t.Errorf("it reads %q, want %q", got, want)
+		t.Errorf("the files are %q, want %q", got, want)
 	}
 }

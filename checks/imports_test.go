@@ -22,7 +22,7 @@ import (
 // module is the module path; imports of its own packages begin with it.
 const module = "tierway"
 
-// layers maps each folder to its layer; layers are ordered as texts. A package imports
+// layers maps each folder to its layer; layers are compared as strings. A package imports
 // lower layers only. Folders below bench and e2e are in the layer of these two.
 func layers() map[string]string {
 	return map[string]string{
@@ -46,15 +46,15 @@ func layers() map[string]string {
 	}
 }
 
-// testCode are the packages that only tests, e2e, bench and each other import.
+// testCode returns the packages that only tests, e2e, bench and these packages import.
 func testCode() []string {
 	return []string{"engines/chaos", "fixedseed", "memnet", "memnet/memredis"}
 }
 
-// simulator are the packages that no part of the gateway imports but its command line.
+// simulator returns the packages that the gateway does not import, except its command line.
 func simulator() []string { return []string{"sim", "sim/comparison"} }
 
-// layerOf returns the layer of a folder; ok is false for one that has none.
+// layerOf returns the layer of a folder; ok is false if the folder has none.
 func layerOf(folder string) (layer string, ok bool) {
 	for _, top := range []string{"bench", "e2e"} {
 		if under(folder, top) {
@@ -65,7 +65,7 @@ func layerOf(folder string) (layer string, ok bool) {
 	return layer, ok
 }
 
-// pure packages decide, with time and chance as arguments.
+// pure returns the packages that take time and random numbers as arguments.
 func pure() []string {
 	return []string{"tiers", "queue", "routing", "routing/kvindex", "routing/prefix", "sim", "replay", "tierscore",
 		"tierscore/curve", "tierscore/training", "tierscore/report", "pairing"}
@@ -77,9 +77,8 @@ type tree struct {
 	folders map[string]*folder
 }
 
-// folder is one package with what its names stand for. Imported packages are
-// empty to the type checker, so that only the package's own names and imports
-// are told apart, which is all that the rules need.
+// folder is one package with the objects of its names. The type checker sees imported packages as empty, so the
+// checker resolves only the package's own names and imports. The rules need no more.
 type folder struct {
 	name  string
 	files []*ast.File
@@ -90,7 +89,7 @@ type folder struct {
 // importRules returns all rules; each returns its violations.
 func importRules() []func(*tree) []string {
 	return []func(*tree) []string{
-		everyFolderHasALayer, namesAreNouns, importsGoDown, pureCalls,
+		everyFolderHasALayer, foldersHaveAllowedNames, importsGoDown, pureCalls,
 	}
 }
 
@@ -107,8 +106,8 @@ func TestImportRulesHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rule := range importRules() {
-		for _, complaint := range rule(parsed) {
-			t.Error(complaint)
+		for _, violation := range rule(parsed) {
+			t.Error(violation)
 		}
 	}
 }
@@ -234,29 +233,29 @@ func under(imported, root string) bool {
 	return imported == root || strings.HasPrefix(imported, root+"/")
 }
 
-func everyFolderHasALayer(t *tree) (complaints []string) {
+func everyFolderHasALayer(t *tree) (violations []string) {
 	for _, name := range sorted(t.folders) {
 		onlyDocuments := !slices.ContainsFunc(t.folders[name].files, func(f *ast.File) bool { return len(f.Decls) > 0 })
 		if _, ok := layerOf(name); !ok && (name != "." || !onlyDocuments) {
-			complaints = append(complaints, fmt.Sprintf("%s: the folder has Go files and is in no layer", name))
+			violations = append(violations, fmt.Sprintf("%s: the folder has Go files and is in no layer", name))
 		}
 	}
-	return complaints
+	return violations
 }
 
-func namesAreNouns(t *tree) (complaints []string) {
+func foldersHaveAllowedNames(t *tree) (violations []string) {
 	forbidden := []string{"pkg", "internal", "util", "common", "types", "helpers"}
 	for _, name := range sorted(t.folders) {
 		for part := range strings.SplitSeq(name, "/") {
 			if slices.Contains(forbidden, part) {
-				complaints = append(complaints, fmt.Sprintf("%s: no folder is called %s", name, part))
+				violations = append(violations, fmt.Sprintf("%s: no folder is called %s", name, part))
 			}
 		}
 	}
-	return complaints
+	return violations
 }
 
-func importsGoDown(t *tree) (complaints []string) {
+func importsGoDown(t *tree) (violations []string) {
 	t.imports(func(from, at, imported string) {
 		to, ok := own(imported)
 		if !ok {
@@ -265,25 +264,25 @@ func importsGoDown(t *tree) (complaints []string) {
 		above, stands := layerOf(from)
 		below, known := layerOf(to)
 		switch {
-		case !stands: // a complaint of its own
+		case !stands: // everyFolderHasALayer reports it
 		case !known:
-			complaints = append(complaints, fmt.Sprintf("%s: imports %s, which is in no layer", at, to))
+			violations = append(violations, fmt.Sprintf("%s: imports %s, which is in no layer", at, to))
 		case under(from, "e2e") && under(to, "e2e"): // the tests share a gateway, databases and a rig
 		case under(from, "bench") && (to == "bench/processes" || to == "e2e/backends"): // measurements share processes
 		case below == above:
-			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s sideways, both in layer %s", at, from, to, below))
+			violations = append(violations, fmt.Sprintf("%s: %s imports %s sideways, both in layer %s", at, from, to, below))
 		case below > above:
-			complaints = append(complaints, fmt.Sprintf("%s: %s in layer %s imports %s upward, in layer %s", at, from, above, to,
+			violations = append(violations, fmt.Sprintf("%s: %s in layer %s imports %s upward, in layer %s", at, from, above, to,
 				below))
 		case slices.Contains(testCode(), to) && !slices.Contains(testCode(), from) && !under(from, "e2e") &&
 			!under(from, "bench"):
-			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s, which is for tests", at, from, to))
+			violations = append(violations, fmt.Sprintf("%s: %s imports %s, which is for tests", at, from, to))
 		case slices.Contains(simulator(), to) && !slices.Contains(simulator(), from) && from != "cmd/tierway" &&
 			!under(from, "e2e") && !under(from, "bench"):
-			complaints = append(complaints, fmt.Sprintf("%s: %s imports %s, which is a simulator", at, from, to))
+			violations = append(violations, fmt.Sprintf("%s: %s imports %s, which is a simulator", at, from, to))
 		case from == "sim" && !slices.Contains(pure(), to):
-			complaints = append(complaints, fmt.Sprintf("%s: sim imports %s, which is not pure", at, to))
+			violations = append(violations, fmt.Sprintf("%s: sim imports %s, which is not pure", at, to))
 		}
 	})
-	return complaints
+	return violations
 }

@@ -16,9 +16,14 @@ type family struct {
 // value describes the result of an expression: its shape and, for vectors, the labels that all series
 // have.
 type value struct {
-	shape  byte // 's' scalar, 't' string, 'i' instant vector, 'r' range vector
+	shape  byte // see shapeName
 	counts bool // an unchanged counter
 	labels []string
+}
+
+// shapeName returns the name of a type of PromQL.
+func shapeName(shape byte) string {
+	return map[byte]string{'s': "scalar", 't': "string", 'i': "instant vector", 'r': "range vector"}[shape]
 }
 
 // promQL checks one expression against the exported metrics. It supports only the functions that the
@@ -63,7 +68,7 @@ func checkPromQL(metrics map[string]family, text string) (v value, err error) {
 		}
 	}
 	if v = p.binary(0); p.tokens[0] != "" {
-		p.fail("%q stands where nothing more may", p.tokens[0])
+		p.fail("unexpected %q after the expression", p.tokens[0])
 	}
 	return v, nil
 }
@@ -73,7 +78,7 @@ func (p *promQL) fail(format string, args ...any) { panic(fmt.Errorf(format, arg
 func (p *promQL) take() string {
 	t := p.tokens[0]
 	if t == "" {
-		p.fail("it ends too early")
+		p.fail("unexpected end of expression")
 	}
 	p.tokens = p.tokens[1:]
 	return t
@@ -89,7 +94,7 @@ func (p *promQL) accept(t string) bool {
 
 func (p *promQL) want(t string) {
 	if got := p.take(); got != t {
-		p.fail("%q stands where %q must", got, t)
+		p.fail("unexpected %q: want %q", got, t)
 	}
 }
 
@@ -104,14 +109,14 @@ func (p *promQL) binary(level int) value {
 		matching, names, side := p.matching()
 		right := p.binary(level + 1)
 		if left.shape == 'r' || right.shape == 'r' || left.shape == 't' || right.shape == 't' {
-			p.fail("%s takes no range and no text", operator)
+			p.fail("%s takes no range vector and no string", operator)
 		}
 		if compares := level == 2; !compares || returned {
 			left.counts = false
 		}
 		if left.shape == 's' || right.shape == 's' {
 			if level < 2 {
-				p.fail("%s takes no number", operator)
+				p.fail("%s takes no scalar", operator)
 			}
 			if left.shape == 's' {
 				left = value{shape: right.shape, labels: right.labels}
@@ -177,7 +182,7 @@ func (p *promQL) unary() value {
 	v := p.primary()
 	if p.accept("[") {
 		if v.shape != 'i' || !regexp.MustCompile(`^\d+(ms|[smhdwy])`).MatchString(p.take()) {
-			p.fail("only a metric has a range, and of a length of time")
+			p.fail("a range needs a metric and a duration")
 		}
 		p.want("]")
 		v.shape = 'r'
@@ -226,7 +231,7 @@ func (p *promQL) aggregate(name string) value {
 	grouping()
 	for _, n := range names {
 		if !slices.Contains(inner.labels, n) {
-			p.fail("%s groups by the label %q, which is not there", name, n)
+			p.fail("%s groups by the label %q, which its series lack", name, n)
 		}
 	}
 	if strings.HasSuffix(name, "k") {
@@ -244,10 +249,10 @@ func (p *promQL) aggregate(name string) value {
 // shaped returns an argument. It fails if the argument does not have the shape.
 func (p *promQL) shaped(name string, v value, shape byte) value {
 	if shape == 'R' && v.shape == 'r' && !v.counts {
-		p.fail("%s of what is no counter", name)
+		p.fail("%s needs a counter", name)
 	}
 	if want := shape | 0x20; v.shape != want {
-		p.fail("%s takes %c here, not %c", name, want, v.shape)
+		p.fail("%s: got a value of type %s, want %s", name, shapeName(v.shape), shapeName(want))
 	}
 	return v
 }
@@ -270,7 +275,7 @@ func (p *promQL) call(name string) value {
 	p.want(")")
 	if name == "histogram_quantile" {
 		if !slices.Contains(out.labels, "le") {
-			p.fail("histogram_quantile of what has no buckets")
+			p.fail("histogram_quantile needs the label le")
 		}
 		out.labels = slices.DeleteFunc(slices.Clone(out.labels), func(l string) bool { return l == "le" })
 	}
@@ -288,10 +293,10 @@ func (p *promQL) selector(name string) value {
 				p.fail("%s has no label %q", name, label)
 			}
 			if sign := p.take(); !slices.Contains([]string{"=", "!=", "=~", "!~"}, sign) {
-				p.fail("%q compares no label", sign)
+				p.fail("unexpected %q: want =, !=, =~ or !~", sign)
 			}
 			if text := p.take(); text[0] != '"' {
-				p.fail("%s is no text in quotes", text)
+				p.fail("unexpected %s: want a string in quotes", text)
 			}
 			if p.tokens[0] != "}" {
 				p.want(",")

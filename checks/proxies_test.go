@@ -11,9 +11,9 @@ import (
 	"tierway/config"
 )
 
-// TestComposePutsNginxBeforeTwoEqualGateways: the profile gateways starts all services. The names in
+// TestComposePutsNginxInFrontOfTwoEqualGateways: the profile gateways starts all services. The names in
 // deploy/nginx.conf lead to two gateways, which differ in names and published ports only.
-func TestComposePutsNginxBeforeTwoEqualGateways(t *testing.T) {
+func TestComposePutsNginxInFrontOfTwoEqualGateways(t *testing.T) {
 	all := services(t)
 	for name, s := range all {
 		if first := name == "tierway"; first != (len(s.Profiles) == 0) || !first && !slices.Contains(s.Profiles, "gateways") {

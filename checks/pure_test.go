@@ -8,7 +8,7 @@ import (
 )
 
 // pureCalls reports code in pure packages that reads the clock, waits or starts goroutines.
-func pureCalls(t *tree) (complaints []string) {
+func pureCalls(t *tree) (violations []string) {
 	clock := []string{"Now", "Since", "Until", "After", "Sleep", "Tick", "NewTimer", "NewTicker", "AfterFunc"}
 	for _, name := range sorted(t.folders) {
 		if !slices.Contains(pure(), name) {
@@ -17,22 +17,22 @@ func pureCalls(t *tree) (complaints []string) {
 		f := t.folders[name]
 		f.inspect(func(n ast.Node) {
 			if startsGoroutine(n) {
-				complaints = append(complaints, fmt.Sprintf("%s: %s is pure and starts a goroutine", t.at(n), name))
+				violations = append(violations, fmt.Sprintf("%s: %s is pure and starts a goroutine", t.at(n), name))
 			}
 			if s, ok := n.(*ast.SelectorExpr); ok && f.imported(s.X) == "time" && slices.Contains(clock, s.Sel.Name) {
-				complaints = append(complaints, fmt.Sprintf("%s: %s is pure and uses time.%s", t.at(s), name, s.Sel.Name))
+				violations = append(violations, fmt.Sprintf("%s: %s is pure and uses time.%s", t.at(s), name, s.Sel.Name))
 			}
 		})
 		for _, file := range f.files {
 			for _, spec := range file.Imports {
 				if spec.Name != nil && spec.Name.Name == "." {
-					complaints = append(complaints, fmt.Sprintf("%s: %s is pure and hides what it uses by a dot import", t.at(spec),
+					violations = append(violations, fmt.Sprintf("%s: %s is pure and hides what it uses by a dot import", t.at(spec),
 						name))
 				}
 			}
 		}
 	}
-	return complaints
+	return violations
 }
 
 // inspect calls visit for each node of the folder's files.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// unraced maps packages with goroutines that only make soak tests under the race detector to the reason.
-func unraced() map[string]string {
+// raceExceptions maps each package whose goroutines only `make soak` tests under the race detector to the reason.
+func raceExceptions() map[string]string {
 	const builds, runs = "building it with its libraries takes 90 s of CPU or more", "its tests take minutes"
 	const measures = "it measures time, which the race detector changes"
 	return map[string]string{
@@ -21,8 +21,8 @@ func unraced() map[string]string {
 	}
 }
 
-// TestGoroutinesRunUnderTheRaceDetector: each package that starts goroutines is raced in scripts/test.sh, or has a
-// reason.
+// TestGoroutinesRunUnderTheRaceDetector verifies that each package that starts goroutines runs under the race detector
+// in scripts/test.sh, or is in raceExceptions.
 func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 	list := regexp.MustCompile(`(?m)^raced=\((.+)\)$`).FindSubmatch(read(t, "scripts/test.sh"))
 	if list == nil {
@@ -53,16 +53,16 @@ func TestGoroutinesRunUnderTheRaceDetector(t *testing.T) {
 		})
 	}
 	for _, name := range sorted(starters) {
-		switch _, excused := unraced()[name]; {
+		switch _, excused := raceExceptions()[name]; {
 		case !excused && !raced(name):
-			t.Errorf("%s starts goroutines: add it to raced= in scripts/test.sh, or to unraced with a reason", name)
+			t.Errorf("%s starts goroutines: add it to raced= in scripts/test.sh, or to raceExceptions with a reason", name)
 		case excused && raced(name):
-			t.Errorf("%s is raced in scripts/test.sh: remove its row in unraced", name)
+			t.Errorf("%s runs under the race detector in scripts/test.sh: remove its row in raceExceptions", name)
 		}
 	}
-	for _, name := range sorted(unraced()) {
+	for _, name := range sorted(raceExceptions()) {
 		if !starters[name] {
-			t.Errorf("%s starts no goroutine: remove its row in unraced", name)
+			t.Errorf("%s starts no goroutine: remove its row in raceExceptions", name)
 		}
 	}
 }

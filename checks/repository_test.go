@@ -86,7 +86,7 @@ func TestComposePublishesOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-func TestComposeHoldsNoSecret(t *testing.T) {
+func TestComposeHasNoSecret(t *testing.T) {
 	secret := regexp.MustCompile(`(?i)(password|secret|token|key|sha256)`)
 	required := regexp.MustCompile(`^\$\{[A-Z0-9_]+:\?[^}]+\}$`)
 	for name, s := range services(t) {
@@ -96,12 +96,12 @@ func TestComposeHoldsNoSecret(t *testing.T) {
 			}
 		}
 		if line := strings.Join(s.Command, " "); regexp.MustCompile(`(?i)(requirepass|password)[ =][^$ ]`).MatchString(line) {
-			t.Errorf("%s: its command holds a password: %q", name, line)
+			t.Errorf("%s: its command has a password: %q", name, line)
 		}
 	}
 }
 
-func TestComposeGivesTheGatewayWhatItsConfigurationReads(t *testing.T) {
+func TestComposeSetsTheVariablesOfTheConfiguration(t *testing.T) {
 	const path = "deploy/tierway.yaml"
 	s := services(t)["tierway"]
 	if want := []string{"./" + path + ":/etc/tierway/config.yaml:ro"}; !slices.Equal(s.Volumes, want) {
@@ -110,9 +110,9 @@ func TestComposeGivesTheGatewayWhatItsConfigurationReads(t *testing.T) {
 	if want := []string{"serve", "-c", "/etc/tierway/config.yaml"}; !slices.Equal(s.Command, want) {
 		t.Errorf("the command is %q, want %q", s.Command, want)
 	}
-	asked := map[string]bool{}
+	readVariables := map[string]bool{}
 	env := func(name string) (string, bool) {
-		asked[name] = true
+		readVariables[name] = true
 		if name == "TIERWAY_KEY_SHA256" {
 			return strings.Repeat("0123456789abcdef", 4), true
 		}
@@ -121,14 +121,14 @@ func TestComposeGivesTheGatewayWhatItsConfigurationReads(t *testing.T) {
 	if _, err := config.Load(path, env); err != nil {
 		t.Errorf("%v", err)
 	}
-	for name := range asked {
+	for name := range readVariables {
 		if _, ok := s.Environment[name]; !ok {
-			t.Errorf("%s reads %s, which the service is not given", path, name)
+			t.Errorf("docker-compose.yml does not set %s, which %s reads: add it to environment", name, path)
 		}
 	}
 	for name := range s.Environment {
-		if !asked[name] && !strings.HasPrefix(name, "OTEL_") { // which the program itself reads
-			t.Errorf("the service is given %s, which %s does not read", name, path)
+		if !readVariables[name] && !strings.HasPrefix(name, "OTEL_") { // the binary itself reads these
+			t.Errorf("docker-compose.yml sets %s, which %s does not read: remove it from environment", name, path)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func textFiles(t *testing.T, f func(path string, text []byte)) {
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(text[:min(len(text), 8000)], []byte{0}) { // as git tells text from binary
+		if !bytes.Contains(text[:min(len(text), 8000)], []byte{0}) { // as git distinguishes text and binary
 			f(path, text)
 		}
 		return nil
@@ -230,7 +230,7 @@ func TestNoFileNamesAMachineOrARegistry(t *testing.T) {
 	}
 }
 
-func TestScriptsStopAtErrors(t *testing.T) {
+func TestScriptsFailOnUnsetVariablesAndPipes(t *testing.T) {
 	recordRoot()
 	scripts, err := filepath.Glob("scripts/*.sh")
 	if err != nil || len(scripts) == 0 {
@@ -239,7 +239,7 @@ func TestScriptsStopAtErrors(t *testing.T) {
 	for _, path := range append(scripts, ".ci/run") {
 		text := read(t, path)
 		if !regexp.MustCompile(`(?m)^set -e?uo pipefail$`).Match(text) {
-			t.Errorf("%s does not set its errors to count", path)
+			t.Errorf("%s lacks `set -euo pipefail` or `set -uo pipefail`: add one", path)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
 			t.Errorf("%s cannot be run: %v", path, err)
@@ -247,12 +247,12 @@ func TestScriptsStopAtErrors(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOpen: what is not done stands in an issue, not in a comment.
-func TestNothingIsLeftOpen(t *testing.T) {
+// TestFilesHaveNoOpenMarkers verifies that open work is recorded in issues, not in comments.
+func TestFilesHaveNoOpenMarkers(t *testing.T) {
 	open := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
 	textFiles(t, func(path string, text []byte) {
 		if at := open.Find(text); at != nil && filepath.Ext(path) != ".json" {
-			t.Errorf("%s says %s", path, at)
+			t.Errorf("%s contains %s: open an issue instead", path, at)
 		}
 	})
 }

@@ -17,9 +17,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// recordRoot makes go test know the working directory, so that it takes no result from its cache after a file has
-// changed. It records changes of the directory only while tests run, not those in TestMain. Call it before a file
-// is read.
+// recordRoot changes the directory while a test runs. go test then records which files are read, and discards cached
+// results when one changes. It does not record the change in TestMain. Call recordRoot before a file is read.
 var recordRoot = sync.OnceFunc(func() {
 	if err := os.Chdir("."); err != nil {
 		panic(err)

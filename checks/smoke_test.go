@@ -10,10 +10,10 @@ import (
 
 // smokeStep has the patterns of scripts/test.sh that select the packages of the smoke step.
 type smokeStep struct {
-	real  *regexp.Regexp // packages of real time
-	all   *regexp.Regexp // packages from the list of the module
-	not   *regexp.Regexp // exceptions of all
-	named []string       // packages in a command
+	real     *regexp.Regexp // packages of real time
+	included *regexp.Regexp // packages from the list of the module
+	excluded *regexp.Regexp // exceptions of included
+	named    []string       // packages in a command
 }
 
 // parseSmokeStep reads the patterns of scripts/test.sh.
@@ -25,8 +25,8 @@ func parseSmokeStep(t *testing.T, script string) (s smokeStep) {
 	if real == nil || list == nil {
 		t.Fatal(`scripts/test.sh has no line real='…', or none that begins with "mapfile -t smoked"`)
 	}
-	s.real, s.not = regexp.MustCompile(real[1]), regexp.MustCompile(list[2])
-	s.all = regexp.MustCompile(real[1] + "|" + list[1])
+	s.real, s.excluded = regexp.MustCompile(real[1]), regexp.MustCompile(list[2])
+	s.included = regexp.MustCompile(real[1] + "|" + list[1])
 	for line := range strings.Lines(script) {
 		if !strings.Contains(line, "-run '^TestSmoke'") {
 			continue
@@ -43,11 +43,12 @@ func parseSmokeStep(t *testing.T, script string) (s smokeStep) {
 
 // runs reports whether make test runs the smoke tests of a folder.
 func (s smokeStep) runs(folder string) bool {
-	return slices.Contains(s.named, folder) || s.all.MatchString("/"+folder) && !s.not.MatchString("/"+folder)
+	return slices.Contains(s.named, folder) ||
+		s.included.MatchString("/"+folder) && !s.excluded.MatchString("/"+folder)
 }
 
-// TestEachSmokeTestRuns verifies that make test runs each TestSmoke…, which the step of the other tests skips, and that
-// the law of clocks and the script agree about the packages of real time.
+// TestEachSmokeTestRuns verifies that make test runs each TestSmoke…, which the step of the other tests skips. It also
+// verifies that realTime() and scripts/test.sh name the same packages.
 func TestEachSmokeTestRuns(t *testing.T) {
 	step := parseSmokeStep(t, string(read(t, "scripts/test.sh")))
 	packages, err := moduleTests()
@@ -80,7 +81,7 @@ func smokeTests(p *testPackage) (names []string) {
 	return names
 }
 
-func TestTheSmokeStepIsRead(t *testing.T) {
+func TestStepSmokeSelectsListedAndNamedPackages(t *testing.T) {
 	step := parseSmokeStep(t, `real='/e2e/(sdk|state)$'
 mapfile -t smoked < <(grep -E "$real|/e2e/chaos$" <<<"$all" | grep -vE '/e2e/(sdk)$')
 	step virtual go test -skip '^TestSmoke' "${virtual[@]}" ./queue
@@ -90,7 +91,7 @@ mapfile -t smoked < <(grep -E "$real|/e2e/chaos$" <<<"$all" | grep -vE '/e2e/(sd
 	for folder, want := range map[string]bool{"e2e/state": true, "e2e/chaos": true, "e2e/sdk": true, "store": true,
 		"server": false, "queue": false, "e2e/queue": false} {
 		if step.runs(folder) != want {
-			t.Errorf("it runs %s: %v, want %v", folder, !want, want)
+			t.Errorf("the step runs %s: %v, want %v", folder, !want, want)
 		}
 	}
 	without := parseSmokeStep(t, `real='/e2e/(sdk|state)$'

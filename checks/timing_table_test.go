@@ -75,7 +75,7 @@ func TestRealTimeIsReported(t *testing.T) {
 		"a deadline of a connection": {"server/a_test.go", "net testing time",
 			"func TestX(t *testing.T) { var c net.Conn; c.SetReadDeadline(time.Now().Add(20 * time.Second)) }",
 			"a deadline after 20s"},
-		"a client in a hurry": {"server/a_test.go", "net/http testing time",
+		"a client with a short Timeout": {"server/a_test.go", "net/http testing time",
 			"func TestX(t *testing.T) { _ = http.Client{Timeout: 5 * time.Second} }", "a Timeout of 5s of real time"},
 		"a port of TLS": {"server/a_test.go", "crypto/tls testing",
 			"func TestX(t *testing.T) { tls.Listen(\"tcp\", \":0\", nil) }", "tls.Listen listens on a real port"},
@@ -101,43 +101,45 @@ func TestRealTimeIsReported(t *testing.T) {
 			"func TestSmokeX(t *testing.T) { t.Run(\"y\", TestY) }\n\nfunc TestY(t *testing.T) { time.Sleep(1) }",
 			"time.Sleep in real time"},
 		"a short case with real servers": {"e2e/state/a_test.go", "testing time",
-			"func TestX(t *testing.T) { select { case <-time.After(time.Second): } }", "a case time.After of 1s"},
+			"func TestX(t *testing.T) { select { case <-time.After(time.Second): } }", "time.After(1s) in a select"},
 		"a short deadline with real servers": {"e2e/state/a_test.go", "testing time",
 			"func TestX(t *testing.T) { _ = time.Now().Add(time.Second) }", "a deadline of 1s"},
-		"an impatient client": {"e2e/state/a_test.go", "net/http testing time",
+		"a client with a short Timeout and real servers": {"e2e/state/a_test.go", "net/http testing time",
 			"func TestX(t *testing.T) { _ = &http.Client{Timeout: time.Second} }", "a Timeout of 1s"},
-		"a patient client that is hurried": {"e2e/state/a_test.go", "net/http testing time",
+		"a client with a Timeout set later": {"e2e/state/a_test.go", "net/http testing time",
 			"func TestX(t *testing.T) { c := &http.Client{}; c.Timeout = time.Second }", "a Timeout of 1s"},
 		"a short limit": {"e2e/state/a_test.go", "testing time",
-			"func TestX(t *testing.T) { if b := time.Now(); time.Since(b) > time.Second { t.Fatal() } }", "a limit of 1s"},
+			"func TestX(t *testing.T) { if b := time.Now(); time.Since(b) > time.Second { t.Fatal() } }",
+			"a comparison with 1s"},
 		"a short limit, turned round": {"e2e/state/a_test.go", "testing time",
-			"func TestX(t *testing.T) { if b := time.Now(); time.Second <= time.Now().Sub(b) { t.Fatal() } }", "a limit of 1s"},
+			"func TestX(t *testing.T) { if b := time.Now(); time.Second <= time.Now().Sub(b) { t.Fatal() } }",
+			"a comparison with 1s"},
 		"a short limit between two times": {"e2e/state/a_test.go", "testing time",
 			"func TestX(t *testing.T) { b := time.Now(); if e := time.Now(); e.Sub(b) > time.Second { t.Fatal() } }",
 			"1s: a slow machine misses it"},
 		"a loop with a limit": {"e2e/state/a_test.go", "testing time",
-			"func TestX(t *testing.T) { for b := time.Now(); time.Since(b) < time.Second; { } }", "a limit of 1s"},
+			"func TestX(t *testing.T) { for b := time.Now(); time.Since(b) < time.Second; { } }", "a comparison with 1s"},
 		"a deadline from a start": {"e2e/state/a_test.go", "testing time",
 			"func TestX(t *testing.T) { start := time.Now(); _ = start.Add(time.Second) }", "a deadline of 1s"},
 		"a timer with real servers": {"e2e/state/a_test.go", "testing time",
 			"func TestX(t *testing.T) { time.NewTimer(time.Second) }", "a timer of 1s"},
 		"a case by name": {"e2e/state/a_test.go", "testing time",
-			"func TestX(t *testing.T) { end := time.After(time.Second); select { case <-end: } }", "a case time.After of 1s"},
+			"func TestX(t *testing.T) { end := time.After(time.Second); select { case <-end: } }", "time.After(1s) in a select"},
 		"a bound for a function": {"e2e/state/a_test.go", "testing time",
-			"func TestX(t *testing.T) { wait(2 * time.Second) }\n\nfunc wait(time.Duration) {}", "a bound for wait of 2s"},
+			"func TestX(t *testing.T) { wait(2 * time.Second) }\n\nfunc wait(time.Duration) {}", "the bound 2s of wait"},
 		"a bound for rig": {"e2e/state/a_test.go", "testing tierway/e2e/rig time",
-			"func TestX(t *testing.T) { rig.Within(t, time.Second, nil) }", "a bound for Within of 1s"},
+			"func TestX(t *testing.T) { rig.Within(t, time.Second, nil) }", "the bound 1s of Within"},
 		"a short bound of a smoke test": {"e2e/chaos/a_test.go", "context testing tierway/e2e/rig time",
-			"func TestSmokeX(t *testing.T) { rig.Binary(t); f(t) }\n\n" +
+			"func TestSmokeX(t *testing.T) { rig.RequireBinary(t); f(t) }\n\n" +
 				"func f(t *testing.T) { context.WithTimeout(t.Context(), 5*time.Second) }", "context.WithTimeout of 5s"},
 		"a test of the binary in a part": {"e2e/chaos/a_test.go", "testing tierway/e2e/rig time",
-			"func TestX(t *testing.T) { time.Sleep(1); t.Run(\"y\", func(t *testing.T) { rig.Binary(t) }) }",
+			"func TestX(t *testing.T) { time.Sleep(1); t.Run(\"y\", func(t *testing.T) { rig.RequireBinary(t) }) }",
 			"time.Sleep in real time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := violationsIn(t, c.file, testFile(c.imports, c.body))
 			if len(found) != 1 || !strings.Contains(found[0], c.want) {
-				t.Errorf("it reports %q, not one that says %q", found, c.want)
+				t.Errorf("the violations are %q, want one with %q", found, c.want)
 			}
 		})
 	}
@@ -173,9 +175,9 @@ func TestVirtualTimeIsAccepted(t *testing.T) {
 			"func BenchmarkX(b *testing.B) { f() }\n\nfunc f() { time.Sleep(1); net.Listen(\"tcp\", \"127.0.0.1:0\") }"},
 		"a smoke test": {"e2e/chaos/a_test.go", "testing time", "func TestSmokeX(t *testing.T) { time.Sleep(1) }"},
 		"a test of the binary": {"e2e/chaos/a_test.go", "testing tierway/e2e/rig time",
-			"func TestX(t *testing.T) { rig.Binary(t); time.Sleep(1) }"},
+			"func TestX(t *testing.T) { rig.RequireBinary(t); time.Sleep(1) }"},
 		"a test that only make soak runs": {"store/a_test.go", "net testing tierway/e2e/backends time",
-			"func TestX(t *testing.T) { backends.InSoak(t); f() }\n\n" +
+			"func TestX(t *testing.T) { backends.RequireSoak(t); f() }\n\n" +
 				"func f() { time.Sleep(1); net.Listen(\"tcp\", \"127.0.0.1:0\") }"},
 		"a long case": {"server/a_test.go", "testing time",
 			"func TestX(t *testing.T) { select { case <-time.After(30 * time.Second): } }"},
@@ -202,7 +204,7 @@ func TestVirtualTimeIsAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := violationsIn(t, c.file, testFile(c.imports, c.body)); len(found) > 0 {
-				t.Errorf("it reports %q", found)
+				t.Errorf("the violations are %q, want none", found)
 			}
 		})
 	}

@@ -74,10 +74,10 @@ func exceptions() map[string]exception {
 		"engines/chaos/handler_test.go":        {system, sockets},
 		"engines/engine_test.go":               {system, sockets},
 		"engines/serve_test.go":                {system, sockets},
-		"http1/fake_test.go":                   {system, "the client looks into the kernel's socket for the end of a kept connection"},
+		"http1/fake_test.go":                   {system, "the client looks into the kernel's socket for the end of an idle connection"},
 		"routing/laws_broken_test.go":          {system, "a law that a policy breaks fails its test, so it runs in its own process"},
 		"server/admin_doc_test.go":             {system, "it runs the examples of the documents with curl"},
-		"server/control/rig_test.go":           {clock, "a health check must begin after a suspicion, and in virtual time both have one time"},
+		"server/control/rig_test.go":           {clock, "a check must begin after a suspicion; in virtual time both happen at the same time"},
 		"server/reserved_test.go":              {system, "it reserves addresses of the kernel"},
 		"workers/prompttokens/example_test.go": {system, sockets},
 		"workers/prompttokens/rig_test.go":     {system, sockets},
@@ -104,7 +104,7 @@ type testPackage struct {
 	info   *types.Info
 
 	virtual *virtualTime          // code that runs in bubbles, in benchmarks or with the binary
-	outside *virtualTime          // code that runs in benchmarks or with the binary
+	exempt  *virtualTime          // code that runs in benchmarks or with the binary
 	clocked map[types.Object]bool // variables that hold a time of the clock
 	smoke   map[types.Object]bool // functions that smoke tests run
 }
@@ -147,7 +147,7 @@ func parseTests(sources map[string]string) (packages []*testPackage, err error) 
 			Types: map[ast.Expr]types.TypeAndValue{}}
 		config := types.Config{Importer: durations{}, Error: func(error) {}}
 		config.Check(p.folder, fset, files, p.info) // names of other packages are unknown
-		p.virtual, p.outside = newVirtualTime(p, bubbles()), newVirtualTime(p, nil)
+		p.virtual, p.exempt = newVirtualTime(p, bubbles()), newVirtualTime(p, nil)
 		p.clocked = p.timesOfClock()
 		p.smoke = p.virtual.reached("TestSmoke")
 		packages = append(packages, p)
@@ -216,7 +216,7 @@ func (p *testPackage) violations() (all []violation) {
 					}
 				}
 			}
-			p.checkProcesses(n, parents, unless(p.outside, "system"))
+			p.checkProcesses(n, parents, unless(p.exempt, "system"))
 			p.checkClock(n, parents, unless(p.virtual, "clock"))
 		})
 	}
@@ -285,19 +285,19 @@ func (p *testPackage) isLongCase(n ast.Node, parents []ast.Node) bool {
 
 // checkBound reports a bound in a test with real servers that is shorter than 30 s.
 func (p *testPackage) checkBound(n ast.Node, parents []ast.Node, report reporter) {
-	tooShort := func(what string, bound time.Duration) {
-		report(n, "%s of %v: a slow machine misses it, use at least %v", what, bound, shortest)
+	tooShort := func(what string, bound time.Duration) { // what has one verb, for the bound
+		report(n, what+": a slow machine misses it, use at least %v", bound, shortest)
 	}
 	if call, bound, ok := p.contextBound(n); ok {
-		tooShort("context."+call, bound)
+		tooShort("context."+call+" of %v", bound)
 	}
 	if bound, ok := p.timeoutField(n); ok {
-		tooShort("a Timeout", bound)
+		tooShort("a Timeout of %v", bound)
 	}
 	switch n := n.(type) {
 	case *ast.CallExpr:
 		if name, bound, ok := p.passedBound(n); ok {
-			tooShort("a bound for "+name, bound)
+			tooShort("the bound %v of "+name, bound)
 		}
 		if len(n.Args) != 1 {
 			return
@@ -308,15 +308,15 @@ func (p *testPackage) checkBound(n ast.Node, parents []ast.Node, report reporter
 		}
 		switch name := p.used(n.Fun, "time"); {
 		case name == "After" && isBound(parents):
-			tooShort("a case time.After", bound)
+			tooShort("time.After(%v) in a select", bound)
 		case name == "NewTimer":
-			tooShort("a timer", bound)
+			tooShort("a timer of %v", bound)
 		case p.isDuration(n.Args[0]) && isMethod(n.Fun, "Add") && !p.comparesRecords(parents):
-			tooShort("a deadline", bound)
+			tooShort("a deadline of %v", bound)
 		}
 	case *ast.BinaryExpr:
 		if bound, ok := p.tookLonger(n, parents); ok {
-			tooShort("a limit", bound)
+			tooShort("a comparison with %v", bound)
 		}
 	}
 }
@@ -399,8 +399,8 @@ func (p *testPackage) timeoutField(n ast.Node) (bound time.Duration, ok bool) {
 	return 0, false
 }
 
-// tookLonger returns the bound if a comparison holds for a duration since an earlier time that exceeds it, or ends
-// a loop at it. Other comparisons want that a time has passed, which holds on a slow machine too.
+// tookLonger returns the bound of a comparison that fails a test, or ends a loop, if too much time has passed. Other
+// comparisons require a minimum, which a slow machine meets.
 func (p *testPackage) tookLonger(n *ast.BinaryExpr, parents []ast.Node) (time.Duration, bool) {
 	x, y, op := n.X, n.Y, n.Op
 	if p.isElapsed(y) {
@@ -439,7 +439,7 @@ func (p *testPackage) checkProcesses(n ast.Node, parents []ast.Node, report repo
 		report(n, "%s listens on a real port: use memnet in synctest.Test", name)
 	}
 	if name := p.used(n, module+"/e2e/backends"); servers(name) {
-		report(n, "backends.%s starts a server: use miniredis or SQLite, or move the test to e2e/state", name)
+		report(n, "backends.%s starts a server: use memnet/memredis or SQLite, or move the test to e2e/state", name)
 	}
 	if literal, ok := n.(*ast.CompositeLit); ok && p.used(literal.Type, "os/exec") == "Cmd" {
 		report(n, "exec.Cmd starts a process: call the function in the test's process, or move the test to e2e/")
@@ -481,8 +481,7 @@ func servers(name string) bool {
 	return slices.Contains([]string{"Redis", "RedisCluster", "Postgres", "Database", "Nginx", "HAProxy"}, name)
 }
 
-// isUnix reports whether a node is the function that a call listens with on a Unix socket, which no other process can
-// take.
+// isUnix reports whether a node is the function of a listen call on a Unix socket, which no other process can take.
 func isUnix(n ast.Node, parents []ast.Node) bool {
 	call, ok := parents[len(parents)-1].(*ast.CallExpr)
 	if !ok || call.Fun != n || len(call.Args) == 0 {

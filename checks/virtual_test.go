@@ -11,20 +11,20 @@ import (
 //
 //   - function literals and functions that are passed to synctest.Test or to a wrapper, which is a function
 //     that passes its own parameter on to synctest.Test,
-//   - function literals in a map or list of a function that starts bubbles,
+//   - function literals in a map or list, inside a function that starts bubbles,
 //   - functions and methods that only such code refers to, and function literals in fields that only such code
-//     reads. A method that no code names, such as one of an http.Handler, counts as referred to where its type
-//     is.
+//     reads. If no code names a method, each use of its type counts as a reference, as for a method of an
+//     http.Handler.
 //
-// Benchmarks and tests of the binary count as such code.
+// Code of benchmarks, and of tests of the binary, also counts as code of bubbles.
 type virtualTime struct {
-	p          *testPackage
-	bubbles    map[string][]string
-	wrappers   map[types.Object]bool
-	starts     map[types.Object]bool // declarations that start a bubble
-	leavesGate map[types.Object]bool // functions that the gate does not run in real time
-	owners     map[ast.Decl]types.Object
-	real       map[types.Object]bool // declarations that also run outside of a bubble
+	p        *testPackage
+	bubbles  map[string][]string
+	wrappers map[types.Object]bool
+	starts   map[types.Object]bool // declarations that start a bubble
+	exempt   map[types.Object]bool // functions for which isExempt holds
+	owners   map[ast.Decl]types.Object
+	real     map[types.Object]bool // declarations that also run outside of a bubble
 }
 
 // nodePath is the nodes from a file to one of its nodes, which is the last.
@@ -37,13 +37,12 @@ func bubbles() map[string][]string {
 
 func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
 	v := &virtualTime{p: p, bubbles: bubbles, wrappers: map[types.Object]bool{}, starts: map[types.Object]bool{},
-		leavesGate: map[types.Object]bool{},
-		owners:     map[ast.Decl]types.Object{}, real: map[types.Object]bool{}}
+		exempt: map[types.Object]bool{}, owners: map[ast.Decl]types.Object{}, real: map[types.Object]bool{}}
 	for _, file := range p.files {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
 				v.owners[d] = p.info.Defs[f.Name]
-				v.leavesGate[v.owners[d]] = leavesGate(p, f)
+				v.exempt[v.owners[d]] = isExempt(p, f)
 			}
 		}
 	}
@@ -54,7 +53,7 @@ func newVirtualTime(p *testPackage, bubbles map[string][]string) *virtualTime {
 	for owner, all := range references {
 		_, isFunction := owner.(*types.Func)
 		calls := len(all) == 0 || isFunction && isTestFunction(owner.Name())
-		if calls && !v.leavesGate[owner] {
+		if calls && !v.exempt[owner] {
 			v.real[owner] = true // the testing package calls it
 		}
 	}
@@ -77,9 +76,9 @@ func isTestFunction(name string) bool {
 	return ok && rest != "" && rest[0] >= 'A' && rest[0] <= 'Z'
 }
 
-// leavesGate reports whether make test does not run a function, or runs it with the binary: a benchmark, a smoke
-// test, and a test that rig.Binary or backends.InSoak skips in its first statement.
-func leavesGate(p *testPackage, f *ast.FuncDecl) bool {
+// isExempt reports whether the rules of virtual time exempt a function: a benchmark, a smoke test, or a test whose
+// first statement is rig.RequireBinary or backends.RequireSoak.
+func isExempt(p *testPackage, f *ast.FuncDecl) bool {
 	if strings.HasPrefix(f.Name.Name, "Benchmark") || strings.HasPrefix(f.Name.Name, "TestSmoke") {
 		return true
 	}
@@ -91,7 +90,8 @@ func leavesGate(p *testPackage, f *ast.FuncDecl) bool {
 		return false
 	}
 	call, ok := first.X.(*ast.CallExpr)
-	return ok && (p.used(call.Fun, module+"/e2e/rig") == "Binary" || p.used(call.Fun, module+"/e2e/backends") == "InSoak")
+	return ok && (p.used(call.Fun, module+"/e2e/rig") == "RequireBinary" ||
+		p.used(call.Fun, module+"/e2e/backends") == "RequireSoak")
 }
 
 // reached returns the test functions whose names begin with prefix, and all functions that these name, directly or

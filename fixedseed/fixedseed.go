@@ -1,9 +1,10 @@
 // Package fixedseed makes random tests draw the same values in each run.
 //
-// A test package that uses rapid imports it, without a name. Its properties are then checked with seed 1, or with the
-// number in TIERWAY_SEED, which make soak sets and prints. The flag -rapid.seed of the command line takes precedence.
+// A test package that uses rapid imports this package without a name. Its properties are then checked with seed 1, or
+// with the number in TIERWAY_SEED. `make soak` sets and prints this number. The flag -rapid.seed of the command line
+// takes precedence.
 //
-// Large random tests are smaller in the gate than in make soak; see [Samples] and [Checks].
+// Large random tests are smaller in `make test` than in `make soak`; see [Samples] and [Checks].
 package fixedseed
 
 import (
@@ -42,7 +43,7 @@ func setSeed() uint64 {
 // IsUsual reports whether TIERWAY_SEED has no other seed, as in the gate.
 func IsUsual() bool { return seed == usual }
 
-// Seeds returns the numbers 1 to n, and one more that TIERWAY_SEED has. Name the sub-test after it.
+// Seeds returns 1 to n and the value of TIERWAY_SEED, if it is set and not 1. Name each sub-test after its seed.
 func Seeds(n int) (seeds []uint64) {
 	for i := range n {
 		seeds = append(seeds, uint64(i+1))
@@ -53,7 +54,7 @@ func Seeds(n int) (seeds []uint64) {
 	return seeds
 }
 
-// Samples returns how many samples a test draws: few in the gate, and all in make soak, which sets TIERWAY_SOAK.
+// Samples returns how many samples a test draws: few in `make test`, and all in `make soak`, which sets TIERWAY_SOAK.
 func Samples(few, all int) int {
 	if os.Getenv("TIERWAY_SOAK") != "" {
 		return all

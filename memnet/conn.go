@@ -45,7 +45,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 }
 
 // Close is part of net.Conn. The peer reads what was written before, and then io.EOF. After SetLinger(0), the
-// peer loses what it has not read, and its reads fail.
+// peer loses unread bytes, and its reads fail.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return c.describe("close", net.ErrClosed)
@@ -64,7 +64,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the direction to the peer, as that of net.TCPConn does. The other direction stays open.
+// CloseWrite ends the direction to the peer, as net.TCPConn.CloseWrite does. The other direction stays open.
 func (c *Conn) CloseWrite() error {
 	if c.closed.Load() {
 		return c.describe("close", net.ErrClosed)
@@ -73,7 +73,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// SetLinger with 0 makes Close reset the connection, as that of net.TCPConn does. Other values have no effect.
+// SetLinger with 0 makes Close reset the connection, as net.TCPConn.SetLinger does. Other values have no effect.
 func (c *Conn) SetLinger(seconds int) error {
 	if c.closed.Load() {
 		return c.describe("set", net.ErrClosed)

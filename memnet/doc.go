@@ -20,6 +20,6 @@
 //   - Bytes take no time.
 //   - Only SetLinger(0) and Close reset a connection. If an end is closed, its peer reads the rest and
 //     then io.EOF, and the peer's writes fail at once.
-//   - A connection is no syscall.Conn. Code that looks into a socket before it uses a kept connection
+//   - A connection is no syscall.Conn. Code that looks into a socket before it uses an idle connection
 //     therefore finds a closed peer only when it reads or writes.
 package memnet

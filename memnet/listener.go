@@ -8,7 +8,7 @@ import (
 )
 
 // backlog is the number of connections that a listener keeps open before they are accepted, as uvicorn
-// sets it. A frozen process accepts none, and its clients connect all the same.
+// sets it. A frozen process accepts none, and its clients still connect.
 const backlog = 2048
 
 // listener is a listener of a Network.

@@ -50,7 +50,7 @@ func TestBytesArriveInOrderInBothDirections(t *testing.T) {
 				if n, err := d.from.Write(sent); n != len(sent) || err != nil {
 					t.Errorf("Write = %d, %v", n, err)
 				}
-				d.from.CloseWrite() // the reader fails without it
+				d.from.CloseWrite() // if this fails, the read below fails
 			}()
 			got, err := io.ReadAll(d.to)
 			if err != nil || !bytes.Equal(got, sent) {
@@ -64,7 +64,7 @@ func TestTimePassesWhileAReaderWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
 		began := time.Now()
-		time.AfterFunc(time.Hour, func() { io.WriteString(server, "late") }) // the read fails
+		time.AfterFunc(time.Hour, func() { io.WriteString(server, "late") }) // if this fails, the read below fails
 		b := make([]byte, 8)
 		n, err := client.Read(b)
 		if string(b[:n]) != "late" || err != nil || time.Since(began) != time.Hour {
@@ -105,15 +105,16 @@ func TestDeadlinesEndWaits(t *testing.T) {
 		}
 		for name, wait := range waits {
 			began := time.Now()
-			client.SetDeadline(began.Add(time.Hour))                                               // open
-			time.AfterFunc(time.Second, func() { client.SetDeadline(began.Add(3 * time.Second)) }) // open
+			// SetDeadline cannot fail: the connection is open.
+			client.SetDeadline(began.Add(time.Hour))
+			time.AfterFunc(time.Second, func() { client.SetDeadline(began.Add(3 * time.Second)) })
 			if err := wait(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 3*time.Second {
 				t.Errorf("%s = %v after %s, not a timeout after 3 s", name, err, time.Since(began))
 			}
 			if timeout, ok := errors.AsType[net.Error](wait()); !ok || !timeout.Timeout() {
 				t.Errorf("%s after the deadline is no timeout", name)
 			}
-			client.SetDeadline(time.Time{}) // open
+			client.SetDeadline(time.Time{}) // cannot fail: the connection is open
 		}
 	})
 }
@@ -121,8 +122,8 @@ func TestDeadlinesEndWaits(t *testing.T) {
 func TestARemovedDeadlineDoesNotPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
-		client.SetReadDeadline(time.Now().Add(time.Second)) // open
-		client.SetReadDeadline(time.Time{})                 // open
+		client.SetReadDeadline(time.Now().Add(time.Second)) // cannot fail: the connection is open
+		client.SetReadDeadline(time.Time{})                 // cannot fail: the connection is open
 		time.AfterFunc(time.Minute, func() { server.Close() })
 		if _, err := client.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // as a reader of a net.Conn sees it
 			t.Errorf("Read = %v, not the end after a minute", err)
@@ -133,7 +134,7 @@ func TestARemovedDeadlineDoesNotPass(t *testing.T) {
 func TestAClosedEndIsSeenByBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
-		io.WriteString(client, "last") // the read fails
+		io.WriteString(client, "last") // if this fails, the read below fails
 		reading := make(chan error, 1)
 		go func() { _, err := client.Read(make([]byte, 1)); reading <- err }()
 		synctest.Wait()
@@ -175,8 +176,8 @@ func TestReadableConnectionsHaveDataOrAnEnd(t *testing.T) {
 func TestAResetLosesUnreadBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
-		io.WriteString(client, "lost") // open
-		client.SetLinger(0)            // open
+		io.WriteString(client, "lost") // cannot fail: the connection is open
+		client.SetLinger(0)            // cannot fail: the connection is open
 		client.Close()
 		if n, err := server.Read(make([]byte, 8)); n != 0 || !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the peer's Read = %d, %v", n, err)
@@ -193,11 +194,11 @@ func TestAResetLosesUnreadBytes(t *testing.T) {
 func TestAHalfClosedConnectionStillReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := pair(t)
-		client.CloseWrite() // open
+		client.CloseWrite() // cannot fail: the connection is open
 		if _, err := client.Write([]byte("x")); err == nil {
 			t.Error("a write after CloseWrite succeeded")
 		}
-		io.WriteString(server, "answer") // the read fails
+		io.WriteString(server, "answer") // if this fails, the read below fails
 		server.Close()
 		if got, err := io.ReadAll(client); string(got) != "answer" || err != nil {
 			t.Errorf("the rest is %q, %v", got, err)
@@ -225,11 +226,11 @@ func TestConnectionsWaitInTheBacklog(t *testing.T) {
 		if _, err := n.Dial(ctx, "tcp", "localhost:80"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("dialing with a full backlog: %v", err)
 		}
-		time.AfterFunc(time.Minute, func() { l.Accept() }) // Dial fails
+		time.AfterFunc(time.Minute, func() { l.Accept() }) // if this fails, the Dial below fails
 		if _, err := n.Dial(t.Context(), "tcp", "localhost:80"); err != nil {
 			t.Errorf("dialing until there is a place: %v", err)
 		}
-		l.Close() // open
+		l.Close() // cannot fail: the listener is open
 		if _, err := io.ReadAll(last); err != nil {
 			t.Errorf("a connection that is not accepted when the listener closes: %v", err)
 		}
@@ -251,7 +252,7 @@ func TestAnAddressIsRefusedUntilItListens(t *testing.T) {
 			if _, err := n.Listen("tcp", "127.0.0.1:80"); !errors.Is(err, syscall.EADDRINUSE) {
 				t.Errorf("listening twice: %v", err)
 			}
-			l.Close() // open
+			l.Close() // cannot fail: the listener is open
 			if err := dial(); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("dialing a closed address: %v", err)
 			}
@@ -306,7 +307,7 @@ func TestHTTPRunsOverTheNetwork(t *testing.T) {
 		}
 		<-left // the server sees that its client has left
 		transport.CloseIdleConnections()
-		server.Close() // open
+		server.Close() // cannot fail: the listener is open
 		served.Wait()
 	})
 }
@@ -334,7 +335,7 @@ func TestConcurrentUseIsSafe(t *testing.T) {
 					return
 				}
 				defer c.Close()
-				all.Go(func() { c.SetDeadline(time.Now().Add(time.Minute)) }) // may be closed
+				all.Go(func() { c.SetDeadline(time.Now().Add(time.Minute)) }) // fails if the connection is closed already
 				for i := range 100 {
 					b := []byte{byte(i)}
 					if _, err := c.Write(b); err != nil {

@@ -26,8 +26,8 @@ func New() *Network {
 	return &Network{port: firstPort - 1, listeners: map[netip.AddrPort]*listener{}}
 }
 
-// Listen listens on an address as net.Listen does. The host is an IP address; if it is empty, the host is
-// 127.0.0.1. Port 0 stands for a free one. An address that was closed can be used again.
+// Listen listens on an address as net.Listen does. The host is an IP address; localhost and an empty host stand for
+// 127.0.0.1. Port 0 stands for a free port. An address can be used again after its listener is closed.
 func (n *Network) Listen(network, address string) (net.Listener, error) {
 	at, err := parse(address)
 	if err != nil {
@@ -91,7 +91,7 @@ func (n *Network) nextPortLocked() uint16 {
 	return n.port
 }
 
-// parse parses an address host:port with an IP address or no host.
+// parse parses an address host:port. The host is an IP address; localhost and an empty host stand for 127.0.0.1.
 func parse(address string) (netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

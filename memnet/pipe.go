@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// windowBytes is the number of unread bytes of a direction from which on a writer waits, as with the
+// windowBytes is the number of unread bytes of a direction at which a writer waits, as with the
 // buffers of a socket. It is larger than any request or event of a test that does not test stalls.
 const windowBytes = 256 << 10
 
@@ -86,7 +86,7 @@ func (p *pipe) writeData(b []byte, closed func() error) (n int, err error) {
 	}
 }
 
-// update changes the pipe and wakes all that wait for it.
+// update changes the pipe and wakes all waiting readers and writers.
 func (p *pipe) update(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

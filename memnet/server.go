@@ -14,7 +14,7 @@ func (n *Network) NewServer(h http.Handler) *httptest.Server {
 	return s
 }
 
-// NewUnstartedServer returns a server with a listener of the network that the caller starts.
+// NewUnstartedServer returns a server that listens on the network; the caller starts the server.
 func (n *Network) NewUnstartedServer(h http.Handler) *httptest.Server {
 	l, err := n.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

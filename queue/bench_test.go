@@ -41,9 +41,9 @@ func BenchmarkEnterAndLeave(b *testing.B) {
 	}
 }
 
-// BenchmarkGrant measures one freed slot that is granted to the next request, and one request
+// BenchmarkDispatch measures the dispatch of the next request to a freed slot, and one request
 // that enters.
-func BenchmarkGrant(b *testing.B) {
+func BenchmarkDispatch(b *testing.B) {
 	for _, n := range benchDepths() {
 		b.Run(fmt.Sprint("waiting=", n), func(b *testing.B) {
 			r := crowd(b, n)

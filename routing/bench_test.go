@@ -78,11 +78,11 @@ func benchmarkAcquire(b *testing.B, name string, workers, blocks int, record *Ch
 	}
 }
 
-// BenchmarkRound256 offers 256 waiting requests to 16 workers of four places in one round, and
+// BenchmarkDispatchRound256 offers 256 waiting requests to 16 workers of four places in one round, and
 // reports the time of one offer. In the worst case one place is open and no request has a cache
 // there, so a planner lets nearly all of them wait. Usually a third of the workers have one or two
 // open places, for any of 256 chats.
-func BenchmarkRound256(b *testing.B) {
+func BenchmarkDispatchRound256(b *testing.B) {
 	for _, name := range []string{"least_load", "chwbl"} {
 		for _, blocks := range []int{0, 20, 4096} {
 			for _, kind := range []string{"worst", "usual"} {

@@ -68,7 +68,7 @@ type Block = prefix.Block
 type View struct {
 	ID     string
 	Index  int // position among all members of the pool
-	Weight int // at least 1: a worker of weight 0 is not eligible
+	Weight int // at least 1: a worker of weight 0 is no candidate
 	// weight in force of a worker that fails requests, less than Weight; 0: Weight is in force
 	Effective      float64
 	Group          int   // equal in all views of one call
@@ -281,7 +281,7 @@ type Config struct {
 	Name     string `yaml:"name" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,lmcache_aware,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" doc:"Name of the policy."`
 	Fallback string `yaml:"fallback" enum:"cache_aware,chwbl,consistent_hash,kv_aware,kv_overlap,least_latency,least_load,lmcache_aware,power_of_two,random,rendezvous_hash,round_robin,weighted_round_robin" policy:"cache_aware,chwbl,consistent_hash,kv_overlap,least_latency,lmcache_aware,rendezvous_hash" absent:"'least_load'; 'power_of_two' for 'lmcache_aware'" doc:"Policy for requests for which the first one has no choice: no key, no match, a score up to 'min_score', too few samples, or an LMCache controller that is down. Its options are set in this section too."`
 
-	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': share by which the load of a worker may exceed the mean of the eligible workers, before requests overflow to the next worker. 0.25 allows 25% more."`
+	Epsilon *float64 `yaml:"epsilon" policy:"chwbl" absent:"'0.25'" doc:"'chwbl': share by which the load of a worker may exceed the mean of the candidates, before requests overflow to the next worker. 0.25 allows 25% more."`
 	Slack   *float64 `yaml:"slack" policy:"chwbl" absent:"'2'" doc:"'chwbl': further requests that a worker may have above 'epsilon', as a multiple of the square root of the mean. With few requests, 'epsilon' alone allows less than one."`
 	// A worker's share of the keys has a relative error of 1/√points: 3 % for 1,000 points.
 	VirtualNodes    int    `yaml:"virtual_nodes" min:"1" max:"1000" policy:"chwbl,consistent_hash" absent:"150 for 'chwbl', 160 for 'consistent_hash'" doc:"'chwbl', 'consistent_hash': points on the hash ring per unit of weight. More points distribute keys more evenly and take longer to set up."`

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# once.sh defines the function once: it skips a step that has succeeded with the same inputs. Scripts source the file.
+# once.sh defines the function `once`, which skips a step that has succeeded with the same inputs. Scripts source the
+# file.
 set -uo pipefail
 
-# once RUN NAME COMMAND… -- PATH…: calls `RUN NAME COMMAND…`, unless it has succeeded on this machine with the content
-# that the paths have, and with the installed Go, Node and Python. A path is a file, a folder, or a pattern of
+# once RUN NAME COMMAND… -- PATH…: calls `RUN NAME COMMAND…` unless the command has succeeded on this machine with the
+# present content of the paths and the installed Go, Node and Python. A path is a file, a folder, or a pattern of
 # `git ls-files`.
 once() {
 	local run=$1 name=$2 command=() mark hash

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # stress.sh [PACKAGE…]: runs the tests of the gate three times on one processor, and three times beside twice as many
-# busy processes as the machine has processors. With packages, it runs their tests 20 times each.
+# busy processes as the machine has processors. With packages, it runs their tests 20 times in each of the two ways.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 failed=0

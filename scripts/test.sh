@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [soak]: runs the tests of the gate, or all tests in their long form, and prints only failures. The last line
-# has the numbers of passed and failed tests; a run without tests fails.
+# test.sh [soak]: runs the tests of the gate, or all tests in their long form. It prints one line per step, failures and
+# unexpected skips. The last line has the numbers of passed and failed tests; a run without tests fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/once.sh
@@ -10,13 +10,13 @@ passed=0
 failed=0
 skipped=0
 
-# results KIND LOG: prints the lines of tests that ended with KIND, which is FAIL or SKIP, except tests that make soak
-# runs. With FAIL it also prints those of tests that did not end, and lines outside of tests.
+# results KIND LOG: prints the lines of tests that ended with KIND, which is FAIL or SKIP. SKIP leaves out tests that
+# need `make soak`. FAIL also prints the lines of unfinished tests and lines outside of tests.
 results() {
 	awk -v kind="$1" '
 		/^=== (RUN|CONT|NAME|PAUSE) / { test = $3; next }
 		/^ *--- (PASS|SKIP|FAIL): / {
-			if ($2 == kind ":" && (kind == "FAIL" || lines[$3] !~ /needs the binary: make soak/)) printf "%s%s\n", lines[$3], $0
+			if ($2 == kind ":" && (kind == "FAIL" || lines[$3] !~ /run make soak/)) printf "%s%s\n", lines[$3], $0
 			delete lines[$3]
 			next
 		}
@@ -50,7 +50,7 @@ step() {
 	results SKIP "$log"
 }
 
-# smoke NAME COMMAND…: a step whose tests may not be skipped: nothing else would run them in the gate.
+# smoke NAME COMMAND…: a step whose tests must not be skipped, because no other step runs them.
 smoke() {
 	step "$@" || return
 	! grep '^ *--- SKIP: ' "$logs/$1.log" || { failed=$((failed + 1)) && echo "FAILED: $1 skips tests" && return 1; }
@@ -59,9 +59,10 @@ smoke() {
 tests=(go test -vet=off -v -timeout 20m)
 # Packages of real time run the binary with real servers. The gate runs their smoke tests only.
 real='/e2e/(backends|browser|docs|events|gateway|kvaware|loopback|sdk|state|traces|watch)$'
-# Packages whose goroutines share memory, and that are cheap to build for the race detector; make soak runs all.
+# Packages whose goroutines share memory, and that are cheap to build for the race detector. `make soak` runs all
+# packages under it.
 raced=(./breaker ./decisions ./engines/zmq ./http1 ./memnet/... ./queue ./spool ./workers/...)
-# The others without real time. The package that takes longest begins first.
+# All other packages except those of real time. The package that takes longest begins first.
 all=$(go list ./...) && others=$(go list "${raced[@]}") || exit
 mapfile -t virtual < <(echo tierway/server && grep -vE "$real|^tierway/server$" <<<"$all" | grep -vxF "$others")
 virtual+=(tierway/http1) # its builds for the race detector use sockets in another way
@@ -78,7 +79,7 @@ if [ "${1:-}" = soak ]; then
 	step strict env GOEXPERIMENT=jsonv2 "${tests[@]}" -run Strict ./openai
 	# Without http1's server in front of net/http's.
 	step nethttp env -u TIERWAY_SOAK TIERWAY_NET_HTTP=1 "${tests[@]}" ./server
-	# Random tests that are smaller in the gate.
+	# Runs random tests with their full samples.
 	step samples "${tests[@]}" ./replay ./routing ./server ./sim ./tierscore/training
 	# One package at a time: the measurements would disturb each other on two cores.
 	step binary env TIERWAY_LIVENESS=all TIERWAY_BIN="$PWD/bin/tested/tierway" "${tests[@]}" -p 1 ./store ./e2e/...

@@ -85,7 +85,7 @@ func checkMemory(t *testing.T, server *redisServer) {
 
 // TestRealRedisOutageIsNoticedAndEnds: a real server is killed, and hangs.
 func TestRealRedisOutageIsNoticedAndEnds(t *testing.T) {
-	backends.InSoak(t)
+	backends.RequireSoak(t)
 	for name, c := range map[string]struct{ begin, end func(*backends.RedisServer) }{
 		"killed": {(*backends.RedisServer).Kill, (*backends.RedisServer).Restart},
 		"hung":   {(*backends.RedisServer).Hang, (*backends.RedisServer).Resume},
@@ -117,7 +117,7 @@ func TestRealRedisOutageIsNoticedAndEnds(t *testing.T) {
 
 // TestRealClusterRunsAllScripts: the keys of each script are on one node of a cluster.
 func TestRealClusterRunsAllScripts(t *testing.T) {
-	backends.InSoak(t)
+	backends.RequireSoak(t)
 	node := backends.RedisCluster(t)
 	if got := node.Do("CLUSTER ADDSLOTSRANGE 0 16383"); got != "+OK" {
 		t.Fatal(got)

@@ -90,7 +90,7 @@ func rowsSurviveAnOutage(t *testing.T) {
 
 // TestRealRowsSurviveACrashOfTheDatabase is the same with a server that is killed, and one that hangs.
 func TestRealRowsSurviveACrashOfTheDatabase(t *testing.T) {
-	backends.InSoak(t)
+	backends.RequireSoak(t)
 	server := backends.Postgres(t)
 	checkRowsSurvive(t, server.URL, &wire{}, [2]func(){server.Kill, server.Restart}, [2]func(){server.Hang, server.Resume})
 }

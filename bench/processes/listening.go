@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Listening returns the process that listens on an address of this machine: the first one, if several share the
-// socket. proc is /proc.
-func Listening(proc fs.FS, addr string) (pid int, err error) {
+// ListeningProcess returns the ID of the process that listens on an address of this machine; the lowest ID if several
+// share the socket. proc is /proc.
+func ListeningProcess(proc fs.FS, addr string) (pid int, err error) {
 	_, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return 0, err

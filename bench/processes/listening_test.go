@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-func TestListening(t *testing.T) {
+func TestListeningProcessHasTheLowestID(t *testing.T) {
 	link := func(to string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(to), Mode: fs.ModeSymlink} }
 	proc := fstest.MapFS{
 		"self/net/tcp": {Data: []byte("  sl local rem st tx tr retrnsmt uid timeout inode\n" +
@@ -20,7 +20,7 @@ func TestListening(t *testing.T) {
 		"10/fd/5":       link("socket:[79]"),
 	}
 	for addr, want := range map[string]int{"127.0.0.1:8081": 9, "[::1]:8082": 10} {
-		if pid, err := Listening(proc, addr); err != nil || pid != want {
+		if pid, err := ListeningProcess(proc, addr); err != nil || pid != want {
 			t.Errorf("%s: got %d, %v; want %d", addr, pid, err, want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestListening(t *testing.T) {
 		"127.0.0.1":       "missing port",
 		"127.0.0.1:80800": "the port of 127.0.0.1:80800",
 	} {
-		if _, err := Listening(proc, addr); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ListeningProcess(proc, addr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", addr, err, want)
 		}
 	}

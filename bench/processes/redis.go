@@ -51,10 +51,10 @@ func (g *Group) StartRedis(ctx context.Context, name, program string) (*Redis, e
 	}
 }
 
-// RedisStats are counters of Redis since its start.
+// RedisStats are counters of Redis since its start. Calls counts EVAL and EVALSHA commands only; In and Out are bytes.
 type RedisStats struct{ Calls, In, Out float64 }
 
-// Stats reads the counters. calls are commands of clients, without those that scripts make.
+// Stats reads the counters.
 func (s *Redis) Stats() (st RedisStats, err error) {
 	text, err := s.Do("INFO everything")
 	if err != nil {

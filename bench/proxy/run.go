@@ -105,7 +105,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			b.targets = append(b.targets, target{name: path, addr: old.addr, pid: old.pid, admin: old.admin})
 		}
 		for _, v := range o.versus {
-			pid, err := processes.Listening(os.DirFS("/proc"), v.addr)
+			pid, err := processes.ListeningProcess(os.DirFS("/proc"), v.addr)
 			if err != nil {
 				return fmt.Errorf("looking for the process of %s (-vs): %w", v.name, err)
 			}

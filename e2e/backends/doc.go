@@ -6,7 +6,7 @@
 // [NewBalancer] starts a balancer in front of gateways. [Nginx] and [HAProxy] start these proxies
 // with the files of deploy/.
 //
-// Each server listens on its own port of the loopback interface, keeps its files in a temporary
-// folder, and ends with its test, or with the test program if that dies first. A test fails if
+// Each server listens on its own port of the loopback interface and keeps its files in a temporary
+// folder. It ends with its test, or with the test process if the process dies first. A test fails if
 // its server is not installed; `make deps` installs it.
 package backends

@@ -37,8 +37,8 @@ func Postgres(t testing.TB) *PostgresServer {
 	c, err := newCluster()
 	s.must(err)
 	t.Cleanup(func() { s.must(c.close()) })
-	s.must(c.program.start())
-	s.cluster, s.URL, s.Addr = c, c.url, c.program.addr
+	s.must(c.process.start())
+	s.cluster, s.URL, s.Addr = c, c.url, c.process.addr
 	return s
 }
 
@@ -51,25 +51,25 @@ func (s *PostgresServer) must(err error) {
 
 // Kill ends the server as a crash would, by SIGKILL of the postmaster, and
 // returns when all its children have ended and its port is free.
-func (s *PostgresServer) Kill() { s.t.Helper(); s.must(s.cluster.program.kill()) }
+func (s *PostgresServer) Kill() { s.t.Helper(); s.must(s.cluster.process.kill()) }
 
 // Stop shuts the server down, which closes its connections, and returns when its port is free.
-func (s *PostgresServer) Stop() { s.t.Helper(); s.must(s.cluster.program.shutDown()) }
+func (s *PostgresServer) Stop() { s.t.Helper(); s.must(s.cluster.process.shutDown()) }
 
 // Restart stops the server if it runs and starts it on the same port with the same data. It
 // returns when the server is ready.
-func (s *PostgresServer) Restart() { s.t.Helper(); s.must(s.cluster.program.restart()) }
+func (s *PostgresServer) Restart() { s.t.Helper(); s.must(s.cluster.process.restart()) }
 
 // Hang suspends all processes of the server: the kernel accepts connections, but no request is
 // answered.
-func (s *PostgresServer) Hang() { s.t.Helper(); s.must(s.cluster.program.hang()) }
+func (s *PostgresServer) Hang() { s.t.Helper(); s.must(s.cluster.process.hang()) }
 
 // Resume resumes the server after Hang.
-func (s *PostgresServer) Resume() { s.t.Helper(); s.must(s.cluster.program.resume()) }
+func (s *PostgresServer) Resume() { s.t.Helper(); s.must(s.cluster.process.resume()) }
 
 // cluster is PostgreSQL's term for a data folder and its server.
 type cluster struct {
-	program program
+	process serverProcess
 	url     string
 	dir     string
 	owner   *syscall.Credential // the user that PostgreSQL runs as; nil: the user of this process
@@ -111,7 +111,7 @@ func newCluster() (_ *cluster, err error) {
 		RawQuery: "sslmode=disable",
 		Host:     net.JoinHostPort(loopback.Host(), port)}
 	c.url = address.String()
-	c.program = program{name: "postgres", addr: address.Host, log: filepath.Join(c.dir, "log"),
+	c.process = serverProcess{name: "postgres", addr: address.Host, log: filepath.Join(c.dir, "log"),
 		stop:  syscall.SIGINT, // fast shutdown: closes connections instead of waiting for them
 		make:  func() *exec.Cmd { return c.command(server, c.settings(port)...) },
 		ready: func() error { return runClient(address, "psql", "--no-psqlrc", "--quiet", "--command", "SELECT 1") }}
@@ -165,7 +165,7 @@ func (c *cluster) command(path string, args ...string) *exec.Cmd {
 
 // close ends the server and removes its data.
 func (c *cluster) close() error {
-	return errors.Join(c.program.shutDown(), os.RemoveAll(c.dir))
+	return errors.Join(c.process.shutDown(), os.RemoveAll(c.dir))
 }
 
 // unprivileged returns the user that a server runs as; nil is the current user. Root runs the server

@@ -91,7 +91,7 @@ func startProxy(t testing.TB, name, file string, edits func(dir, addr string) []
 	if owner != nil {
 		must(os.Chown(dir, int(owner.Uid), int(owner.Gid)))
 	}
-	p := program{name: name, addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM, ready: s.isReady,
+	p := serverProcess{name: name, addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM, ready: s.isReady,
 		make: func() *exec.Cmd {
 			c := exec.Command(bin, args(dir, conf)...)
 			c.Dir = dir

@@ -23,7 +23,7 @@ type RedisServer struct {
 	Addr string // HOST:PORT
 
 	t       testing.TB
-	program program
+	process serverProcess
 }
 
 // Redis starts a redis-server, which ends with the test. args are further arguments of its
@@ -43,14 +43,14 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	s.URL = "redis://" + s.Addr
 	args = append([]string{"--port", port, "--bind", loopback.Host(), "--dir", dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"}, args...)
-	s.program = program{name: "redis-server", addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM,
+	s.process = serverProcess{name: "redis-server", addr: s.Addr, log: filepath.Join(dir, "log"), stop: syscall.SIGTERM,
 		ready: s.ping, make: func() *exec.Cmd {
 			c := exec.Command(bin, args...)
 			c.SysProcAttr = gateway.EndWithParent()
 			return c
 		}}
-	t.Cleanup(func() { s.must(s.program.kill()) })
-	s.must(s.program.start())
+	t.Cleanup(func() { s.must(s.process.kill()) })
+	s.must(s.process.start())
 	return s
 }
 
@@ -74,21 +74,21 @@ func (s *RedisServer) must(err error) {
 }
 
 // Kill ends the server with SIGKILL and returns when its port is free.
-func (s *RedisServer) Kill() { s.t.Helper(); s.must(s.program.kill()) }
+func (s *RedisServer) Kill() { s.t.Helper(); s.must(s.process.kill()) }
 
 // Stop shuts the server down and returns when its port is free.
-func (s *RedisServer) Stop() { s.t.Helper(); s.must(s.program.shutDown()) }
+func (s *RedisServer) Stop() { s.t.Helper(); s.must(s.process.shutDown()) }
 
 // Restart stops the server if it runs and starts it, empty, on the same port. It returns when
 // the server is ready.
-func (s *RedisServer) Restart() { s.t.Helper(); s.must(s.program.restart()) }
+func (s *RedisServer) Restart() { s.t.Helper(); s.must(s.process.restart()) }
 
 // Hang suspends the server's process: the kernel accepts connections, but no command is
 // answered.
-func (s *RedisServer) Hang() { s.t.Helper(); s.must(s.program.hang()) }
+func (s *RedisServer) Hang() { s.t.Helper(); s.must(s.process.hang()) }
 
 // Resume resumes the server after Hang.
-func (s *RedisServer) Resume() { s.t.Helper(); s.must(s.program.resume()) }
+func (s *RedisServer) Resume() { s.t.Helper(); s.must(s.process.resume()) }
 
 // Do sends one command, in the syntax of redis-cli, and returns the first line of the reply
 // with its type character, such as "+OK" or ":3".

@@ -41,7 +41,7 @@ func Main(m Runner) (code int) {
 			code = 1
 		}
 	}()
-	if err := c.program.start(); err != nil {
+	if err := c.process.start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -93,10 +93,10 @@ func runClient(server *url.URL, name string, args ...string) error {
 	return nil
 }
 
-// InSoak skips a test that needs servers of its own unless TIERWAY_SOAK is set.
-func InSoak(t testing.TB) {
+// RequireSoak skips a test that needs servers of its own unless TIERWAY_SOAK is set.
+func RequireSoak(t testing.TB) {
 	t.Helper()
 	if os.Getenv("TIERWAY_SOAK") == "" {
-		t.Skip("needs the binary: make soak")
+		t.Skip("needs real servers: run make soak")
 	}
 }

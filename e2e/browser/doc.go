@@ -1,4 +1,4 @@
-// Package browser tests the admin UI of the real binary in Chromium. The test cases are the files
+// Package browser tests the admin UI of the binary in Chromium. The test cases are the files
 // tests/*.spec.ts, which Playwright runs; support.ts has their helpers. This package starts a
 // gateway for each file, in front of simulated engines, and has tests only.
 //

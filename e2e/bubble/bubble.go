@@ -23,7 +23,8 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	Prepare(fixedseed.IsUsual()) // make soak runs all interleavings under the race detector
+	// With a random seed, as in make soak, all processors are used, so that goroutines interleave.
+	Prepare(fixedseed.IsUsual())
 	return m.Run()
 }
 
@@ -47,7 +48,7 @@ func TestAlone(t *testing.T, f func(t *testing.T)) {
 		network := memnet.New()
 		transport := &http.Transport{DialContext: network.Dial}
 		t.Cleanup(transport.CloseIdleConnections)
-		rig.Enter(t, &rig.World{Listen: network.Listen, Dial: network.Dial,
+		rig.UseEnvironment(t, &rig.Environment{Listen: network.Listen, Dial: network.Dial,
 			Launcher: gateway.Launcher{Launch: launcher(network), Client: &http.Client{Transport: transport}, Virtual: true}})
 		f(t)
 	})

@@ -1,4 +1,4 @@
-// Package bubble runs the tests of package rig in virtual time.
+// Package bubble runs tests that use package rig in virtual time.
 //
 // [Test] and [Run] run a test in a bubble of testing/synctest: the gateway is built in the test's process, and
 // workers, gateway and clients meet on an in-memory network. Nothing in such a test depends on the speed of the

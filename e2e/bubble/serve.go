@@ -16,7 +16,7 @@ import (
 	"tierway/telemetry"
 )
 
-// Prepare sets up a test's process for bubbles: gin's release mode as in the program, and rare garbage collections. If
+// Prepare sets up a test's process for bubbles: gin's release mode as in the binary, and rare garbage collections. If
 // singleProcessor is true, the process has one processor.
 //
 // In a bubble little runs at the same time: a second processor makes tests a third more expensive and their figures
@@ -30,8 +30,8 @@ func Prepare(singleProcessor bool) {
 	debug.SetMemoryLimit(512 << 20)
 }
 
-// Serve serves a configuration until the test ends, in a bubble that the caller has begun. o has the network; its
-// Config and Rand are set, and its Log and Metrics unless they are given.
+// Serve serves a configuration until the test ends, in a bubble that the caller has begun. Serve sets o.Config and
+// o.Rand, and o.Log and o.Metrics if they are nil. The caller sets the network.
 func Serve(t *testing.T, text string, o server.Options) {
 	t.Helper()
 	file, err := config.Parse("test.yaml", []byte(text), func(string) (string, bool) { return "", false })

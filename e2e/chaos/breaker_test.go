@@ -358,7 +358,7 @@ func (l *lockedBuffer) String() string {
 // Requests without content at the client succeed on another worker; streams in progress end with
 // an error frame.
 func TestSmokeKillNineOfOneOfThreeWorkers(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	const rate = 200 // requests per second, and clients
 	var list []string
 	var processes []*engineProcess

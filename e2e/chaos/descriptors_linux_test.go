@@ -32,7 +32,7 @@ func (r *chaosRig) limitDescriptors(t *testing.T, more int) {
 // rejected with 503, and log and metrics name the cause. Workers are not blamed: the next request
 // after the clients disconnect is served.
 func TestSmokeExhaustedDescriptorsAreTheGatewaysFault(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	r := newRig(t, 2, rig.Settings{"health": `{ path: /health, interval: 30s, timeout: 30s, down_after: 1 }`}, engines.Config{})
 	r.WaitUntilReady()

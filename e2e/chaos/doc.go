@@ -3,6 +3,7 @@
 // tests only.
 //
 // The tests run in virtual time, in a bubble of package bubble. With TIERWAY_SOAK, which is the
-// duration of the soak test, they run in real time against the program that TIERWAY_BIN names or
-// that they build. Tests that need a process of its own run only with TIERWAY_BIN.
+// duration of the soak test, they run in real time against the binary. TIERWAY_BIN names the binary;
+// without it the tests build one. Tests that need the gateway as a separate process run only with
+// TIERWAY_BIN.
 package chaos

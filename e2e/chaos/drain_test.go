@@ -72,7 +72,7 @@ func TestDrainLosesNoRequest(t *testing.T) {
 
 		open := r.dial()
 		rig.Eventually(t, func() error {
-			c, err := rig.WorldOf(t).Dial(t.Context(), "tcp", r.DataAddr)
+			c, err := rig.EnvironmentOf(t).Dial(t.Context(), "tcp", r.DataAddr)
 			if err != nil {
 				return nil
 			}

@@ -128,7 +128,7 @@ func (p *piped) stop() {
 // TestStalledAccessLogReaderDelaysNoRequest: the pipe is full after about 150 lines; requests are
 // still served, and one SIGTERM stops the gateway.
 func TestStalledAccessLogReaderDelaysNoRequest(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	p := newPiped(t)
 	p.readErr()
@@ -140,7 +140,7 @@ func TestStalledAccessLogReaderDelaysNoRequest(t *testing.T) {
 
 // TestClosedLogPipesDoNotEndTheGateway: the readers of both logs have closed their pipes.
 func TestSmokeClosedLogPipesDoNotEndTheGateway(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	p := newPiped(t)
 	p.out.Close()

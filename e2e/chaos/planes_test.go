@@ -25,7 +25,7 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	req.Host = req.Header.Get("Host")
-	resp, err := (&http.Transport{DisableKeepAlives: true, DialContext: rig.WorldOf(t).Dial}).RoundTrip(req)
+	resp, err := (&http.Transport{DisableKeepAlives: true, DialContext: rig.EnvironmentOf(t).Dial}).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestPlanesOnOneAddress(t *testing.T) {
 		s := keys(true)
 		s["tiers"], s["health"] = tiers([]*rig.Worker{w}), `{ path: "off" }`
 		at := rig.Address(t)
-		p := rig.WorldOf(t).StartCommand(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
+		p := rig.EnvironmentOf(t).StartCommand(t, nil, "serve", "-c", s.Write(t), "--listen", at, "--admin-listen", at)
 		if data, admin := p.Addresses(); data != at || admin != at {
 			t.Errorf("it serves at %s and %s", data, admin)
 		}
@@ -102,7 +102,7 @@ func TestMetricsOnTheirOwnAddress(t *testing.T) {
 func TestAWebPageCannotUseAGatewayWithoutKeys(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorker(t, "w0", engines.Config{})
-		p := rig.WorldOf(t).StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL,
+		p := rig.EnvironmentOf(t).StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", w.Server.URL,
 			"--hosts", "ai.lan", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		data, admin := p.Addresses()
 		for _, c := range []struct {
@@ -173,8 +173,8 @@ func TestCORS(t *testing.T) {
 func TestServeWithoutAConfiguration(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		a, b := newWorker(t, "a", engines.Config{}), newWorker(t, "b", engines.Config{})
-		p := rig.WorldOf(t).StartCommand(t, nil, "serve", "--model", "sim", "--worker-urls", a.Server.URL+","+b.Server.URL,
-			"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		p := rig.EnvironmentOf(t).StartCommand(t, nil, "serve", "--model", "sim",
+			"--worker-urls", a.Server.URL+","+b.Server.URL, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		data, _ := p.Addresses()
 		client, seen := rig.NewClient(t), map[string]bool{}
 		n := int64(0)
@@ -198,7 +198,7 @@ func TestServeWithoutAConfiguration(t *testing.T) {
 
 // TestSmokeCheckReportsAllProblems with line and column; serve does the same. The repository's example has none.
 func TestSmokeCheckReportsAllProblems(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	file := rig.Settings{
 		"auth":     `{ required: maybe }`,

@@ -72,7 +72,7 @@ func TestOneServerServesSeveralTiers(t *testing.T) {
 func (s *manyModels) check(t *testing.T, args ...string) {
 	t.Helper()
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
-	data, _ := rig.WorldOf(t).StartCommand(t, nil, args...).Addresses()
+	data, _ := rig.EnvironmentOf(t).StartCommand(t, nil, args...).Addresses()
 	client := rig.NewClient(t)
 	for _, model := range []string{"small", "large", "b:70b", "auto"} {
 		body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"hi"}]}`, model)

@@ -16,7 +16,7 @@ import (
 // TestSmokeDrainLosesNoRequest: after SIGTERM, a stream in progress ends normally, and the program exits with
 // status 0.
 func TestSmokeDrainLosesNoRequest(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	engine, on := pausingEngine()
 	r := newRig(t, 1, rig.Settings{"drain": `{ accept_grace: 1ms, timeout: 10m }`}, engine)
@@ -34,21 +34,21 @@ func TestSmokeDrainLosesNoRequest(t *testing.T) {
 
 // TestSmokeASecondSignalCutsRequestsWithAnError: the same as without the program, and its exit status.
 func TestSmokeASecondSignalCutsRequestsWithAnError(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	cutBySecondSignal(t, syscall.SIGTERM)
 }
 
 // TestSmokeNewCertificateIsUsedWithoutARestart: the program reads changed files.
 func TestSmokeNewCertificateIsUsedWithoutARestart(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	replaceCertificates(t)
 }
 
 // TestSmokeAFaultOfOneWorkerIsHiddenInEveryDialect: the other worker serves the request.
 func TestSmokeAFaultOfOneWorkerIsHiddenInEveryDialect(t *testing.T) {
-	rig.Binary(t)
+	rig.RequireBinary(t)
 	t.Parallel()
 	for _, d := range []dialect{chat, completions, responses, messages} {
 		r := newRig(t, 2, nil, engines.Config{})

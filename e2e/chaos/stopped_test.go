@@ -123,7 +123,7 @@ func newStopRig(t *testing.T) *stopRig {
 		engine := engines.New(engines.Config{Name: "engine", Model: "sim", Prefill: 10_000, PerToken: 10 * time.Millisecond,
 			CacheTokens: 100_000, Slots: 4096})
 		t.Cleanup(engine.Close)
-		l, err := rig.WorldOf(t).Listen("tcp", "127.0.0.1:0")
+		l, err := rig.EnvironmentOf(t).Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

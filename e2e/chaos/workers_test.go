@@ -33,7 +33,7 @@ func TestWorkerThatIsTheGatewayItselfIsDetected(t *testing.T) {
 			at := rig.Address(t)
 			yaml := rig.Settings{"auth": `{ required: false }`, "health": health, "drain": `{ accept_grace: 1ms, timeout: 5s }`,
 				"tiers": oneTier("http://" + at)}
-			p := rig.WorldOf(t).StartAt(t, at, "127.0.0.1:0", yaml.String())
+			p := rig.EnvironmentOf(t).StartAt(t, at, "127.0.0.1:0", yaml.String())
 			r := rigOf(t, p)
 			if want.code == "no_healthy_worker" {
 				p.WaitFor("the worker to be down", func() bool {

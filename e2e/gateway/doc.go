@@ -1,4 +1,4 @@
-// Package gateway runs the real binary for the end-to-end tests. It starts the gateway on
+// Package gateway runs the binary for the end-to-end tests. It starts the gateway on
 // free addresses of the loopback interface and waits until it listens or is ready.
 //
 // A test package calls [Main] from TestMain, which finds or builds the binary. A test starts a

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestASickWorkerKeepsNoRequests is the matrix: in each cell a worker stops answering for 40 s under a
+// TestAHangingWorkerKeepsNoRequests is the matrix: in each cell a worker stops answering for 40 s under a
 // steady load, and then recovers.
-func TestASickWorkerKeepsNoRequests(t *testing.T) {
+func TestAHangingWorkerKeepsNoRequests(t *testing.T) {
 	var all []observation
 	for _, k := range selectedCells() {
 		t.Run(k.String(), func(t *testing.T) {

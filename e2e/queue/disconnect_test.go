@@ -126,7 +126,7 @@ func TestTwentyThousandDisconnectedRequestsLeaveTheQueue(t *testing.T) {
 		var mu sync.Mutex // guards conns
 		var conns []rig.Resettable
 		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := rig.WorldOf(t).Dial(ctx, network, addr)
+			c, err := rig.EnvironmentOf(t).Dial(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}

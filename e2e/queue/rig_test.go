@@ -58,8 +58,8 @@ func newRigNotListening(t *testing.T, n int, c engines.Config) *queueRig {
 	})}
 }
 
-// chat returns the body of a chat request with one message. more are further members in JSON.
-func chat(text string, more ...string) string { return rig.Chat("sim", text, more...) }
+// chat returns the body of a chat request with one message and further members in JSON.
+func chat(text string, members ...string) string { return rig.Chat("sim", text, members...) }
 
 // Common request bodies.
 var (

@@ -24,10 +24,10 @@ type Reply struct {
 	Err        error // of sending the request or of reading the body
 }
 
-// Chat returns the body of a chat request with one message. more are further members in JSON.
-func Chat(model, text string, more ...string) string {
+// Chat returns the body of a chat request with one message and further members in JSON.
+func Chat(model, text string, members ...string) string {
 	turn := `"messages":[{"role":"user","content":` + Quoted(text) + `}]`
-	return "{" + strings.Join(append([]string{`"model":` + Quoted(model), turn}, more...), ",") + "}"
+	return "{" + strings.Join(append([]string{`"model":` + Quoted(model), turn}, members...), ",") + "}"
 }
 
 // Quoted returns text as a JSON string.

@@ -87,7 +87,7 @@ func (r *Rig) Listen() *Rig {
 	return r
 }
 
-// ReleaseHeld continues all requests that HoldMark holds. Later requests are not held.
+// ReleaseHeld resumes all answers that HoldMark pauses. Later answers are not paused.
 func (r *Rig) ReleaseHeld() { r.once.Do(func() { close(r.release) }) }
 
 // Tiers returns the setting tiers: one tier named small with all workers. perWorker and perTier
@@ -96,24 +96,24 @@ func (r *Rig) Tiers(perWorker, perTier string) string {
 	return "[ " + Tier("small", perWorker, perTier, r.Workers...) + " ]"
 }
 
-// Settings returns the configuration of a gateway: own overrides the base.
-func (r *Rig) Settings(own Settings) Settings {
+// Settings returns the configuration of a gateway: the base with overrides.
+func (r *Rig) Settings(overrides Settings) Settings {
 	all := Settings{"tiers": r.Tiers("", "")}
-	return all.With(r.base).With(own)
+	return all.With(r.base).With(overrides)
 }
 
-// Serve starts the gateway. own overrides settings of the base; env is added to its
-// environment. The test fails unless the gateway is quiet at its end.
-func (r *Rig) Serve(own Settings, env ...string) {
+// Serve starts the gateway. overrides replaces settings of the base; env is added to the variables of the
+// gateway. The test fails unless the gateway is idle when the test ends.
+func (r *Rig) Serve(overrides Settings, env ...string) {
 	r.T.Helper()
-	r.ServeAt("127.0.0.1:0", "127.0.0.1:0", own, env...)
+	r.ServeAt("127.0.0.1:0", "127.0.0.1:0", overrides, env...)
 }
 
 // ServeAt is Serve with given addresses of the data plane and the admin plane.
-func (r *Rig) ServeAt(data, admin string, own Settings, env ...string) {
+func (r *Rig) ServeAt(data, admin string, overrides Settings, env ...string) {
 	r.T.Helper()
-	r.Config = r.Settings(own)
-	r.Attach(WorldOf(r.T).StartAt(r.T, data, admin, r.Config.String(), env...))
+	r.Config = r.Settings(overrides)
+	r.Attach(EnvironmentOf(r.T).StartAt(r.T, data, admin, r.Config.String(), env...))
 }
 
 // Attach makes p the gateway of the rig.
@@ -134,11 +134,11 @@ func (r *Rig) Attach(p *gateway.Process) {
 
 // Reload overrides settings in the configuration file and waits until the gateway has applied
 // it.
-func (r *Rig) Reload(own Settings) {
+func (r *Rig) Reload(overrides Settings) {
 	r.T.Helper()
 	reloads := func() float64 { return r.Sum("tierway_config_reloads_total") }
 	before := reloads()
-	maps.Copy(r.Config, own)
+	maps.Copy(r.Config, overrides)
 	if err := os.WriteFile(r.File, []byte(r.Config.String()), 0o600); err != nil {
 		r.T.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (r *Rig) Reload(own Settings) {
 
 // Metrics scrapes the address that serves the metrics.
 func (r *Rig) Metrics() (gateway.Samples, error) {
-	return scrape(WorldOf(r.T).Client, "http://"+r.MetricsAt+"/metrics")
+	return scrape(EnvironmentOf(r.T).Client, "http://"+r.MetricsAt+"/metrics")
 }
 
 // Sum scrapes the metrics and returns the sum of a metric's series, as [gateway.Samples.Sum]
@@ -169,11 +169,11 @@ func (r *Rig) Sum(name string, pairs ...string) float64 {
 	return m.Sum(name, pairs...)
 }
 
-// Goroutines returns the number of goroutines in the gateway's process; 0 if the gateway has no process of its own,
-// where a bubble fails unless all goroutines end.
+// Goroutines returns the number of goroutines in the gateway's process. It returns 0 in a bubble, which fails unless
+// all goroutines end.
 func (r *Rig) Goroutines() (n float64) {
 	r.T.Helper()
-	if WorldOf(r.T).Virtual {
+	if EnvironmentOf(r.T).Virtual {
 		return 0
 	}
 	Eventually(r.T, func() error {
@@ -189,7 +189,7 @@ func (r *Rig) WaitUntilQuiet() { r.T.Helper(); r.WaitUntilQuietIn(r.Process) }
 
 // WaitUntilQuietIn waits until nothing is in flight or queued in a gateway and the engines. It
 // checks that each started request has ended and was counted once. A gateway that has exited is
-// quiet.
+// idle.
 func (r *Rig) WaitUntilQuietIn(p *gateway.Process) {
 	r.T.Helper()
 	Eventually(r.T, func() error {

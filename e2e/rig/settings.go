@@ -76,10 +76,10 @@ func (s Settings) String() string {
 	return b.String()
 }
 
-// With returns a copy of the settings that own overrides.
-func (s Settings) With(own Settings) Settings {
+// With returns a copy of the settings with overrides.
+func (s Settings) With(overrides Settings) Settings {
 	all := maps.Clone(s)
-	maps.Copy(all, own)
+	maps.Copy(all, overrides)
 	return all
 }
 
@@ -110,18 +110,18 @@ func Eventually(t testing.TB, holds func() error) {
 // interval grows.
 const slowestPace = 50 * Pace
 
-// Within is [Eventually] with the bound most. It returns the time that it took.
-func Within(t testing.TB, most time.Duration, holds func() error) time.Duration {
+// Within is [Eventually] with the bound limit. It returns the time that the wait took.
+func Within(t testing.TB, limit time.Duration, holds func() error) time.Duration {
 	t.Helper()
-	begin, pace, virtual := time.Now(), Pace, WorldOf(t).Virtual
+	begin, pace, virtual := time.Now(), Pace, EnvironmentOf(t).Virtual
 	for {
 		err := holds()
 		took := time.Since(begin)
 		if err == nil {
 			return took
 		}
-		if took > most {
-			t.Fatalf("timeout after %v: %v", most, err)
+		if took > limit {
+			t.Fatalf("timeout after %v: %v", limit, err)
 		}
 		time.Sleep(pace)
 		if virtual {

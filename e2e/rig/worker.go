@@ -47,7 +47,7 @@ func (w *Worker) Listen() *Worker {
 		w.Front = w.Handler
 	}
 	Eventually(w.t, func() error {
-		l, err := WorldOf(w.t).Listen("tcp", w.Addr)
+		l, err := EnvironmentOf(w.t).Listen("tcp", w.Addr)
 		if err == nil {
 			w.Server = engines.Serve(w.Front, l)
 		}

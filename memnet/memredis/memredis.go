@@ -46,38 +46,38 @@ func Start(t testing.TB, network *memnet.Network) *Server {
 // Network returns the network of the server.
 func (s *Server) Network() *memnet.Network { return s.network }
 
-// Hang keeps the server from answering until Resume or Kill. It accepts connections and executes what it receives, as
-// a stopped process does later.
+// Hang delays the replies until Resume or Kill. The server accepts connections and executes commands, as a stopped
+// process does later.
 func (s *Server) Hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hung = true
 }
 
-// Resume ends a hang: the answers are sent.
+// Resume ends a hang and sends the delayed replies.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hung = false
 	for _, c := range s.accepted {
-		_, _ = c.Conn.Write(c.held) // a client that has left reads nothing
-		c.held = nil
+		_, _ = c.Conn.Write(c.delayed) // fails if the client has disconnected
+		c.delayed = nil
 	}
 }
 
-// conn is a connection that holds its answers while the server hangs.
+// conn is a connection that delays its replies while the server hangs.
 type conn struct {
 	net.Conn
-	server *Server
-	held   []byte // the server's mu guards it
+	server  *Server
+	delayed []byte // the server's mu guards it
 }
 
-// Write sends an answer, or holds it: if it waited, the server would keep a lock.
+// Write sends a reply, or delays it while the server hangs. A blocked Write would keep miniredis' lock.
 func (c *conn) Write(p []byte) (int, error) {
 	c.server.mu.Lock()
 	hung := c.server.hung
 	if hung {
-		c.held = append(c.held, p...)
+		c.delayed = append(c.delayed, p...)
 	}
 	c.server.mu.Unlock()
 	if hung {

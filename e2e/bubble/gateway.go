@@ -2,7 +2,6 @@ package bubble
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,12 +25,12 @@ import (
 // cutStatus is the exit status after a second signal.
 const cutStatus = 130
 
-// program is a gateway in the test's process. It does what `tierway serve` does, without the announcement of the
-// first admin's secret and without `watch`.
-type program struct {
+// inProcessGateway is a gateway in the test's process. It does what `tierway serve` does, without the announcement of
+// the first admin's secret and without `watch`.
+type inProcessGateway struct {
 	server *server.Server
 	log    *slog.Logger
-	ctx    context.Context //nolint:containedctx // ends at the first signal, as the program's does
+	ctx    context.Context //nolint:containedctx // ends at the first signal, as in the binary
 	stop   context.CancelFunc
 	hup    chan struct{}
 	cut    atomic.Bool
@@ -47,7 +46,7 @@ type arguments struct {
 
 func parseArguments(args []string) (a arguments, err error) {
 	if len(args) == 0 || args[0] != "serve" {
-		return a, fmt.Errorf("only `serve` runs without the binary, not %q", args)
+		return a, fmt.Errorf("arguments %q: in a bubble only `serve` runs; call rig.RequireBinary outside of a bubble", args)
 	}
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	f.StringVar(&a.file, "c", "", "")
@@ -88,7 +87,7 @@ func launcher(n *memnet.Network) func(dir string, args, env []string, out, err i
 		if err != nil {
 			return nil, err
 		}
-		p := &program{log: slog.New(slog.NewJSONHandler(errors, nil)), hup: make(chan struct{}, 1),
+		p := &inProcessGateway{log: slog.New(slog.NewJSONHandler(errors, nil)), hup: make(chan struct{}, 1),
 			ended: make(chan struct{})}
 		p.ctx, p.stop = context.WithCancel(context.Background())
 		file, err := a.load(env)
@@ -127,7 +126,7 @@ func seeded(from rand.Source) func() uint64 {
 }
 
 // run serves until a signal.
-func (p *program) run() {
+func (p *inProcessGateway) run() {
 	defer close(p.ended)
 	var reloads sync.WaitGroup
 	reloads.Go(func() {
@@ -154,7 +153,7 @@ func (p *program) run() {
 }
 
 // Signal is part of [gateway.Program].
-func (p *program) Signal(s os.Signal) error {
+func (p *inProcessGateway) Signal(s os.Signal) error {
 	switch s {
 	case syscall.SIGHUP:
 		select {
@@ -169,20 +168,20 @@ func (p *program) Signal(s os.Signal) error {
 		p.cut.Store(true)
 		p.server.Cut("a second signal")
 	default:
-		return errors.New("a gateway in the test's process has no such signal")
+		return fmt.Errorf("signal %v: not handled in a bubble; call rig.RequireBinary outside of a bubble", s)
 	}
 	return nil
 }
 
 // Kill is part of [gateway.Program]. A gateway in the test's process cannot end at once: its drain is cut.
-func (p *program) Kill() {
+func (p *inProcessGateway) Kill() {
 	p.stop()
 	p.server.Cut("the end of the test")
 	<-p.ended
 }
 
 // Wait is part of [gateway.Program].
-func (p *program) Wait() int {
+func (p *inProcessGateway) Wait() int {
 	<-p.ended
 	return p.status
 }

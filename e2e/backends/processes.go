@@ -53,9 +53,9 @@ func childrenOf(parent int) (pids []int, err error) {
 	return pids, nil
 }
 
-// suspend stops processes with SIGSTOP and returns a function that resumes them. When it returns, they have stopped: a
-// busy machine may stop a process that is in a fork after the fork only, and its new child would run on. A helper shell
-// resumes them when its input ends, so that they also resume if this program dies.
+// suspend stops processes with SIGSTOP and returns a function that resumes them. suspend returns after the processes
+// have stopped. A process inside fork stops only after the fork, and its new child would continue to run. A helper
+// shell resumes the processes when its input ends, so that they also resume if this program dies.
 func suspend(pids []int) (resume func() error, err error) {
 	words := make([]string, len(pids))
 	for i, pid := range pids {

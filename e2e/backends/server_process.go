@@ -23,22 +23,21 @@ const (
 	pace = 5 * time.Millisecond
 )
 
-// program is the process of a server on an address of its own. Its methods are not safe for
+// serverProcess is the process of a server on an address of its own. Its methods are not safe for
 // concurrent use. It has no goroutine while the process runs, because some tests look for
 // leaked goroutines.
-type program struct {
-	name   string
-	addr   string           // of the loopback interface
-	log    string           // the file with its output
-	make   func() *exec.Cmd // makes the command of each start
-	ready  func() error     // returns nil when the server is ready
-	stop   syscall.Signal   // shuts the server down
-	cmd    *exec.Cmd        // nil: the process does not run
-	unhang func() error     // resumes the process; nil: it is not suspended
+type serverProcess struct {
+	name          string
+	addr          string           // of the loopback interface
+	log           string           // the file with its output
+	make          func() *exec.Cmd // makes the command of each start
+	ready         func() error     // returns nil when the server is ready
+	stop          syscall.Signal   // shuts the server down
+	cmd           *exec.Cmd        // nil: the process does not run
+	resumeProcess func() error     // resumes the process; nil: it is not suspended
 }
 
-// freePort returns a free port of [loopback.Host], which no other process takes while its server is
-// dead.
+// freePort returns a free port of [loopback.Host]. No other process takes the port while the server is down.
 func freePort() (string, error) {
 	addr, err := loopback.Address()
 	if err != nil {
@@ -48,8 +47,8 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// start starts the program and waits until it is ready.
-func (p *program) start() error {
+// start starts the server and waits until it is ready.
+func (p *serverProcess) start() error {
 	if p.cmd != nil {
 		return fmt.Errorf("starting %s: it is running already", p.name)
 	}
@@ -77,8 +76,8 @@ func (p *program) start() error {
 	return nil
 }
 
-// errEnded ends the wait for a program early.
-var errEnded = errors.New("the program has ended")
+// errEnded ends the wait for a process early.
+var errEnded = errors.New("the process has ended")
 
 // waitFor waits until holds returns nil. The wait fails after patience, or at once if holds
 // returns errEnded.
@@ -103,21 +102,21 @@ func waitFor(what string, holds func() error) error {
 	}
 }
 
-// shutDown ends the program with its stop signal, if it runs.
-func (p *program) shutDown() error { return p.endBySignal(p.stop) }
+// shutDown ends the process with its stop signal, if it runs.
+func (p *serverProcess) shutDown() error { return p.endBySignal(p.stop) }
 
-// kill ends the program with SIGKILL, if it runs.
-func (p *program) kill() error { return p.endBySignal(syscall.SIGKILL) }
+// kill ends the process with SIGKILL, if it runs.
+func (p *serverProcess) kill() error { return p.endBySignal(syscall.SIGKILL) }
 
-// endBySignal ends the program and waits until its children have ended and its port is free.
-func (p *program) endBySignal(how syscall.Signal) error {
+// endBySignal ends the process and waits until its children have ended and its port is free.
+func (p *serverProcess) endBySignal(how syscall.Signal) error {
 	if p.cmd == nil {
 		return nil
 	}
 	c := p.cmd
-	family, err := childrenOf(c.Process.Pid)
+	children, err := childrenOf(c.Process.Pid)
 	if err != nil {
-		family = nil // without /proc, only the port shows the end
+		children = nil // without /proc, only the port shows the end
 	}
 	if err := c.Process.Signal(how); err != nil {
 		return fmt.Errorf("ending %s: %w", p.name, err)
@@ -134,7 +133,7 @@ func (p *program) endBySignal(how syscall.Signal) error {
 	}
 	p.cmd = nil
 	return errors.Join(err, waitFor("the end of "+p.name, func() error {
-		for _, pid := range family {
+		for _, pid := range children {
 			if isRunning(pid) {
 				return fmt.Errorf("its child %d still runs", pid)
 			}
@@ -146,47 +145,50 @@ func (p *program) endBySignal(how syscall.Signal) error {
 	}))
 }
 
-// hang suspends the program and its children. They keep their connections and do not respond.
-func (p *program) hang() error {
-	if p.cmd == nil || p.unhang != nil {
-		return fmt.Errorf("suspending %s: it does not run", p.name)
+// hang suspends the process and its children. They keep their connections and do not respond.
+func (p *serverProcess) hang() error {
+	switch {
+	case p.cmd == nil:
+		return fmt.Errorf("suspending %s: it does not run: start it first", p.name)
+	case p.resumeProcess != nil:
+		return fmt.Errorf("suspending %s: it is already suspended: resume it first", p.name)
 	}
 	pid := p.cmd.Process.Pid
 	resume, err := suspend([]int{pid}) // before its children, so that it starts no more of them
 	if err != nil {
 		return err
 	}
-	family, err := childrenOf(pid)
+	children, err := childrenOf(pid)
 	if err != nil {
 		return errors.Join(err, resume())
 	}
-	p.unhang = resume
-	if len(family) == 0 {
+	p.resumeProcess = resume
+	if len(children) == 0 {
 		return nil
 	}
-	resumeFamily, err := suspend(family)
+	resumeChildren, err := suspend(children)
 	if err != nil {
 		return errors.Join(err, p.resume())
 	}
-	p.unhang = func() error { return errors.Join(resumeFamily(), resume()) }
+	p.resumeProcess = func() error { return errors.Join(resumeChildren(), resume()) }
 	return nil
 }
 
-// resume resumes the program after hang.
-func (p *program) resume() error {
-	if p.unhang == nil {
+// resume resumes the process and its children after hang.
+func (p *serverProcess) resume() error {
+	if p.resumeProcess == nil {
 		return nil
 	}
-	unhang := p.unhang
-	p.unhang = nil
-	if err := unhang(); err != nil && p.cmd != nil {
+	resumeProcess := p.resumeProcess
+	p.resumeProcess = nil
+	if err := resumeProcess(); err != nil && p.cmd != nil {
 		return fmt.Errorf("resuming %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// restart shuts the program down if it runs, and starts it on the same address.
-func (p *program) restart() error {
+// restart shuts the server down if it runs, and starts it on the same address.
+func (p *serverProcess) restart() error {
 	if err := p.shutDown(); err != nil {
 		return err
 	}

@@ -13,36 +13,36 @@ import (
 	"tierway/engines"
 )
 
-// World is the network of a test's workers, gateways and clients, and the way in which its gateways start. By
+// Environment is the network of a test's workers, gateways and clients, and the way in which its gateways start. By
 // default, gateways are processes on the loopback interface.
-type World struct {
+type Environment struct {
 	gateway.Launcher
 	Listen func(network, address string) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// worlds has the world of each test that has entered one: [testing.TB] to *World.
-var worlds sync.Map //nolint:gochecknoglobals // a test has no place for values of its own
+// environments maps each test that has called UseEnvironment to its environment: [testing.TB] to *Environment.
+var environments sync.Map //nolint:gochecknoglobals // a test has no place for values of its own
 
-// Enter makes w the world of a test until its end. Package bubble calls it.
-func Enter(t testing.TB, w *World) {
-	worlds.Store(t, w)
-	t.Cleanup(func() { worlds.Delete(t) })
+// UseEnvironment makes e the environment of a test until its end. Package bubble calls it.
+func UseEnvironment(t testing.TB, e *Environment) {
+	environments.Store(t, e)
+	t.Cleanup(func() { environments.Delete(t) })
 }
 
-// WorldOf returns the world of a test.
-func WorldOf(t testing.TB) *World {
-	if w, entered := worlds.Load(t); entered {
-		return w.(*World)
+// EnvironmentOf returns the environment of a test.
+func EnvironmentOf(t testing.TB) *Environment {
+	if e, ok := environments.Load(t); ok {
+		return e.(*Environment)
 	}
-	return &World{Listen: net.Listen, Dial: (&net.Dialer{}).DialContext}
+	return &Environment{Listen: net.Listen, Dial: (&net.Dialer{}).DialContext}
 }
 
 // binaryMissing is the message of tests that are skipped without the binary.
-const binaryMissing = "needs the binary: make soak"
+const binaryMissing = "needs the binary: run make soak"
 
-// Binary skips a test that needs a process of its own unless TIERWAY_BIN names the binary.
-func Binary(t testing.TB) {
+// RequireBinary skips a test that needs the gateway as a separate process unless TIERWAY_BIN names the binary.
+func RequireBinary(t testing.TB) {
 	t.Helper()
 	if os.Getenv("TIERWAY_BIN") == "" {
 		t.Skip(binaryMissing)
@@ -55,11 +55,11 @@ func Soaking() bool { return os.Getenv("TIERWAY_SOAK") != "" }
 // Address returns an address of the loopback interface on which nothing listens. No other test takes it.
 func Address(t testing.TB) string {
 	t.Helper()
-	w := WorldOf(t)
-	if !w.Virtual {
+	e := EnvironmentOf(t)
+	if !e.Virtual {
 		return gateway.Address(t)
 	}
-	l, err := w.Listen("tcp", "127.0.0.1:0")
+	l, err := e.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func Address(t testing.TB) string {
 // Serve serves h on a free address until the end of the test.
 func Serve(t testing.TB, h http.Handler) *engines.Server {
 	t.Helper()
-	l, err := WorldOf(t).Listen("tcp", "127.0.0.1:0")
+	l, err := EnvironmentOf(t).Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ type Resettable interface {
 // Dial opens a connection, which ends with the test.
 func Dial(t testing.TB, address string) Resettable {
 	t.Helper()
-	c, err := WorldOf(t).Dial(t.Context(), "tcp", address)
+	c, err := EnvironmentOf(t).Dial(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func DialTLS(t testing.TB, address string, config *tls.Config) (*tls.Conn, error
 // NewClient returns a client that accepts any certificate and follows no redirects. Its connections end with the test.
 func NewClient(t testing.TB) *http.Client {
 	t.Helper()
-	transport := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, DialContext: WorldOf(t).Dial,
+	transport := &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, DialContext: EnvironmentOf(t).Dial,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // test certificates are self-signed
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport,
