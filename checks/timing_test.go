@@ -63,21 +63,21 @@ type exception struct {
 
 // exceptions returns the exceptions by file.
 func exceptions() map[string]exception {
-	system, bounds, clock := []string{"system"}, []string{"bounds"}, []string{"clock"}
+	system, bounds, clock, both := []string{"system"}, []string{"bounds"}, []string{"clock"}, []string{"clock", "system"}
 	const sockets = "the simulated engines serve sockets"
 	return map[string]exception{
 		"bench/proxy/proxy_test.go":            {system, "the load generator connects by address"},
-		"cmd/tierway/network_test.go":          {[]string{"clock", "system"}, "commands connect by URL and open their own listeners"},
+		"cmd/tierway/network_test.go":          {both, "commands connect by URL and open their own listeners"},
 		"e2e/chaos/breaker_test.go":            {system, "a smoke test kills an engine, which is a process"},
 		"e2e/kvaware/replay_test.go":           {bounds, "it sends a recorded trace at its times"},
 		"e2e/vllm/stopped_test.go":             {bounds, "the law is about clients with a deadline"},
 		"engines/chaos/handler_test.go":        {system, sockets},
 		"engines/engine_test.go":               {system, sockets},
 		"engines/serve_test.go":                {system, sockets},
-		"http1/fake_test.go":                   {system, "the client looks into the kernel's socket for the end of an idle connection"},
-		"routing/laws_broken_test.go":          {system, "a law that a policy breaks fails its test, so it runs in its own process"},
+		"http1/fake_test.go":                   {system, "the kernel's socket shows the end of a connection"},
+		"routing/laws_broken_test.go":          {system, "a broken law fails its test, so the test runs in its own process"},
 		"server/admin_doc_test.go":             {system, "it runs the examples of the documents with curl"},
-		"server/control/rig_test.go":           {clock, "a check must begin after a suspicion; in virtual time both happen at the same time"},
+		"server/control/rig_test.go":           {clock, "in virtual time a check and a suspicion have no order"},
 		"server/reserved_test.go":              {system, "it reserves addresses of the kernel"},
 		"workers/prompttokens/example_test.go": {system, sockets},
 		"workers/prompttokens/rig_test.go":     {system, sockets},
@@ -416,7 +416,8 @@ func (p *testPackage) tookLonger(n *ast.BinaryExpr, parents []ast.Node) (time.Du
 	return p.short(y)
 }
 
-// isElapsed reports whether an expression is time.Since, or Sub of time.Now() or of a variable with a time of the clock.
+// isElapsed reports whether an expression is time.Since, or Sub of time.Now() or of a variable that holds a time of the
+// clock.
 func (p *testPackage) isElapsed(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -462,7 +463,7 @@ func (p *testPackage) listens(n ast.Node) string {
 		return "engines.Start"
 	}
 	for from, names := range map[string][]string{
-		"net":                              {"Listen", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix", "ListenConfig"},
+		"net":                              {"Listen", "ListenConfig", "ListenPacket", "ListenTCP", "ListenUDP", "ListenUnix"},
 		"crypto/tls":                       {"Listen"},
 		"net/http":                         {"ListenAndServe", "ListenAndServeTLS"},
 		"net/http/httptest":                {"NewServer", "NewTLSServer", "NewUnstartedServer"},
