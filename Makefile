@@ -142,6 +142,7 @@ screenshots: build npm ## Take the screenshots in docs/images from the demo (2 m
 deps: npm ## Download the test dependencies once
 	@mkdir -p $(TIERWAY_CACHE) && flock $(TIERWAY_CACHE)/packages.lock scripts/packages.sh
 	@scripts/cached.sh $(PYTHON) scripts/quiet.sh "python SDKs" scripts/python.sh $(PYTHON) e2e/requirements.txt
+	@mkdir -p .cache && ln -sfn $(PYTHON) .cache/python
 	@cd e2e/openaigo && go mod download
 
 npm:

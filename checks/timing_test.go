@@ -230,7 +230,8 @@ func (p *testPackage) violations() (all []violation) {
 func (p *testPackage) checkClock(n ast.Node, parents []ast.Node, report reporter) {
 	clock := []string{"Sleep", "After", "NewTimer", "Tick", "Since", "AfterFunc", "NewTicker"}
 	if name := p.used(n, "time"); slices.Contains(clock, name) && !p.isLongCase(n, parents) {
-		report(n, "time.%s in real time: run the test in synctest.Test, or call synctest.Wait", name)
+		report(n, "time.%s in real time: run the test in synctest.Test, and call synctest.Wait there instead of polling",
+			name)
 	}
 	if call, bound, ok := p.contextBound(n); ok {
 		report(n, "context.%s ends after %v of real time: run the test in synctest.Test, or use t.Context()", call, bound)

@@ -216,7 +216,7 @@ end of the session; ` + "`DELETE /admin/session`" + ` ends it.
 const adminExamples = `# create the first admin key, with the secret that the gateway announces at its start
 curl -s $ADMIN_URL/admin/bootstrap -H 'Content-Type: application/json' -d '{"secret":"'$BOOTSTRAP_SECRET'","name":"ada"}'
 # create a tenant with its first key
-curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"name":"team-c","limits":{"rpm":600,"month_money":250},"issue_key":true}'
+curl -s $ADMIN_URL/admin/tenants -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -d '{"name":"team-c","limits":{"rpm":600,"day_tokens":5000000},"issue_key":true}'
 # change a limit, unless the tenant was changed since version 1
 curl -s -X PATCH $ADMIN_URL/admin/tenants/team-c -H "Authorization: Bearer $ADMIN_KEY" -H 'Content-Type: application/json' -H 'If-Match: "v1"' -d '{"limits":{"rpm":1200}}'
 # export its usage for a spreadsheet
