@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"tierway/tenants"
 )
 
 // keyedYAML has two tenants. The tenant few has only the tier small and the class background.
@@ -190,42 +188,6 @@ func TestATenantSeesAndReachesOnlyItsModels(t *testing.T) {
 			!strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
 			t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"),
 				a.header.Get("X-Tier-Reason"))
-		}
-	})
-}
-
-func TestPriorityIsCappedByTheTenants(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, keyedYAML, fakeEngine())
-		for _, c := range []struct {
-			key, path, header, tier string
-			want                    tenants.Class
-		}{
-			{allKey, "/v1", "", "", tenants.Interactive},
-			{allKey, "/v1", "Batch", "", tenants.Batch},
-			{allKey, "/v1", "nonsense", "", tenants.Interactive},
-			{allKey, "/batch/v1", "", "", tenants.Batch},
-			{allKey, "/batch/v1/v1", "", "", tenants.Batch},
-			{allKey, "/background/v1", "", "priority", tenants.Background},
-			{allKey, "/background/v1/v1", "", "priority", tenants.Background},
-			{allKey, "/batch/v1", "interactive", "", tenants.Interactive},
-			{allKey, "/v1", "", "flex", tenants.Batch},
-			{allKey, "/v1", "", "auto", tenants.Interactive},
-			{fewKey, "/v1", "", "", tenants.Background},
-			{fewKey, "/v1", "interactive", "", tenants.Background},
-			{fewKey, "/v1", "", "priority", tenants.Background},
-			{fewKey, "/batch/v1", "", "", tenants.Batch},
-		} {
-			body := hello
-			if c.tier != "" {
-				body = strings.Replace(hello, "{", `{"service_tier":"`+c.tier+`",`, 1)
-			}
-			a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id",
-				"class")
-			lines := strings.Split(strings.TrimSpace(r.accessLog()), "\n")
-			if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
-				t.Errorf("%+v: %d %s", c, a.status, last)
-			}
 		}
 	})
 }
