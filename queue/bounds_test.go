@@ -49,6 +49,9 @@ func TestBytesOfWaitingBodiesAreBounded(t *testing.T) {
 	if got := shedFor(r.enter(r.ticket(1, "a", 1))); got != ShedBytes {
 		t.Errorf("shed for %q, want %q", got, ShedBytes)
 	}
+	smaller := r.ticket(1, "a", 1)
+	smaller.Bytes = 50
+	r.mustWait(smaller)
 	if err := r.queue.Leave(first, Cancelled, r.now); err != nil {
 		t.Error(err)
 	}

@@ -81,10 +81,12 @@ func TestReloadAppliesThePreviewedFile(t *testing.T) {
 	})
 }
 
-// CF-02: an invalid configuration is rejected with all its errors and their lines. Nothing changes.
+// CF-02, CF-05: an invalid configuration is rejected with all its errors and their lines, counted and logged. Nothing
+// changes.
 func TestInvalidFileIsRejectedWithAllErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, write := fileRig(t)
+		before := r.control.Snapshot()
 		for name, model := range map[string]string{
 			"unknown fields": "fake-7b\n    modle: x\n    polcy: {}", "a bad value": "fake-7b\n    context: -1",
 			"invalid YAML": "fake-7b\n\t x: [",
@@ -103,9 +105,15 @@ func TestInvalidFileIsRejectedWithAllErrors(t *testing.T) {
 			if v.Valid || len(v.Problems) == 0 || v.Problems[0].Line != 9 || v.Problems[0].Severity != "error" {
 				t.Errorf("the file on disk is %+v", v)
 			}
-			if b := r.control.Snapshot(); b.Generation != 1 || r.control.Snapshot().Pools[0].Model != "fake-7b" {
+			if b := r.control.Snapshot(); b != before || b.Generation != 1 || b.Pools[0].Model != "fake-7b" {
 				t.Errorf("generation %d is in force", b.Generation)
 			}
+		}
+		other := `"` + strings.Repeat("0", 64) + `"` // the hash of another file matters only if this one is valid
+		r.ops(http.StatusUnprocessableEntity, http.MethodPost, "/admin/reload", "", "If-Match", other)
+		if !r.control.FileRejected() || !strings.Contains(r.logs.String(), "level=ERROR") ||
+			strings.Contains(r.scrape(), `tierway_config_reloads_total{result="rejected"} 0`) {
+			t.Errorf("the rejection is not counted, or not logged at ERROR: %s", r.logs.String())
 		}
 	})
 }

@@ -383,7 +383,7 @@ func TestClientThatLeavesADeepQueueLeavesNothing(t *testing.T) {
 		r := newListedRig(t, "", "", nil)
 		r.occupy("l0", "fake-7b-l")
 		ctx, leave := context.WithCancel(t.Context())
-		got := r.chat(ctx, "Hi", "")
+		got := r.chat(ctx, "Hi")
 		r.until("it waits", func() bool { return r.control.Snapshot().ByName["large"].WaitQueue.Waiting() == 1 })
 		leave()
 		<-got

@@ -92,20 +92,3 @@ func TestHeartbeatsAreNoEvents(t *testing.T) {
 		}
 	})
 }
-
-// TestAnErrorAfterHeartbeatsIsAnEvent: nothing of a heartbeat belongs to the error that follows it.
-func TestAnErrorAfterHeartbeatsIsAnEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
-			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				<-time.After(70 * time.Millisecond)
-				w.WriteHeader(http.StatusInternalServerError)
-			}))
-		a := r.post("/v1/chat/completions", chatBody("small", "Hi", `,"stream":true`))
-		beats, rest, found := strings.Cut(a.body, "data: ")
-		if !found || strings.Trim(beats, ": kepaliv-\n") != "" || strings.Contains(beats, "\n\n") ||
-			!strings.HasPrefix(rest, `{"error":{`) || emptyEvents(a.body) > 0 {
-			t.Errorf("%d %q", a.status, a.body)
-		}
-	})
-}

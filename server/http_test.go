@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"tierway/tenants"
 )
 
 // keyedYAML has two tenants. The tenant few has only the tier small and the class background.
@@ -142,22 +140,6 @@ func TestEveryErrorHasTheFormOfItsDialect(t *testing.T) {
 	})
 }
 
-func TestUnreachableWorkerIsEjected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, keyedYAML, fakeEngine())
-		body := `{"model":"big` + helloTo
-		a := r.post("/v1/chat/completions", body, "Authorization", allKey)
-		if _, code, _ := errorOf(t, a); a.status != 502 || code != "worker_error" {
-			t.Errorf("at first %d %s", a.status, a.body)
-		}
-		a = r.post("/v1/messages", body, "Authorization", allKey)
-		if kind, _, _ := errorOf(t, a); a.status != 503 || kind != "erroroverloaded_error" ||
-			a.header.Get("Retry-After") != "1" {
-			t.Errorf("then %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-		}
-	})
-}
-
 func TestATenantSeesAndReachesOnlyItsModels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, keyedYAML, fakeEngine())
@@ -190,66 +172,6 @@ func TestATenantSeesAndReachesOnlyItsModels(t *testing.T) {
 			!strings.Contains(a.header.Get("X-Tier-Reason"), "clamped") {
 			t.Errorf("a header above the tenant: %d %s %s", a.status, a.header.Get("X-Model-Tier"),
 				a.header.Get("X-Tier-Reason"))
-		}
-	})
-}
-
-func TestPriorityIsCappedByTheTenants(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, keyedYAML, fakeEngine())
-		for _, c := range []struct {
-			key, path, header, tier string
-			want                    tenants.Class
-		}{
-			{allKey, "/v1", "", "", tenants.Interactive},
-			{allKey, "/v1", "Batch", "", tenants.Batch},
-			{allKey, "/v1", "nonsense", "", tenants.Interactive},
-			{allKey, "/batch/v1", "", "", tenants.Batch},
-			{allKey, "/batch/v1/v1", "", "", tenants.Batch},
-			{allKey, "/background/v1", "", "priority", tenants.Background},
-			{allKey, "/background/v1/v1", "", "priority", tenants.Background},
-			{allKey, "/batch/v1", "interactive", "", tenants.Interactive},
-			{allKey, "/v1", "", "flex", tenants.Batch},
-			{allKey, "/v1", "", "auto", tenants.Interactive},
-			{fewKey, "/v1", "", "", tenants.Background},
-			{fewKey, "/v1", "interactive", "", tenants.Background},
-			{fewKey, "/v1", "", "priority", tenants.Background},
-			{fewKey, "/batch/v1", "", "", tenants.Batch},
-		} {
-			body := hello
-			if c.tier != "" {
-				body = strings.Replace(hello, "{", `{"service_tier":"`+c.tier+`",`, 1)
-			}
-			a := r.post(c.path+"/chat/completions", body, "Authorization", c.key, "X-Request-Priority", c.header, "X-Request-Id",
-				"class")
-			lines := strings.Split(strings.TrimSpace(r.accessLog()), "\n")
-			if last := lines[len(lines)-1]; a.status != 200 || !strings.Contains(last, `"class":"`+c.want.String()+`"`) {
-				t.Errorf("%+v: %d %s", c, a.status, last)
-			}
-		}
-	})
-}
-
-func TestPassthroughPathsAreForwardedUnchanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("X-Seen", r.Method+" "+r.RequestURI)
-			w.WriteHeader(http.StatusTeapot)
-		})
-		r := newRig(t, `
-auth: { required: false }
-health: { path: "off" }
-pools:
-  - { name: other, paths: ["/v9/*", "/exact"], response_headers: [x-seen], workers: [ %s ] }
-`, engine)
-		for path, want := range map[string]string{
-			"/v9/a%20b/c?x=1&y=%2F": "PATCH /v9/a%20b/c?x=1&y=%2F", "/exact": "PATCH /exact", "/exactly": "", "/v9": "",
-			"/v9//x": "", "/v9/%2e%2e/x": "",
-		} {
-			a := r.do("PATCH", path, "any \x00 body", "Content-Type", "application/x-any")
-			if got := a.header.Get("X-Seen"); got != want {
-				t.Errorf("%s: %d %q, want %q", path, a.status, got, want)
-			}
 		}
 	})
 }

@@ -235,12 +235,14 @@ func TestPassthroughKeepsHTTPSemantics(t *testing.T) {
 }
 
 // TestAmbiguousPathsAreRejected: a path that two parsers could normalize differently is not forwarded.
-// A slash at the end is part of a pass-through path and does not bypass a route.
+// Any other path is forwarded unchanged with its query. A slash at the end is part of a pass-through path and does not
+// bypass a route.
 func TestAmbiguousPathsAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := ""
 		r := newPassthroughRig(t, passthroughYAML, func(w http.ResponseWriter, q *http.Request) { seen = q.RequestURI })
 		for path, passes := range map[string]bool{
+			"/raw/a%2Fb?x=1&y=%20": true, "/exactly": false, "/raw/..%2fx": false,
 			"/raw/": true, "/raw/a/": true, "/raw/a": true, "/raw/a%20b/": true, "/v1/files/": true,
 			"/v1/files/f-1/content/": true,
 			"/raw":                   false, "/exact": true, "/exact/": false,
@@ -251,9 +253,9 @@ func TestAmbiguousPathsAreRejected(t *testing.T) {
 			"/v1/responses/resp_1/": false, "/v1/responses/resp_1/cancel/": false, "/batch/v1/chat/completions/": false,
 			"/tokenize/": false,
 		} {
-			for _, method := range []string{"POST", "GET"} {
+			for _, method := range []string{"POST", "GET", "PATCH"} {
 				seen = ""
-				a := r.do(method, path, "")
+				a := r.do(method, path, "any \x00 body", "Content-Type", "application/x-any")
 				switch {
 				case passes && (a.status != http.StatusOK || seen != path):
 					t.Errorf("%s %s: %d, the worker saw %q", method, path, a.status, seen)

@@ -222,7 +222,7 @@ func TestAFailureWhoseRetryIsShedIsFinal(t *testing.T) {
 			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 		r := narrowRig(t, h, ", max_wait: { interactive: 200ms }", fmt.Sprintf(", { name: w1, url: %q }", broken))
 		first := r.occupySlot()
-		a := <-r.chat(t.Context(), "hi", "") // fails on the broken worker; the other one stays full
+		a := <-r.chat(t.Context(), "hi") // fails on the broken worker; the other one stays full
 		if a.status != http.StatusBadGateway || a.header.Get("X-Should-Retry") != "false" {
 			t.Errorf("%d, X-Should-Retry %q, want 502 and false", a.status, a.header.Get("X-Should-Retry"))
 		}

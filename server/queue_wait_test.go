@@ -33,24 +33,6 @@ func (r *rig) occupyWorkers() (free func()) {
 	}
 }
 
-// TestAQueueErrorHasTheWait in X-Queue-Ms, and the log has it with the reason.
-func TestAQueueErrorHasTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlockingEngine(engines.Config{})
-		r := narrowRig(t, h, ", max_wait: { interactive: 100ms }")
-		free := r.occupyWorkers()
-		a := <-r.chat(context.Background(), "hi", "")
-		if waited, err := strconv.ParseFloat(a.header.Get("X-Queue-Ms"), 64); a.status != http.StatusServiceUnavailable ||
-			err != nil || waited < 90 {
-			t.Errorf("%d, X-Queue-Ms %q, want 503 and 90 or more", a.status, a.header.Get("X-Queue-Ms"))
-		}
-		if log := r.accessLog(); !strings.Contains(log, `"queue_ms":`) || !strings.Contains(log, `"shed":"wait"`) {
-			t.Errorf("the log has no queue_ms or no shed reason: %s", log)
-		}
-		free()
-	})
-}
-
 // TestACancelledWaitIsLogged, so that operators see how long clients wait.
 func TestACancelledWaitIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +41,7 @@ func TestACancelledWaitIsLogged(t *testing.T) {
 		free := r.occupyWorkers()
 		defer free()
 		ctx, leave := context.WithCancel(context.Background())
-		got := r.chat(ctx, "hi", "")
+		got := r.chat(ctx, "hi")
 		r.waitForQueued(1)
 		time.Sleep(10 * time.Millisecond)
 		leave()
@@ -99,8 +81,8 @@ func TestAWaitIsMeasuredOncePerRequest(t *testing.T) {
 		r := narrowRig(t, h, ", max_wait: { background: 20ms }",
 			fmt.Sprintf(", { name: w1, url: %q, max_inflight: 1 }", broken))
 		free := r.occupyWorkers()
-		shed, retried := r.chat(context.Background(), "hi", "", "X-Request-Priority", "background"),
-			r.chat(context.Background(), "hi", "")
+		shed, retried := r.chat(context.Background(), "hi", "X-Request-Priority", "background"),
+			r.chat(context.Background(), "hi")
 		<-shed
 		r.waitForQueued(1)
 		free()
@@ -109,7 +91,7 @@ func TestAWaitIsMeasuredOncePerRequest(t *testing.T) {
 		}
 		var twice httpAnswer
 		for range 3 { // until one is sent to the broken worker and to the other one
-			twice = <-r.chat(context.Background(), "hi", "")
+			twice = <-r.chat(context.Background(), "hi")
 		}
 		if twice.status != http.StatusOK || !strings.Contains(r.accessLog(), `"attempts":2`) {
 			t.Errorf("%d: no request had two attempts: %s", twice.status, r.accessLog())
@@ -120,26 +102,6 @@ func TestAWaitIsMeasuredOncePerRequest(t *testing.T) {
 			if !strings.Contains(metrics, series) {
 				t.Errorf("want %s in the metrics", series)
 			}
-		}
-	})
-}
-
-// QU-08: a request above its tenant's class is served with the tenant's class. The log has the
-// requested class.
-func TestACappedClassIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newBlockingEngine(engines.Config{})
-		r := narrowRig(t, h, "")
-		if a := <-r.chat(context.Background(), "hi", "", "Authorization", "Bearer low", "X-Request-Priority",
-			"interactive"); a.status != http.StatusOK {
-			t.Errorf("%d %s", a.status, a.body)
-		}
-		if log := r.accessLog(); strings.Count(log, `"class":"batch","asked_class":"interactive"`) != 1 {
-			t.Errorf("want class batch and asked_class interactive once: %s", log)
-		}
-		<-r.chat(context.Background(), "hi", "", "X-Request-Priority", "background")
-		if got := strings.Count(r.accessLog(), "asked_class"); got != 1 {
-			t.Errorf("asked_class is in %d of 2 lines, want 1", got)
 		}
 	})
 }
@@ -177,7 +139,7 @@ func TestARefundedAnswerHasNoRateLimitHeaders(t *testing.T) {
 // TestExplainReportsTheQueuesDecision: wait, or reject with a reason.
 func TestExplainReportsTheQueuesDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		body := fmt.Sprintf(chatOf, "hi", "")
+		body := fmt.Sprintf(chatOf, "hi")
 		for _, c := range []struct {
 			queue, note string
 			status      int
@@ -204,7 +166,7 @@ func TestExplainReportsTheQueuesDecision(t *testing.T) {
 // limit, and with engine_wait for a worker that is down.
 func TestExplainConsidersBackoffAndEngineWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		body := fmt.Sprintf(chatOf, "hi", "")
+		body := fmt.Sprintf(chatOf, "hi")
 		for _, c := range []struct {
 			queue, note string
 			backoff     time.Duration

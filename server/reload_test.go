@@ -81,40 +81,6 @@ func startServer(t *testing.T, h http.Handler) string {
 	return newServer(t, h).URL
 }
 
-// CF-02, CF-05: an invalid configuration changes nothing, and every error is reported with its line.
-func TestARejectedConfigurationChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, from := newReloadRig(t, plain, fakeEngine())
-		before := r.control.Snapshot()
-		from.write("auth: { required: false }\ntiers:\n  - name: small\n    modle: x\n    workers: [ { name: a, url: " +
-			"\"http://127.0.0.1:1\", weight: 900 } ]\n")
-		result, err := r.Reload(t.Context(), control.ReloadRequest{})
-		if !errors.Is(err, control.ErrRejected) || len(result.Problems) < 2 || result.Problems[0].Line != 4 ||
-			result.Generation != 1 {
-			t.Fatalf("%v %+v", err, result)
-		}
-		if r.control.Snapshot() != before {
-			t.Error("the snapshot was replaced")
-		}
-		if !strings.Contains(r.scrape(), `tierway_config_reloads_total{result="rejected"} 1`) {
-			t.Error("the rejection is not counted")
-		}
-		if !strings.Contains(r.logs.String(), "level=ERROR") {
-			t.Error("the rejection is not logged at ERROR")
-		}
-		if _, err := r.Reload(t.Context(), control.ReloadRequest{Expect: "stale"}); !errors.Is(err, control.ErrRejected) ||
-			!r.control.FileRejected() {
-			t.Errorf("a file with errors and a stale If-Match: %v", err)
-		}
-		from.write("")
-		r.source = func() (*config.File, error) { return nil, context.DeadlineExceeded }
-		if _, err := r.Reload(t.Context(), control.ReloadRequest{}); !errors.Is(err, context.DeadlineExceeded) ||
-			r.control.Snapshot() != before {
-			t.Errorf("a file that cannot be read: %v", err)
-		}
-	})
-}
-
 // CF-04: a reload keeps breakers, estimates and limit buckets.
 func TestAReloadKeepsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,6 +17,12 @@ import (
 // redisStore is the section of a gateway that uses the Redis of withRedis and waits for it as long as it takes.
 const redisStore = `store: { sql: "", redis: "redis://redis:6379", redis_timeout: 1m }`
 
+// sharedStore starts a Redis in the network of the test and returns the section of gateways that share it.
+func sharedStore(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("store: { sql: \"\", redis: %q, redis_timeout: 1m }", memredis.Start(t, networkOf(t).Network).URL)
+}
+
 // withRedis returns a change of options after which the address redis:6379 leads to m.
 func withRedis(m *miniredis.Miniredis) func(*Options) {
 	return func(o *Options) {
@@ -132,8 +138,7 @@ func TestAFailedLookUpOfAConversationIsNotAMiss(t *testing.T) {
 // through one that starts later, for its tenant only. A deletion through one gateway applies to all.
 func TestStoredObjectsAreSharedByAllGateways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		redis := fmt.Sprintf("store: { sql: \"\", redis: %q, redis_timeout: 1m }",
-			memredis.Start(t, networkOf(t).Network).URL)
+		redis := sharedStore(t)
 		agents := [3]*conversationEngine{{name: "s"}, {name: "a"}, {name: "b"}}
 		for what, c := range map[string]struct{ yaml, path, body, follow string }{
 			"a response": {fmt.Sprintf(storedYAML, true, startServer(t, &storingEngine{name: "a"}),
@@ -185,8 +190,7 @@ func TestStoredObjectsAreSharedByAllGateways(t *testing.T) {
 // URL.
 func TestAnotherFleetsResponseIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		redis := fmt.Sprintf("store: { sql: \"\", redis: %q, redis_timeout: 1m }",
-			memredis.Start(t, networkOf(t).Network).URL)
+		redis := sharedStore(t)
 		fleet := func(names ...string) *rig {
 			return newRig(t, fmt.Sprintf(storedYAML, true, startServer(t, &storingEngine{name: names[0]}),
 				startServer(t, &storingEngine{name: names[1]}), redis)+"\n# %s\n")

@@ -36,34 +36,9 @@ func requestCount(stores [2]*storingEngine) int {
 	return a + b
 }
 
-// TestAStoredResponseStaysReadableUntilItsDeletion: the key's rights are checked against the model that
-// generated the response.
-func TestAStoredResponseStaysReadableUntilItsDeletion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := &storingEngine{name: "a"}
-		yaml := fmt.Sprintf("auth: { keys: [ { name: all, sha256: %s, models: [small] } ] }", digestOfKey)
-		r := newRig(t, strings.Replace(plain, "auth: { required: false }", yaml, 1), engine)
-		if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", allKey); a.status != http.StatusOK {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
-		for i, request := range []struct{ method, path string }{
-			{"GET", "/v1/responses/resp_a1"}, {"GET", "/v1/responses/resp_a1"}, {"GET", "/v1/responses/resp_a1?stream=true"},
-			{"POST", "/v1/responses/resp_a1/cancel"}, {"GET", "/v1/responses/resp_a1/input_items"},
-			{"DELETE", "/v1/responses/resp_a1"},
-		} {
-			if a := r.do(request.method, request.path, "", "Authorization", allKey); a.status != http.StatusOK {
-				t.Errorf("%d. %s %s: %d %s", i+1, request.method, request.path, a.status, a.body)
-			}
-		}
-		if a := r.do("GET", "/v1/responses/resp_a1", "", "Authorization", allKey); a.status != http.StatusNotFound {
-			t.Errorf("after its deletion: %d %s", a.status, a.body)
-		}
-	})
-}
-
 // responsePaths are requests about the response %s. They match the paths /v1/* and /openai/* of a pool.
 var responsePaths = []struct{ method, path string }{
-	{"GET", "/v1/responses/%s"}, {"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"},
+	{"GET", "/v1/responses/%s"}, {"GET", "/v1/responses/%s?stream=true"}, {"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"},
 	{"PATCH", "/v1/responses/%s"}, {"POST", "/v1/responses/%s"},
 	{"GET", "/v1/responses/%s/input_items"}, {"GET", "/v1/responses/%s/input_items?limit=1"},
 	{"GET", "/v1/responses/%s/input_items/1"},
@@ -76,7 +51,7 @@ var responsePaths = []struct{ method, path string }{
 const allPathsPool = `pools: [ { name: rest, paths: ["/v1/*", "/responses/*", "/background/*", "/openai/*"], workers: [ { name: r0, url: %q } ] } ]`
 
 // TestAnotherTenantsResponseIsNotFoundOnAnyPath: requests of another tenant reach no engine. Requests
-// of its own tenant reach the engine that stores it.
+// of its own tenant reach the engine that stores it, until the tenant deletes it.
 func TestAnotherTenantsResponseIsNotFoundOnAnyPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, required := range []bool{true, false} {
@@ -119,43 +94,56 @@ func TestAnotherTenantsResponseIsNotFoundOnAnyPath(t *testing.T) {
 						a.header.Get("X-Routed-To"), got)
 				}
 			}
+			deleted := r.do("DELETE", "/v1/responses/resp_b1", "", "Authorization", allKey)
+			a := r.do("GET", "/v1/responses/resp_b1", "", "Authorization", allKey)
+			// Without keys an unknown response goes to the pool of the path.
+			if _, n := rest.last(); deleted.status != http.StatusOK || (a.status == http.StatusNotFound) != required ||
+				(n == 0) != required {
+				t.Errorf("required %v, the deletion: %d, then %d %s", required, deleted.status, a.status, a.body)
+			}
 		}
 	})
 }
 
-// TestAnAmbiguousResponseIDReachesNoEngine: a restarted engine reuses its IDs. If two tenants got the
-// same ID, the gateway does not know which response the engine still has.
+// TestAnAmbiguousResponseIDReachesNoEngine: a restarted engine reuses its IDs. If two tenants got the same ID, through
+// one gateway or two, no gateway knows which response the engine still has.
 func TestAnAmbiguousResponseIDReachesNoEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, stores := storingRig(t, true, "")
-		respond := func(key string) {
-			if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", key); a.status != http.StatusOK {
-				t.Fatalf("%d %s", a.status, a.body)
+		for _, more := range []string{"", sharedStore(t)} {
+			stores := [2]*storingEngine{{name: "a"}, {name: "b"}}
+			yaml := fmt.Sprintf(storedYAML, true, startServer(t, stores[0]), startServer(t, stores[1]), more) + "\n# %s\n"
+			all := []*rig{newRig(t, yaml)}
+			if more != "" {
+				all = append(all, newRig(t, yaml), newRig(t, yaml))
 			}
-		}
-		for range stores { // one response each
-			respond(allKey)
-		}
-		for _, s := range stores {
-			s.restart()
-		}
-		for range stores {
-			respond(fewKey)
-		}
-		before := requestCount(stores)
-		for _, key := range []string{allKey, fewKey} {
-			for _, method := range []string{"GET", "DELETE"} {
-				if a := r.do(method, "/v1/responses/resp_a1", "", "Authorization", key); a.status != http.StatusNotFound {
-					t.Errorf("%s: %d %s", method, a.status, a.body)
+			respond := func(r *rig, key string) {
+				if a := r.post("/v1/responses", `{"model":"small","input":"hi"}`, "Authorization", key); a.status != http.StatusOK {
+					t.Fatalf("%d %s", a.status, a.body)
 				}
 			}
-			if a := r.post("/v1/responses", fmt.Sprintf(followUp, "resp_a1"), "Authorization", key); a.status !=
-				http.StatusNotFound {
-				t.Errorf("a request that continues it: %d %s", a.status, a.body)
+			for range stores { // one response each
+				respond(all[0], allKey)
 			}
-		}
-		if n := requestCount(stores) - before; n != 0 {
-			t.Errorf("the engines got %d requests", n)
+			for _, s := range stores {
+				s.restart()
+			}
+			for range stores {
+				respond(all[len(all)/2], fewKey)
+			}
+			before := requestCount(stores)
+			for i, r := range all {
+				for _, key := range []string{allKey, fewKey} {
+					for _, q := range [][3]string{{"GET", "/v1/responses/resp_a1", ""}, {"DELETE", "/v1/responses/resp_a1", ""},
+						{"POST", "/v1/responses", fmt.Sprintf(followUp, "resp_a1")}} {
+						if a := r.do(q[0], q[1], q[2], "Authorization", key); a.status != http.StatusNotFound {
+							t.Errorf("gateway %d of %d, %s %s: %d %s", i, len(all), q[0], q[1], a.status, a.body)
+						}
+					}
+				}
+			}
+			if n := requestCount(stores) - before; n != 0 {
+				t.Errorf("%d gateways: the engines got %d requests", len(all), n)
+			}
 		}
 	})
 }

@@ -75,26 +75,34 @@ func TestFailureToReadAStoredAnswerHasItsStatus(t *testing.T) {
 	})
 }
 
+// TestNoHeartbeatsInRelayedBytes: neither sound nor JSON has comments.
 func TestNoHeartbeatsInRelayedBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pause = 60 * time.Millisecond // three heartbeats
 		r := newRig(t, strings.Replace(shortIdleYAML, "idle: 50ms", "idle: 5s", 1),
 			http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				<-time.After(pause)
-				kind, half := "audio/mpeg", "AAAA"
-				if strings.Contains(q.URL.Path, "images") {
-					kind, half = "text/event-stream", `data: {"b64_json":"AAAA`
+				kind, first, second := "audio/mpeg", "AAAA", "BBBB"
+				switch {
+				case strings.Contains(q.URL.Path, "images"):
+					kind, first = "text/event-stream", `data: {"b64_json":"AAAA`
+				case strings.Contains(q.URL.Path, "chat"):
+					kind, first = "application/json", `{"choices":[{"index":0,"message":{"role":"assistant","content":"x"},`
+					second = `"finish_reason":"stop"}]}`
 				}
 				w.Header().Set("Content-Type", kind)
-				writeNow(t, w, half)
+				writeNow(t, w, first)
 				<-time.After(pause)
-				writeNow(t, w, "BBBB")
+				writeNow(t, w, second)
 			}))
-		for path, want := range map[string]string{"audio/speech": "AAAABBBB",
-			"images/generations": `data: {"b64_json":"AAAABBBB`} {
-			a := r.post("/v1/"+path, `{"model":"small","prompt":"x","input":"x","stream":true}`)
-			if a.body != want || a.err != nil {
-				t.Errorf("%s: %q, %v", path, a.body, a.err)
+		stream := `{"model":"small","prompt":"x","input":"x","stream":true}`
+		for path, c := range map[string]struct{ body, want string }{"audio/speech": {stream, "AAAABBBB"},
+			"images/generations": {stream, `data: {"b64_json":"AAAABBBB`},
+			"chat/completions": {chatBody("small", "hi", ""),
+				`{"choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}`}} {
+			a := r.post("/v1/"+path, c.body)
+			if a.body != c.want || a.err != nil || strings.HasPrefix(a.body, "{") != (a.header.Get("Content-Length") != "") {
+				t.Errorf("%s: %q, %v, %v", path, a.body, a.header, a.err)
 			}
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -209,27 +208,4 @@ func (l *lines) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), text)
-}
-
-// A whole gateway handles the real signal: without a handler it would end this test's process.
-func TestSIGHUPReloadsARunningGateway(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	write(t, path, trial+"drain: { accept_grace: 0s, timeout: 1s }\n")
-	ctx, cancel := context.WithCancel(t.Context())
-	var log lines
-	c := root(io.Discard, &log)
-	c.SetArgs([]string{"serve", "-c", path, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"})
-	ended := make(chan error, 1)
-	go func() { ended <- c.ExecuteContext(ctx) }()
-	until(t, "the gateway serves", func() bool { return log.has(`"serving"`) })
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the gateway has read its file again", func() bool {
-		return log.has(`"the configuration is unchanged","via":"signal"`)
-	})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }

@@ -157,34 +157,19 @@ func TestStaleConnectionIsReplacedSilently(t *testing.T) {
 	})
 }
 
-// TestConnectionClosedAfterEachStreamFailsNoRequest: llama.cpp closes the connection after each
-// stream although it announces keep-alive.
-func TestConnectionClosedAfterEachStreamFailsNoRequest(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil, engines.Config{})
-		if err := r.Workers[0].Set(chaos.Fault{Kind: chaos.CloseEach}); err != nil {
-			t.Fatal(err)
-		}
-		for range 20 {
-			checkWhole(t, chat, true, r.post(chat.path, chat.stream))
-		}
-		if m, err := r.Metrics(); err != nil || m.Sum("tierway_attempts_total", `result="ok"`) != 20 ||
-			m.Sum("tierway_retries_total") != 0 {
-			t.Errorf("not every attempt went well (%v): %v", err, m)
-		}
-	})
-}
-
 // TestRequestWithSideEffectsIsNotSentTwice: a request that creates something on its engine is not
 // retried once its body was sent. Before that, it may go to another worker.
 func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
 	kept := []dialect{
 		{name: "responses", path: responses.path, body: `{"model":"sim","input":"hello","store":true}`,
 			stream: `{"model":"sim","input":"hello","store":true,"stream":true}`},
+		{name: "responses with store: null", path: responses.path, body: `{"model":"sim","input":"hello","store":null}`},
 		{name: "responses by default", path: responses.path, body: `{"model":"sim","input":"hello"}`},
 		{name: "a stream of responses", path: responses.path, body: `{"model":"sim","input":"hello","stream":true}`},
 		{name: "responses in the background", path: responses.path,
 			body: `{"model":"sim","input":"hello","background":true}`},
+		{name: "responses in the background, store: false", path: responses.path,
+			body: `{"model":"sim","input":"hello","background":true,"store":false}`},
 		{name: "chat", path: chat.path, body: `{"model":"sim","store":true,"messages":[{"role":"user","content":"hello"}]}`},
 		{name: "an image", path: "/v1/images/generations", body: `{"model":"sim","prompt":"hello"}`},
 		{name: "speech", path: "/v1/audio/speech", body: `{"model":"sim","input":"hello","voice":"alloy"}`},
@@ -211,6 +196,19 @@ func TestRequestWithSideEffectsIsNotSentTwice(t *testing.T) {
 			r := newRig(t, 0, rig.Settings{"tiers": both}, engines.Config{})
 			if got := r.post(d.path, d.body); got.Status != http.StatusOK {
 				t.Errorf("the status is %d although w1 is available: %s", got.Status, got.Body)
+			}
+		})
+	}
+	for _, path := range []string{"/v1/responses/compact", "/v1/responses/input_tokens"} { // they store nothing
+		bubble.Run(t, path, func(t *testing.T) {
+			r := newRig(t, 2, nil, engines.Config{})
+			for _, w := range r.Workers {
+				if err := w.Set(status(500, "")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := r.post(path, kept[2].body); got.Status != http.StatusBadGateway || r.hits() != 2 {
+				t.Errorf("the status is %d and the workers saw %d requests, want 2", got.Status, r.hits())
 			}
 		})
 	}

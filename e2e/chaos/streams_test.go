@@ -135,34 +135,6 @@ func TestResetReachesTheEngine(t *testing.T) {
 // beating makes the gateway open streams early and send heartbeats.
 const beating = `{ heartbeat_after: 50ms }`
 
-// TestNoHeartbeatsInWholeAnswers: JSON cannot have comments.
-func TestNoHeartbeatsInWholeAnswers(t *testing.T) {
-	bubble.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		r := newRig(t, 1, rig.Settings{"queue": beating}, engines.Config{Script: func(string, []byte) engines.Script {
-			return engines.Script{Text: answerText, HoldAfter: 1, Release: release}
-		}})
-		other := make(chan rig.Reply, 1)
-		go func() {
-			got, err := r.try(r.Request(context.Background(), http.MethodPost, chat.path, chat.body))
-			if err != nil {
-				t.Error(err)
-			}
-			other <- got
-		}()
-		s := r.stream(chat.path, chat.stream) // its heartbeats show that heartbeats are due
-		s.ReadUntil(": keep-alive\n: keep-alive\n: keep-alive\n")
-		close(release)
-		if _, err := s.ReadRest(); err != nil {
-			t.Error(err)
-		}
-		if got := <-other; got.Status != http.StatusOK || strings.Contains(got.Body, "keep-alive") ||
-			got.Header.Get("Content-Length") == "" {
-			t.Errorf("the whole answer is %d %v %s", got.Status, got.Header, got.Body)
-		}
-	})
-}
-
 // TestStreamWithHeartbeatsOnlyIsRetried: if a worker fails after heartbeats and before content,
 // another worker serves the stream, and the client does not notice.
 func TestStreamWithHeartbeatsOnlyIsRetried(t *testing.T) {
@@ -190,7 +162,8 @@ func TestStreamWithHeartbeatsOnlyIsRetried(t *testing.T) {
 }
 
 // TestFailureAfterHeartbeatsIsAnErrorFrame: after a heartbeat the status is already sent, so a
-// failed stream ends with one error frame and without a proper end.
+// failed stream ends with one error frame and without a proper end. Nothing of a heartbeat belongs to
+// the frame.
 func TestFailureAfterHeartbeatsIsAnErrorFrame(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		refused := func(code int) http.HandlerFunc {
@@ -215,6 +188,11 @@ func TestFailureAfterHeartbeatsIsAnErrorFrame(t *testing.T) {
 				body, err := s.ReadRest()
 				if h := transcriptOfStream(body); err != nil || len(h.errors) != 1 || h.done > 0 || h.ends > 0 || h.text != "" {
 					t.Errorf("%s %d: the client heard %+v (%v) of %s", d.name, code, h, err, body)
+				}
+				frame := strings.ReplaceAll(body, ": keep-alive\n", "")
+				if !strings.HasPrefix(frame, "data: {") && !strings.HasPrefix(frame, "event: error\ndata: {") ||
+					strings.Contains(frame, "\n\n\n") {
+					t.Errorf("%s %d: the heartbeats are followed by %q", d.name, code, frame)
 				}
 				if line := r.AccessLine(s.ID); line["attempts"] != attempts || line["outcome"] != outcome {
 					t.Errorf("%s %d: the log says %v", d.name, code, line)

@@ -12,7 +12,9 @@ import (
 
 // TestFullQueueKeepsRoomForOtherTenants fills a class with the requests of one tenant, by
 // number and by bytes. A request of another tenant still enters the queue and is served; the
-// newest request of the first tenant is rejected.
+// newest request of the first tenant is rejected, and so are its requests beyond the bound.
+//
+// QU-01: more than max_bytes.
 func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 	for bound, value := range map[string]string{"depth": "max_depth: 4", "bytes": "max_bytes: 400"} {
 		bubble.Run(t, bound, func(t *testing.T) {

@@ -59,13 +59,6 @@ func (k *keeper) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.WriteString(w, fmt.Sprintf(`{"id":%q,"object":%q,"status":"completed","output":[],"engine":%q}`, id, kind, k.name))
 }
 
-// restart makes the engine forget everything and begin its ids again.
-func (k *keeper) restart() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.made, k.kept = 0, map[string]bool{}
-}
-
 // received returns the number of requests that the engine has received.
 func (k *keeper) received() int {
 	k.mu.Lock()
@@ -180,44 +173,6 @@ func (k *keepers) requestsAbout(id string) []request {
 		{"GET", "/v1/responses/" + id, ""}, {"GET", "/v1/responses/" + id + "/input_items", ""},
 		{"POST", "/v1/responses/" + id + "/cancel", ""},
 		{"POST", "/v1/responses", `{"model":"sim","input":"go on","previous_response_id":"` + id + `"}`},
-	}
-}
-
-// serveThree starts three gateways, which use Redis when it returns.
-func (k *keepers) serveThree() []*gateway.Process {
-	k.T.Helper()
-	all := []*gateway.Process{k.serve(k.own), k.serve(k.own), k.serve(k.own)}
-	for _, p := range all {
-		waitForMetric(k.T, p, "tierway_redis_up", 1, rig.Patience)
-	}
-	return all
-}
-
-// TestContestedResponseIsFoundThroughNoGateway: a restarted engine repeats its ids. If two tenants got one id,
-// through two gateways, neither may use it through any gateway.
-func TestContestedResponseIsFoundThroughNoGateway(t *testing.T) {
-	t.Parallel()
-	redis := backends.Redis(t)
-	k := newKeepers(t, redis)
-	all := k.serveThree()
-	first := map[string]bool{}
-	for range 4 {
-		id, _ := k.createResponse(all[0])
-		first[id] = true
-	}
-	for _, engine := range k.engines {
-		engine.restart()
-	}
-	for range 4 {
-		got := k.do(all[1], evilKey, http.MethodPost, "/v1/responses", `{"model":"sim","input":"hello"}`)
-		var answer struct{ ID string }
-		if err := json.Unmarshal([]byte(got.Body), &answer); err != nil || !first[answer.ID] {
-			t.Fatalf("the engines did not repeat an id: %d %s", got.Status, got.Body)
-		}
-		for i, p := range all {
-			k.checkMissing(fmt.Sprintf("for the first tenant at gateway %d", i), p, rig.TenantKey, answer.ID)
-			k.checkMissing(fmt.Sprintf("for the second tenant at gateway %d", i), p, evilKey, answer.ID)
-		}
 	}
 }
 

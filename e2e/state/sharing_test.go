@@ -255,40 +255,6 @@ func TestLoadOfADeadGatewayExpires(t *testing.T) {
 	t.Logf("the load of a killed gateway counted for %v", took)
 }
 
-// TestSharingSurvivesFaultsOfRedis: lost keys, keys of another type, and texts of another version. Nothing fails, and
-// the gateways agree again.
-//
-// RS-05.
-func TestSharingSurvivesFaultsOfRedis(t *testing.T) {
-	t.Parallel()
-	const loads, journal = "tierway:{gateways}:v1:loads", "tierway:{gateways}:v1:journal"
-	r := newRig(t, 4, cachingEngines())
-	redis := backends.Redis(t)
-	all := r.sharers(2, redis.URL, `{ name: kv_aware }`)
-	for n, fault := range []string{
-		"FLUSHALL",
-		"SCRIPT FLUSH",
-		"SET " + loads + " x",
-		"SET " + journal + " x",
-		"HSET " + loads + " stranger nonsense",
-		"HSET " + loads + ` later "9999999999999:{}"`,
-		"XADD " + journal + " * gateway stranger small nonsense other 1 odd",
-	} {
-		if strings.HasPrefix(fault, "SET") {
-			redis.Do("DEL " + fault[4:len(fault)-2])
-		}
-		redis.Do(fault)
-		id := fmt.Sprint("chat ", n)
-		home := r.sendTurn(all[0], id, chatOf(id, 1))
-		rig.Within(t, rig.Patience, func() error {
-			if w := r.sendTurn(all[1], id, chatOf(id, 2)); w != home {
-				return errorf("after %q a chat on %s goes to %s", fault, home, w)
-			}
-			return nil
-		})
-	}
-}
-
 // TestWorkerThatOneGatewayFoundDeadIsProbedByTheOthers: its requests fail, although its health checks pass. The gateway
 // without a request learns it from the other one and sends no more than probes, until they succeed.
 func TestWorkerThatOneGatewayFoundDeadIsProbedByTheOthers(t *testing.T) {
