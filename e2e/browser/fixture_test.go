@@ -121,11 +121,11 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// newWorker starts an engine of which rig.HoldMark in a prompt holds the answer.
+// newWorker starts an engine of which rig.PauseMark in a prompt pauses the answer.
 func (f *fixture) newWorker(c engines.Config) *worker {
 	f.t.Helper()
 	c.Script = func(_ string, body []byte) engines.Script {
-		if !bytes.Contains(body, []byte(rig.HoldMark)) {
+		if !bytes.Contains(body, []byte(rig.PauseMark)) {
 			return engines.Script{}
 		}
 		return engines.Script{HoldAfter: 1, Release: f.held.next()}
@@ -185,7 +185,7 @@ func (f *fixture) configure() string {
 func (f *fixture) variables() []string {
 	return []string{"BASE_URL=" + f.gateway.BaseURL, "ADMIN_URL=" + f.gateway.AdminURL, "ADMIN_KEY=" + adminKey,
 		"VIEWER_KEY=" + viewerKey, "API_KEY=" + apiKey, "CONFIG_FILE=" + f.gateway.File,
-		"CONTROL_URL=" + f.controlURL, "PREFIX_URL=" + f.prefixURL, "HOLD_MARK=" + rig.HoldMark}
+		"CONTROL_URL=" + f.controlURL, "PREFIX_URL=" + f.prefixURL, "PAUSE_MARK=" + rig.PauseMark}
 }
 
 // proxyOf returns a proxy that removes the prefix and forwards to the admin plane.

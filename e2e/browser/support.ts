@@ -24,7 +24,7 @@ export const env = {
   /** The path of the configuration file, which a test case may rewrite. */
   configFile: variable("CONFIG_FILE"),
   /** A text that makes an engine hold the answer to a prompt until release(). */
-  holdMark: variable("HOLD_MARK"),
+  holdMark: variable("PAUSE_MARK"),
 };
 
 function variable(name: string): string {

@@ -219,7 +219,7 @@ func TestFaultsOfOthersOpenNoBreaker(t *testing.T) {
 			leave()
 		}
 		clients.Wait()
-		r.WaitUntilQuiet()
+		r.WaitUntilIdle()
 		if n := r.breakerOpenings(""); n != 0 {
 			t.Errorf("breakers opened %v times", n)
 		}

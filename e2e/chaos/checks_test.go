@@ -31,7 +31,7 @@ func (r *chaosRig) check(t *testing.T, d dialect, stream bool, got rig.Reply, w 
 		checkRefusal(t, d, got, w)
 	}
 	r.checkCounts(t, w)
-	r.WaitUntilQuiet()
+	r.WaitUntilIdle()
 	r.Stop()
 	r.checkLine(t, got, w)
 }

@@ -77,7 +77,7 @@ func TestSoakWithDyingWorkers(t *testing.T) {
 			t.Error("the soak does not have every kind of result")
 		}
 		r.Client.CloseIdleConnections()
-		r.WaitUntilQuiet()
+		r.WaitUntilIdle()
 		after := 0.0
 		rig.Eventually(t, func() error {
 			// The margin covers the scrape, timers and closing connections.

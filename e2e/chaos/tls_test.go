@@ -237,7 +237,7 @@ func TestRapidResetsLeaveNothingBehind(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		r.WaitUntilQuiet()
+		r.WaitUntilIdle()
 		s := r.stream(chat.path, chat.stream)
 		s.ReadUntil("The ")
 		s.Cancel()

@@ -45,7 +45,7 @@ func closeAll(all []rig.Resettable) {
 }
 
 // newFullRig returns two engines with four slots together and the held requests that fill them.
-// All further requests wait until ReleaseHeld.
+// All further requests wait until ResumePaused.
 func newFullRig(t *testing.T, own rig.Settings) (*queueRig, []*pending) {
 	t.Helper()
 	r := newRig(t, 2, engines.Config{})
@@ -84,10 +84,10 @@ func (r *queueRig) checkRemoved(n int, cut time.Time, before float64, holders []
 	if got := r.received(); got != len(holders) {
 		r.T.Errorf("the engines received %d requests, want only the %d held ones", got, len(holders))
 	}
-	r.ReleaseHeld()
+	r.ResumePaused()
 	r.checkServed(holders)
 	r.checkServed(r.startMany(8, plain))
-	r.WaitUntilQuiet()
+	r.WaitUntilIdle()
 	if got := r.received(); got != len(holders)+8 {
 		r.T.Errorf("the engines received %d requests, want %d", got, len(holders)+8)
 	}

@@ -44,7 +44,7 @@ func TestFullQueueKeepsRoomForOtherTenants(t *testing.T) {
 			if shed := r.Sum("tierway_queue_shed_total", `reason="displaced"`, `class="interactive"`); shed != 1 {
 				t.Errorf("%v requests were counted as displaced, want 1", shed)
 			}
-			r.ReleaseHeld()
+			r.ResumePaused()
 			r.checkServed(append(loud[:len(loud)-1], holder, first, quiet))
 		})
 	}

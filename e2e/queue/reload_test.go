@@ -39,7 +39,7 @@ func TestReloadKeepsWaitingRequests(t *testing.T) {
 		if n := r.sumEngines(func(s engines.Stats) int { return s.Running }); n != 12 {
 			t.Errorf("the engine runs %d requests, want the 12 that it had", n)
 		}
-		r.ReleaseHeld()
+		r.ResumePaused()
 		r.checkServed(all)
 		if n := r.received(); n != len(all) {
 			t.Errorf("the engine received %d requests, want %d", n, len(all))
@@ -63,7 +63,7 @@ func TestReloadDispatchesWaitingRequestsToNewWorker(t *testing.T) {
 		r.Workers = both
 		r.Reload(rig.Settings{"tiers": r.Tiers("max_inflight: 2", "")})
 		r.waitForQueued(0)
-		r.ReleaseHeld()
+		r.ResumePaused()
 		r.checkServed(all)
 		if n := both[1].Engine.Stats().Requests["/v1/chat/completions"]; n != 5 {
 			t.Errorf("the new engine received %d requests, 5 waited", n)
@@ -92,7 +92,7 @@ func TestDrainServesWaitingRequests(t *testing.T) {
 			}
 			return nil
 		})
-		r.ReleaseHeld()
+		r.ResumePaused()
 		r.checkServed(all)
 		for _, p := range streams {
 			if a := r.reply(p); a.Err != nil || !strings.HasSuffix(a.Body, "data: [DONE]\n\n") ||

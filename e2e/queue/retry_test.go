@@ -42,7 +42,7 @@ func TestRetryKeepsItsPlaceInTheQueue(t *testing.T) {
 		rig.Eventually(t, func() error { return r.checkInflight(1) })
 		holder := r.start(held)
 		r.waitForRunning(1) // on w1
-		after := r.startMany(3, chat(rig.HoldMark+", in line"))
+		after := r.startMany(3, chat(rig.PauseMark+", in line"))
 		r.waitForQueued(3)
 		close(fail)
 		rig.Eventually(t, func() error { return r.checkInflight(2) })
@@ -59,7 +59,7 @@ func TestRetryKeepsItsPlaceInTheQueue(t *testing.T) {
 		if len(received) < 2 || !strings.Contains(string(received[1].Body), "the first") {
 			t.Errorf("w1 received %d requests; the second is not the retry", len(received))
 		}
-		r.ReleaseHeld()
+		r.ResumePaused()
 		r.checkServed(after)
 	})
 }

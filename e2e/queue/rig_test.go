@@ -64,7 +64,7 @@ func chat(text string, members ...string) string { return rig.Chat("sim", text, 
 // Common request bodies.
 var (
 	plain  = chat("hello")
-	held   = chat(rig.HoldMark)
+	held   = chat(rig.PauseMark)
 	stream = chat("hello", `"stream":true`)
 )
 

@@ -40,12 +40,12 @@ func (r *queueRig) reached(a rig.Reply) bool {
 // are served, and that no engine received a rejected request.
 func (r *queueRig) checkAfterwards(waiting []*pending, refused ...rig.Reply) {
 	r.T.Helper()
-	r.ReleaseHeld()
+	r.ResumePaused()
 	r.checkServed(waiting)
 	if err := r.mustSend(plain).CheckOK(); err != nil {
 		r.T.Errorf("a new request: %v", err)
 	}
-	r.WaitUntilQuiet()
+	r.WaitUntilIdle()
 	for _, a := range refused {
 		if r.reached(a) {
 			r.T.Errorf("the engine received a rejected request: %d %s", a.Status, a.Body)
@@ -79,7 +79,7 @@ func TestRequestExpiresAfterMaxWait(t *testing.T) {
 			t.Errorf("the access log has %v", line)
 		}
 		r.waitForQueued(1) // batch may wait longer
-		r.ReleaseHeld()
+		r.ResumePaused()
 		first, second := r.reply(holder), r.reply(patient)
 		if err := errors.Join(first.CheckOK(), second.CheckOK()); err != nil || queued(first) != 0 || queued(second) < most {
 			t.Errorf("the first request reports a wait of %v, the second of %v (%v)", queued(first), queued(second), err)
@@ -177,7 +177,7 @@ func TestWaitingStreamGetsHeartbeats(t *testing.T) {
 		f.ReadUntil(":")
 		r.waitForQueued(1)
 		f.ReadUntil(":")
-		r.ReleaseHeld()
+		r.ResumePaused()
 		answer := r.readAll(f)
 		if !strings.HasPrefix(answer, ":") || !strings.Contains(answer, `"finish_reason":"stop"`) ||
 			!strings.HasSuffix(answer, "data: [DONE]\n\n") || strings.Contains(answer, `"error"`) {
@@ -269,7 +269,7 @@ func TestNoRequestWaitsBesideAnIdleWorker(t *testing.T) {
 		r.Serve(rig.Settings{"tiers": r.Tiers("max_inflight: 2", ""), "policy": `{ name: chwbl }`})
 		all := r.startMany(4, held) // the same prompt, so the policy prefers one worker
 		r.waitForRunning(4)
-		r.ReleaseHeld()
+		r.ResumePaused()
 		r.checkServed(all)
 	})
 }

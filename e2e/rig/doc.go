@@ -5,8 +5,8 @@
 //
 // [New] makes the engines, [Rig.Listen] starts them and [Rig.Serve] starts the gateway with
 // [Settings]. [Rig.Post] and [Rig.Send] return a whole [Reply], [Rig.Open] returns a [Stream].
-// A [Worker] can fail in many ways through its chaos.Handler. A prompt with [HoldMark] stays in
-// flight until [Rig.ReleaseHeld].
+// A [Worker] can fail in many ways through its chaos.Handler. A prompt with [PauseMark] stays in
+// flight until [Rig.ResumePaused].
 //
 // When a test ends, the rig checks that nothing is in flight or queued and that each started
 // request was counted once.

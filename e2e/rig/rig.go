@@ -26,9 +26,9 @@ const (
 	// AnswerText is the answer of every engine unless a test sets a script.
 	AnswerText = "The quick brown fox jumps over the lazy dog."
 
-	// HoldMark in a prompt makes the engine pause after the first token until ReleaseHeld is
+	// PauseMark in a prompt makes the engine pause after the first token until ResumePaused is
 	// called.
-	HoldMark = "please hold"
+	PauseMark = "please hold"
 )
 
 // Rig is a gateway in front of engines of this process.
@@ -45,7 +45,7 @@ type Rig struct {
 
 	base    Settings
 	ids     atomic.Int64
-	release chan struct{} // closed by ReleaseHeld
+	release chan struct{} // closed by ResumePaused
 	once    sync.Once
 }
 
@@ -66,7 +66,7 @@ func New(t *testing.T, n int, c engines.Config, base Settings) *Rig {
 		if script != nil {
 			s = script(path, body)
 		}
-		if bytes.Contains(body, []byte(HoldMark)) {
+		if bytes.Contains(body, []byte(PauseMark)) {
 			s.HoldAfter, s.Release = 1, r.release
 		}
 		return s
@@ -74,7 +74,7 @@ func New(t *testing.T, n int, c engines.Config, base Settings) *Rig {
 	for i := range n {
 		r.Workers = append(r.Workers, NewWorker(t, fmt.Sprintf("w%d", i), c))
 	}
-	t.Cleanup(r.ReleaseHeld)
+	t.Cleanup(r.ResumePaused)
 	return r
 }
 
@@ -87,8 +87,8 @@ func (r *Rig) Listen() *Rig {
 	return r
 }
 
-// ReleaseHeld resumes all answers that HoldMark pauses. Later answers are not paused.
-func (r *Rig) ReleaseHeld() { r.once.Do(func() { close(r.release) }) }
+// ResumePaused resumes all answers that PauseMark pauses. Later answers are not paused.
+func (r *Rig) ResumePaused() { r.once.Do(func() { close(r.release) }) }
 
 // Tiers returns the setting tiers: one tier named small with all workers. perWorker and perTier
 // are further keys in YAML and may be empty.
@@ -126,8 +126,8 @@ func (r *Rig) Attach(p *gateway.Process) {
 		r.URL = "https://" + r.DataAddr
 	}
 	r.T.Cleanup(func() {
-		r.ReleaseHeld()
-		r.WaitUntilQuietIn(p)
+		r.ResumePaused()
+		r.WaitUntilIdleIn(p)
 		r.Client.CloseIdleConnections() // a stop is slow with idle HTTP/2 connections
 	})
 }
@@ -184,13 +184,13 @@ func (r *Rig) Goroutines() (n float64) {
 	return n
 }
 
-// WaitUntilQuiet is WaitUntilQuietIn for the rig's gateway.
-func (r *Rig) WaitUntilQuiet() { r.T.Helper(); r.WaitUntilQuietIn(r.Process) }
+// WaitUntilIdle is WaitUntilIdleIn for the rig's gateway.
+func (r *Rig) WaitUntilIdle() { r.T.Helper(); r.WaitUntilIdleIn(r.Process) }
 
-// WaitUntilQuietIn waits until nothing is in flight or queued in a gateway and the engines. It
+// WaitUntilIdleIn waits until nothing is in flight or queued in a gateway and the engines. It
 // checks that each started request has ended and was counted once. A gateway that has exited is
 // idle.
-func (r *Rig) WaitUntilQuietIn(p *gateway.Process) {
+func (r *Rig) WaitUntilIdleIn(p *gateway.Process) {
 	r.T.Helper()
 	Eventually(r.T, func() error {
 		if !p.Alive() {
@@ -204,7 +204,7 @@ func (r *Rig) WaitUntilQuietIn(p *gateway.Process) {
 		if err != nil {
 			return err
 		}
-		if err := checkQuiet(m); err != nil {
+		if err := checkIdle(m); err != nil {
 			return err
 		}
 		for _, w := range r.Workers {
@@ -216,8 +216,8 @@ func (r *Rig) WaitUntilQuietIn(p *gateway.Process) {
 	})
 }
 
-// checkQuiet returns an error for the first series that shows a request in the gateway.
-func checkQuiet(m gateway.Samples) error {
+// checkIdle returns an error for the first series that shows a request in the gateway.
+func checkIdle(m gateway.Samples) error {
 	if n := m.Sum("tierway_panics_total"); n != 0 {
 		return fmt.Errorf("%v handlers panicked", n)
 	}

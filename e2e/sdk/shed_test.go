@@ -120,7 +120,7 @@ func TestShedClientsComeBack(t *testing.T) {
 			s.WaitForScript(ended, "shed clients", func() bool { return s.refusals() >= shedClients/3 })
 			close(s.on)
 			<-ended
-			s.WaitUntilQuiet()
+			s.WaitUntilIdle()
 			answered, before, again := s.retries(t)
 			if answered != shedClients {
 				t.Errorf("%d of %d clients got an answer", answered, shedClients)

@@ -114,7 +114,7 @@ func TestSmokeABudgetStaysSpentAfterACrash(t *testing.T) {
 		if !told || spent < budget {
 			return errorf("%d tokens were spent of %d", spent, budget)
 		}
-		r.waitUntilQuietAndWritten(p)
+		r.waitUntilIdleAndWritten(p)
 		p.Kill()
 		p = r.addGateway(p.StartAgain())
 		p.WaitUntilReady()
@@ -175,7 +175,7 @@ func spendThroughRestarts(t *testing.T, c budgetCase) error {
 		{"a stop", again},
 		{"a crash", func() {
 			for _, p := range gs {
-				r.waitUntilQuietAndWritten(p)
+				r.waitUntilIdleAndWritten(p)
 				p.Kill()
 			}
 			again()

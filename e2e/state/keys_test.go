@@ -48,7 +48,7 @@ func revokeKey(t *testing.T, redis string) {
 		t.Fatalf("a new key gets %d and %d", a, b)
 	}
 	stream := r.Open(r.RequestTo(t.Context(), http.MethodPost, other.BaseURL+chatPath,
-		rig.Chat("sim", rig.HoldMark, `"stream":true`), "Authorization", "Bearer "+key))
+		rig.Chat("sim", rig.PauseMark, `"stream":true`), "Authorization", "Bearer "+key))
 	stream.ReadUntil(`"content":`)
 
 	id := queryValue[string](t, sql, "SELECT id FROM keys WHERE tenant = 'fox'")
@@ -64,7 +64,7 @@ func revokeKey(t *testing.T, redis string) {
 		}
 		return nil
 	})
-	r.ReleaseHeld()
+	r.ResumePaused()
 	rest, err := stream.ReadRest()
 	if text, ended := parseStream(rest); err != nil || text != streamText || !ended {
 		t.Errorf("the stream in progress ended with %v: %s", err, rest)

@@ -156,7 +156,7 @@ func TestTheLedgerIsWhatTheEnginesWrote(t *testing.T) {
 	})
 	m := &mixed{refused: map[int]int{}, answered: map[string]bool{}}
 	deaths := r.runMixed(m, p, clients, all)
-	r.waitUntilQuietAndWritten(p)
+	r.waitUntilIdleAndWritten(p)
 
 	rows := ledger(t, sql, "app")
 	for id := range m.answered {

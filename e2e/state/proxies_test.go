@@ -62,18 +62,18 @@ func (f *fleet) running(n int) {
 	})
 }
 
-// heldBody is a chat without streaming that stays in flight until ReleaseHeld.
-var heldBody = rig.Chat("sim", rig.HoldMark)
+// heldBody is a chat without streaming that stays in flight until ResumePaused.
+var heldBody = rig.Chat("sim", rig.PauseMark)
 
 // TestSmokeProxiesForwardEachEventAtOnce: the client reads the first event of a stream while the engine
 // waits for the client before it sends the next one.
 func TestSmokeProxiesForwardEachEventAtOnce(t *testing.T) {
 	behindProxies(t, engines.Config{}, nil, func(_ *testing.T, f *fleet) {
-		body := rig.Chat("sim", rig.HoldMark, `"stream":true`)
+		body := rig.Chat("sim", rig.PauseMark, `"stream":true`)
 		s := f.Open(f.RequestTo(f.T.Context(), http.MethodPost, f.base+chatPath, body,
 			"Authorization", "Bearer "+rig.TenantKey))
 		s.ReadUntil(`"content":`)
-		f.ReleaseHeld()
+		f.ResumePaused()
 		rest, err := s.ReadRest()
 		if text, ended := parseStream(rest); err != nil || text != streamText || !ended {
 			f.T.Errorf("the stream ended with %v: %s", err, rest)
@@ -174,7 +174,7 @@ func TestAKilledGatewayLosesOnlyItsRequests(t *testing.T) {
 			}
 		}
 		pause(soak(t) / 4)
-		f.ReleaseHeld()
+		f.ResumePaused()
 		for range held - int(inFlight) {
 			if got := reply(); got.CheckOK() != nil {
 				t.Errorf("a request of the other gateway: %v", got.CheckOK())

@@ -118,15 +118,15 @@ func (r *stateRig) start(own rig.Settings) *gateway.Process {
 // addGateway adds a gateway to the rig.
 func (r *stateRig) addGateway(p *gateway.Process) *gateway.Process {
 	r.gateways = append(r.gateways, p)
-	r.T.Cleanup(func() { r.waitUntilQuietAndWritten(p) })
+	r.T.Cleanup(func() { r.waitUntilIdleAndWritten(p) })
 	return p
 }
 
-// waitUntilQuietAndWritten is WaitUntilQuietIn. It also waits until all ledger rows are written and
+// waitUntilIdleAndWritten is WaitUntilIdleIn. It also waits until all ledger rows are written and
 // checks that none was dropped.
-func (r *stateRig) waitUntilQuietAndWritten(p *gateway.Process) {
+func (r *stateRig) waitUntilIdleAndWritten(p *gateway.Process) {
 	r.T.Helper()
-	r.WaitUntilQuietIn(p)
+	r.WaitUntilIdleIn(p)
 	rig.Eventually(r.T, func() error {
 		m, err := p.Metrics()
 		if p.Alive() && (err != nil || m.Sum("tierway_ledger_spooled_rows")+m.Sum("tierway_ledger_dropped_rows_total") != 0) {

@@ -32,7 +32,7 @@ func TestSmokeRollingRestartFailsNoRequest(t *testing.T) {
 	// verifies in virtual time what happens to kept connections.
 	r.Client.Transport.(*http.Transport).DisableKeepAlives = true
 	own := rig.Settings{"store": stores(backends.Database(t), backends.Redis(t).URL),
-		"auth": auth("app", fmt.Sprintf("rpm: 1000000, tpm: 1000000000, concurrent: %d", limit)),
+		"auth":  auth("app", fmt.Sprintf("rpm: 1000000, tpm: 1000000000, concurrent: %d", limit)),
 		"drain": `{ accept_grace: 5s, timeout: 30s }`}
 	gateways := []*gateway.Process{r.start(own), r.start(own)} // both at once: one of them makes the schema
 	for _, p := range gateways {
@@ -63,7 +63,7 @@ func TestSmokeRollingRestartFailsNoRequest(t *testing.T) {
 	l.end()
 	r.checkNothingBooked(limit, gateways[0].BaseURL, gateways[1].BaseURL)
 	for _, p := range gateways { // both stop at once
-		r.waitUntilQuietAndWritten(p)
+		r.waitUntilIdleAndWritten(p)
 		p.Signal(syscall.SIGTERM)
 	}
 	for _, p := range gateways {

@@ -246,7 +246,7 @@ func TestLoadOfADeadGatewayExpires(t *testing.T) {
 	all := r.sharers(2, backends.Redis(t).URL, `{ name: least_load }`)
 	for range 8 {
 		r.Open(r.RequestTo(context.Background(), http.MethodPost, all[0].BaseURL+chatPath,
-			rig.Chat("sim", rig.HoldMark, `"stream":true`), "Authorization", "Bearer "+rig.TenantKey))
+			rig.Chat("sim", rig.PauseMark, `"stream":true`), "Authorization", "Bearer "+rig.TenantKey))
 	}
 	waitForSum(t, all[1], "tierway_worker_other_gateways_inflight", 8)
 	waitForSum(t, all[1], "tierway_worker_inflight", 0)

@@ -54,7 +54,7 @@ func TestAWaitInTheQueueIsASpan(t *testing.T) {
 	r := newRig(t, 1)
 	r.traced("max_inflight: 1")
 	var asked sync.WaitGroup
-	asked.Go(func() { r.ask("first", body(rig.HoldMark, true)) })
+	asked.Go(func() { r.ask("first", body(rig.PauseMark, true)) })
 	rig.Eventually(t, func() error {
 		if n := r.Workers[0].Engine.Stats().Running; n != 1 {
 			return fmt.Errorf("%d requests run", n)
@@ -68,7 +68,7 @@ func TestAWaitInTheQueueIsASpan(t *testing.T) {
 		}
 		return nil
 	})
-	r.ReleaseHeld()
+	r.ResumePaused()
 	asked.Wait()
 	tr := r.collector.request("second", 1)
 	tr.checkNesting()

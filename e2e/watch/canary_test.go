@@ -27,7 +27,7 @@ func TestTelemetryHasNoSecretsAndNoPrompts(t *testing.T) {
 	c.sendBadKeys()
 	c.sendBroken()
 	c.runOperators()
-	c.WaitUntilQuiet()
+	c.WaitUntilIdle()
 	c.searchEverything()
 }
 

@@ -74,7 +74,7 @@ func TestTelemetryAddsUp(t *testing.T) {
 	s.reloadRepeatedly(ctx)
 	clients.Wait()
 	s.setFaults()
-	s.WaitUntilQuiet()
+	s.WaitUntilIdle()
 	close(over)
 	others.Wait()
 	s.checkBalance()
@@ -144,7 +144,7 @@ func (s *storm) meetEachCase() {
 		return got
 	}
 	hold := func(key string) *rig.Stream {
-		held := s.Open(request(key, rig.HoldMark, streams))
+		held := s.Open(request(key, rig.PauseMark, streams))
 		s.count(held.ID, held.Resp.StatusCode, 1)
 		return held
 	}
@@ -163,7 +163,7 @@ func (s *storm) meetEachCase() {
 	const held = 30 // more than the workers and their queue accept
 	replies := make(chan rig.Reply, held)
 	for range held {
-		go func() { replies <- send(rig.TenantKey, rig.HoldMark) }()
+		go func() { replies <- send(rig.TenantKey, rig.PauseMark) }()
 	}
 	if got := <-replies; got.Status == http.StatusOK {
 		s.T.Errorf("the queue was not full: %s", got.Body)
@@ -174,7 +174,7 @@ func (s *storm) meetEachCase() {
 		}
 		return nil
 	})
-	s.ReleaseHeld()
+	s.ResumePaused()
 	for range held - 1 {
 		<-replies
 	}
