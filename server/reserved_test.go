@@ -11,8 +11,8 @@ import (
 // TestReservedAddressRefusesConnectionsUntilItIsOpen, for each form of an address.
 func TestReservedAddressRefusesConnectionsUntilItIsOpen(t *testing.T) {
 	both := []string{"127.0.0.1", "::1"}
-	for address, hosts := range map[string][]string{"127.0.0.1:0": both[:1], "localhost:0": nil, "[::1]:0": both[1:], ":0": both,
-		"0.0.0.0:0": both, "[::]:0": both} {
+	for address, hosts := range map[string][]string{"127.0.0.1:0": both[:1], "localhost:0": nil, "[::1]:0": both[1:],
+		":0": both, "0.0.0.0:0": both, "[::]:0": both} {
 		probe, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Logf("%s is skipped: %v", address, err) // a machine without IPv6

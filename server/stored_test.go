@@ -38,7 +38,8 @@ func requestCount(stores [2]*storingEngine) int {
 
 // responsePaths are requests about the response %s. They match the paths /v1/* and /openai/* of a pool.
 var responsePaths = []struct{ method, path string }{
-	{"GET", "/v1/responses/%s"}, {"GET", "/v1/responses/%s?stream=true"}, {"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"},
+	{"GET", "/v1/responses/%s"}, {"GET", "/v1/responses/%s?stream=true"},
+	{"HEAD", "/v1/responses/%s"}, {"DELETE", "/v1/responses/%s"},
 	{"PATCH", "/v1/responses/%s"}, {"POST", "/v1/responses/%s"},
 	{"GET", "/v1/responses/%s/input_items"}, {"GET", "/v1/responses/%s/input_items?limit=1"},
 	{"GET", "/v1/responses/%s/input_items/1"},
