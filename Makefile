@@ -39,7 +39,7 @@ export TIERWAY_PYTHON := $(PYTHON)/bin/python
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint/golangci-lint
 export GOVULNCHECK := $(TOOLS)/govulncheck/govulncheck
 
-.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-cpu bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-directory bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
+.PHONY: help run build tested test check soak stress fuzz bench bench-core bench-queue simulate bench-proxy bench-cpu bench-scale bench-watched bench-shared bench-tabs bench-hooks bench-cache bench-directory bench-scroll bench-classify bench-instructions bench-path docs ui screenshots deps npm linters govulncheck e2e-vllm clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ bench-proxy: build ## Compare the binary with nginx (BENCH="-memory", "-rounds 7
 bench-cpu: build ## Compare the processor time per request with nginx's (BENCH="-shape '400 B'", "-rate 500 -old PATH", "-vs NAME=HOST:PORT")
 	@scripts/packages.sh nginx
 	@go run ./bench/proxy -cpu $(BENCH)
+
+bench-scale: build ## Measure the processor time per request by the number of workers, tenants, keyword rules, sessions, streams
+	@go run ./bench/proxy -scale $(BENCH)
 
 bench-watched: build ## Measure the cost of traces, decision records and logs: all on against all off (BENCH="-rounds 5 -seconds 2")
 	@go run ./bench/proxy -watched $(BENCH)

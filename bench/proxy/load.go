@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,10 @@ type job struct {
 	Connections int
 	Seconds     float64
 	Rate        float64 // requests per second of an open loop; 0: closed loop
+	Count       int     // requests of a closed loop instead of Seconds; 0: Seconds
 	Hold        int     // streams to open and keep until the next job; needs only Addr and Key
+	Keys        int     // number of keys, of which each request has another one; 0: Key
+	Sessions    int     // number of sessions, of which each request has another one; 0: no session
 }
 
 // result is the result of a job.
@@ -66,19 +68,25 @@ func (l *loader) run(j job) result {
 	if err != nil {
 		return result{Failed: 1, Failure: err.Error()}
 	}
-	request := httpRequest(j.Addr, j.Key, s.body)
+	keys, err := keysOf(j.Keys)
+	if err != nil {
+		return result{Failed: 1, Failure: err.Error()}
+	}
+	if len(keys) > 0 {
+		j.Key = keys[0]
+	}
+	request := httpRequest(j.Addr, j.Key, s.body, sessionHeaders(j.Sessions)...)
 	parts := make([]tally, j.Connections)
 	begin := time.Now()
 	end := begin.Add(time.Duration(j.Seconds * float64(time.Second)))
 	var wg sync.WaitGroup
 	for i := range parts {
 		due := sendTimes(begin, j, i)
-		own := &varied{request: request}
-		if s.vary > 0 {
-			own.request = bytes.Clone(request)
-			own.letters = own.request[len(request)-len(s.body)+s.vary:][:varyLetters]
-			own.next = uint64(begin.UnixNano())*uint64(j.Connections) + uint64(i)
-			own.step = uint64(j.Connections)
+		own := newVaried(request, len(s.body), s.vary, keys, j.Sessions)
+		own.next = uint64(begin.UnixNano())*uint64(j.Connections) + uint64(i)
+		own.step = uint64(j.Connections)
+		if j.Count > 0 {
+			own.left, end = max(1, j.Count/j.Connections), begin.Add(time.Hour)
 		}
 		wg.Go(func() { parts[i].sendUntil(j.Addr, own, s.check, end, due) })
 	}
@@ -102,24 +110,6 @@ type tally struct {
 	took   []time.Duration
 	failed int
 	first  error
-}
-
-// varied is a request that differs each time, if it has letters to vary. They are the digits of a number, from a to j:
-// a semantic cache never compares texts with different numbers.
-type varied struct {
-	request, letters []byte
-	next, step       uint64
-}
-
-// bytes returns the next request.
-func (v *varied) bytes() []byte {
-	if len(v.letters) > 0 {
-		for i, c := range fmt.Appendf(nil, "%0*d", varyLetters, v.next%1e16) {
-			v.letters[i] = c - '0' + 'a'
-		}
-		v.next += v.step
-	}
-	return v.request
 }
 
 // sendUntil sends requests until end. After a failed request it opens a new connection; if the
@@ -147,7 +137,7 @@ func (t *tally) sendUntil(addr string, request *varied, check func([]byte) error
 			} else {
 				start = at // the connection was still busy: the wait for it counts
 			}
-		} else if n > 0 && !start.Before(end) { // the first request is sent even after a late start
+		} else if n > 0 && (!start.Before(end) || n == request.left) { // the first request is sent even after a late start
 			return
 		}
 		if c == nil {

@@ -2,7 +2,7 @@
 // run, in turns, and requests without a proxy are the reference. Every response is read and
 // checked; an incomplete response fails the run.
 //
-// It has eight modes:
+// It has nine modes:
 //
 //   - default: requests per second and added latency beside nginx
 //   - -cpu: processor time per request; -old adds older builds, and -vs other gateways
@@ -11,6 +11,7 @@
 //   - -tabs: processor time per request with open pages of the admin UI, beside none
 //   - -hooks: processor time per request with a hook that allows, beside none
 //   - -cache: processor time per request with a response cache: misses, exact and semantic hits, beside none
+//   - -scale: processor time per request by the number of workers, tenants, keyword rules, sessions and idle streams
 //   - -shared: processor time, commands and bytes of gateways that share through Redis, beside one without
 //
 // The worker, the load generator and each proxy are separate processes on loopback and compete
@@ -51,6 +52,7 @@ type options struct {
 	tabs        bool
 	hooks       bool
 	cache       bool
+	scale       bool
 	redis       string
 	streams     int
 	asJSON      bool
@@ -106,6 +108,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if o.cache {
 		return measureCache(ctx, o, out)
 	}
+	if o.scale {
+		return measureScale(ctx, o, out)
+	}
 	if o.memory {
 		return withChildren(ctx, o, func(b *bench) error { return b.memory(o, out) })
 	}
@@ -139,13 +144,15 @@ func parseOptions(args []string) (options, error) {
 			o.versus = append(o.versus, other{name, addr})
 			return nil
 		})
-	f.StringVar(&o.shape, "shape", "", "with -cpu, measure only the loads whose name begins with this")
+	f.StringVar(&o.shape, "shape", "", "with -cpu or -scale, measure only the loads or curves whose name begins with this")
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
 	f.BoolVar(&o.netHTTP, "nethttp", false, "give the gateways of -old, but not -bin, fast_http1: false")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
 	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
 	f.BoolVar(&o.hooks, "hooks", false, "measure what a hook costs at -rate instead")
 	f.BoolVar(&o.cache, "cache", false, "measure what a response cache costs and saves at -rate instead")
+	f.BoolVar(&o.scale, "scale", false, "measure processor time by the number of workers, tenants, rules, sessions and "+
+		"idle streams at -rate instead")
 	f.StringVar(&o.redis, "redis", "redis-server", "path or name of the redis-server program")
 	f.IntVar(&o.streams, "streams", 2000, "idle streams that -memory holds")
 	f.BoolVar(&o.asJSON, "json", false, "print the report as JSON")

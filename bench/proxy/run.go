@@ -20,6 +20,8 @@ type target struct {
 	pid        int    // 0 for the worker
 	admin      string // of its admin plane; empty: not a Tierway
 	shape      string // of its requests; empty: that of the job
+	keys       int    // as Keys of a job
+	sessions   int    // as Sessions of a job
 }
 
 // bench is a run with its child processes up.
@@ -151,6 +153,7 @@ func (b *bench) rounds(ctx context.Context, o options, j job) ([][]result, error
 			}
 			now := j
 			now.Addr, now.Shape = b.targets[i].addr, cmp.Or(b.targets[i].shape, j.Shape)
+			now.Keys, now.Sessions = b.targets[i].keys, b.targets[i].sessions
 			if round < 0 {
 				now.Seconds = min(warmUp, j.Seconds)
 			}

@@ -138,10 +138,14 @@ func checkStream(events int) func(body []byte) error {
 }
 
 // httpRequest returns the bytes of a request on the wire.
-func httpRequest(host, key string, body []byte) []byte {
+func httpRequest(host, key string, body []byte, headers ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", host, key, len(body))
+		"Content-Type: application/json\r\nContent-Length: %d\r\n", host, key, len(body))
+	for _, h := range headers {
+		b.WriteString(h + "\r\n")
+	}
+	b.WriteString("\r\n")
 	b.Write(body)
 	return b.Bytes()
 }

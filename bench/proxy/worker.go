@@ -139,8 +139,9 @@ func bodyLength(head []byte) (int, error) {
 // reply writes the answer that the request's path and marks select.
 func (w *fixedWorker) reply(c net.Conn, head, body []byte) error {
 	line, _, _ := strings.Cut(string(head[:min(len(head), 64)]), "\r\n")
+	path, get := strings.CutPrefix(line, "GET ") // -scale adds a path to the URLs of workers
 	switch {
-	case strings.HasPrefix(line, "GET /v1/models "), strings.HasPrefix(line, "GET /health "):
+	case get && (strings.Contains(path, "/v1/models ") || strings.Contains(path, "/health ")):
 		_, err := c.Write(w.models)
 		return err
 	case !strings.HasPrefix(line, "POST "):
