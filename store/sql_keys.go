@@ -163,11 +163,15 @@ func (s *SQL) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	ctx, done := bounded(ctx, usualTimeout)
 	defer done()
 	err := s.transact(ctx, func(tx *sql.Tx) error {
+		update, err := tx.PrepareContext(ctx, "UPDATE keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1")
+		if err != nil {
+			return err
+		}
+		defer update.Close() // the transaction reports errors
 		// A fixed order, so that two gateways cannot deadlock on each other's rows.
 		for _, id := range slices.Sorted(maps.Keys(used)) {
 			at := micros(used[id].UTC().Truncate(time.Minute))
-			if _, err := tx.ExecContext(ctx, "UPDATE keys SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1", at,
-				clean(id)); err != nil {
+			if _, err := update.ExecContext(ctx, at, clean(id)); err != nil {
 				return err
 			}
 		}

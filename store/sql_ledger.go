@@ -99,25 +99,17 @@ var errReplayed = errors.New("some of the rows exist already")
 // addRows adds a batch of new rows, as nearly every batch is. Checking for existing rows first
 // would cost a third more.
 func (s *SQL) addRows(ctx context.Context, tx *sql.Tx, rows []Row) error {
-	statements := map[int]*sql.Stmt{} // by the number of rows; the transaction closes them
+	insert := inserter{db: s, tx: tx, columns: len(ledgerColumns),
+		into: "ledger (" + strings.Join(ledgerColumns, ", ") + ")", tail: " ON CONFLICT (id) DO NOTHING"}
 	total := map[group]sums{}
 	var args []any
 	for part := range slices.Chunk(rows, s.chunk) {
-		statement := statements[len(part)]
-		if statement == nil {
-			var err error
-			if statement, err = tx.PrepareContext(ctx, "INSERT INTO ledger ("+strings.Join(ledgerColumns, ", ")+") VALUES "+
-				s.values(len(part), len(ledgerColumns))+" ON CONFLICT (id) DO NOTHING"); err != nil {
-				return err
-			}
-			statements[len(part)] = statement
-		}
 		args = args[:0]
 		for i := range part {
 			args = appendRow(args, &part[i])
 			add(total, &part[i])
 		}
-		result, err := statement.ExecContext(ctx, args...)
+		result, err := insert.add(ctx, args)
 		if err != nil {
 			return err
 		}
@@ -175,23 +167,22 @@ func add(total map[group]sums, r *Row) {
 // addUsage adds sums to the roll-up. Groups are written in a fixed order, so that two gateways
 // cannot deadlock.
 func (s *SQL) addUsage(ctx context.Context, tx *sql.Tx, total map[group]sums) error {
-	const columns = 14
-	groups := slices.SortedFunc(maps.Keys(total), compareGroups)
-	for part := range slices.Chunk(groups, s.chunk) {
-		var args []any
+	insert := inserter{db: s, tx: tx, columns: 14, into: `usage (day, tenant, key_id, tier, model, outcome, requests, estimated,
+		prompt, cached, output, money, cached_requests, saved)`,
+		tail: ` ON CONFLICT (day, tenant, key_id, tier, model, outcome) DO UPDATE SET
+			requests = usage.requests + excluded.requests, estimated = usage.estimated + excluded.estimated,
+			prompt = usage.prompt + excluded.prompt, cached = usage.cached + excluded.cached,
+			output = usage.output + excluded.output, money = usage.money + excluded.money,
+			cached_requests = usage.cached_requests + excluded.cached_requests, saved = usage.saved + excluded.saved`}
+	var args []any
+	for part := range slices.Chunk(slices.SortedFunc(maps.Keys(total), compareGroups), s.chunk) {
+		args = args[:0]
 		for _, g := range part {
 			n := total[g]
 			args = append(args, g.day, g.tenant, g.key, g.tier, g.model, g.outcome, n.requests, n.estimated, n.prompt, n.cached,
 				n.output, n.money, n.cachedRequests, n.saved)
 		}
-		if _, err := tx.ExecContext(ctx,
-			`INSERT INTO usage (day, tenant, key_id, tier, model, outcome, requests, estimated, prompt, cached, output, money,
-			cached_requests, saved)
-			VALUES `+tuples(len(part), columns)+` ON CONFLICT (day, tenant, key_id, tier, model, outcome) DO UPDATE SET
-			requests = usage.requests + excluded.requests, estimated = usage.estimated + excluded.estimated,
-			prompt = usage.prompt + excluded.prompt, cached = usage.cached + excluded.cached,
-			output = usage.output + excluded.output, money = usage.money + excluded.money,
-			cached_requests = usage.cached_requests + excluded.cached_requests, saved = usage.saved + excluded.saved`, args...); err != nil {
+		if _, err := insert.add(ctx, args); err != nil {
 			return err
 		}
 	}

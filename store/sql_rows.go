@@ -178,13 +178,39 @@ func tuples(rows, columns int) string {
 	return b.String()
 }
 
-// values returns the placeholders of rows for an INSERT. Those for SQLite have no numbers, because its driver formats
-// and compares the numbers of all arguments for each placeholder with a number.
-func (s *SQL) values(rows, columns int) string {
-	if s.kind != kindSQLite {
-		return tuples(rows, columns)
+// inserter inserts many rows in one transaction.
+type inserter struct {
+	db         *SQL
+	tx         *sql.Tx
+	into, tail string // of the statement, before and behind the values
+	columns    int
+	statements map[int]*sql.Stmt // by the number of rows; the transaction closes them
+}
+
+// add inserts the rows whose values are args.
+func (i *inserter) add(ctx context.Context, args []any) (sql.Result, error) {
+	rows := len(args) / i.columns
+	statement := i.statements[rows]
+	if statement == nil {
+		var err error
+		if statement, err = i.tx.PrepareContext(ctx, "INSERT INTO "+i.into+" VALUES "+i.values(rows)+i.tail); err != nil {
+			return nil, err
+		}
+		if i.statements == nil {
+			i.statements = map[int]*sql.Stmt{}
+		}
+		i.statements[rows] = statement
 	}
-	tuple := "(?" + strings.Repeat(", ?", columns-1) + ")"
+	return statement.ExecContext(ctx, args...)
+}
+
+// values returns the placeholders of rows. Those for SQLite have no numbers, because its driver formats and compares
+// the numbers of all arguments for each placeholder with a number.
+func (i *inserter) values(rows int) string {
+	if i.db.kind != kindSQLite {
+		return tuples(rows, i.columns)
+	}
+	tuple := "(?" + strings.Repeat(", ?", i.columns-1) + ")"
 	return tuple + strings.Repeat(", "+tuple, rows-1)
 }
 

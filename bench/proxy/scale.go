@@ -18,9 +18,8 @@ type curve struct {
 	sizes []int // ascending; the first one is the reference
 	// conf returns the part of the configuration that differs. dead is an address without a worker.
 	conf func(n int, worker, dead string) string
-	keys bool // the tenants have the size
-	fill bool // the sessions have the size; each sends a request before the rounds
-	hold bool // the idle streams have the size
+	// What has the size. Each tenant or session sends a request before the rounds.
+	keys, sessions, streams bool
 }
 
 // curves returns all curves. An idle stream takes two file descriptors of the gateway, of which most systems allow
@@ -33,12 +32,12 @@ func curves() []curve {
 		}},
 		{name: "tenants", sizes: []int{1, 100, 10_000}, conf: plain, keys: true},
 		{name: "keyword rules", sizes: []int{1, 30, 1000}, conf: classified},
-		{name: "sessions with a pin", sizes: []int{1, 1000, 100_000}, fill: true,
+		{name: "sessions with a pin", sizes: []int{1, 1000, 100_000}, sessions: true,
 			conf: func(_ int, worker, dead string) string {
 				return onePool("rendezvous_hash", worker, worker, dead) +
 					"health: { interval: 1s, timeout: 1s, down_after: 1 }\n"
 			}},
-		{name: "idle streams", sizes: []int{0, 1000, 9000}, conf: plain, hold: true},
+		{name: "idle streams", sizes: []int{0, 1000, 9000}, conf: plain, streams: true},
 	}
 }
 
@@ -172,12 +171,14 @@ func startSize(ctx context.Context, o options, c curve, n int, all *children, b 
 		return t, err
 	}
 	b.setup.Tierway, t.addr, t.pid, t.admin = g.version, g.addr, g.pid, g.admin
-	if c.fill {
+	if c.sessions {
 		t.sessions = n
-		_, err = b.runChecked(job{Addr: t.addr, Keys: 1, Sessions: n, Shape: shapes()[0].name, Connections: o.connections,
-			Count: n})
 	}
-	if c.hold && n > 0 {
+	if c.keys || c.sessions {
+		_, err = b.runChecked(job{Addr: t.addr, Keys: t.keys, Sessions: t.sessions, Shape: shapes()[0].name,
+			Connections: o.connections, Count: n})
+	}
+	if c.streams && n > 0 {
 		// The streams last until this load process ends, or has another job.
 		var holder *load
 		if holder, err = all.startLoad(ctx); err == nil {
