@@ -181,12 +181,7 @@ func TestAKilledGatewayLosesOnlyItsRequests(t *testing.T) {
 			}
 		}
 		f.gateways[0] = f.addGateway(f.gateways[0].StartAgain())
-		rig.Eventually(t, func() error {
-			if sum(t, f.gateways[0], "tierway_requests_started_total") == 0 {
-				return errorf("the proxy does not use the gateway again")
-			}
-			return nil
-		})
+		f.waitUntilUsed(f.gateways[0])
 		l.end()
 		for _, got := range l.broken {
 			if got.Sent.After(killed) {
@@ -233,8 +228,21 @@ func (f *fleet) checkSentOnce() {
 	}
 }
 
-// TestRollingRestartsBehindProxiesFailNoRequest restarts two gateways one after the other under
-// chats and streams. The next one stops as soon as /readyz of the last one returns 200.
+// waitUntilUsed waits until the proxy sends requests to a gateway.
+func (f *fleet) waitUntilUsed(p *gateway.Process) {
+	f.T.Helper()
+	rig.Eventually(f.T, func() error {
+		m, err := p.Metrics()
+		if err == nil && m.Sum("tierway_requests_started_total") == 0 {
+			err = errorf("the proxy does not use the gateway")
+		}
+		return err
+	})
+}
+
+// TestRollingRestartsBehindProxiesFailNoRequest restarts two gateways one after the other under chats and streams. The
+// next one stops as soon as the proxy uses the last one again: a proxy that has seen a gateway fail leaves it out for a
+// time, and would have none.
 //
 // SD-01, SD-02.
 func TestRollingRestartsBehindProxiesFailNoRequest(t *testing.T) {
@@ -249,6 +257,7 @@ func TestRollingRestartsBehindProxiesFailNoRequest(t *testing.T) {
 			for i, p := range f.gateways {
 				f.gateways[i] = f.addGateway(p.StartAgain())
 				f.gateways[i].WaitUntilReady()
+				f.waitUntilUsed(f.gateways[i])
 			}
 		}
 		l.end()
