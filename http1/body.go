@@ -46,7 +46,7 @@ const (
 const (
 	bodyResting uint32 = iota
 	bodyReading
-	bodyClosing // Close was called during a Read, which then releases the connection
+	bodyClosing // Close owns the connection, or was called during a Read, which then releases the connection
 	bodyEnded
 )
 
@@ -128,10 +128,14 @@ func (x *openAnswer) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	if !x.state.CompareAndSwap(bodyResting, bodyReading) {
-		if x.state.Load() != bodyEnded {
+		switch x.state.Load() {
+		case bodyEnded:
+			return 0, x.err
+		case bodyClosing:
+			return 0, http.ErrBodyReadAfterClose
+		default:
 			return 0, errTwoReaders
 		}
-		return 0, x.err
 	}
 	n, err := x.decode(p, true)
 	if err == nil && x.state.CompareAndSwap(bodyReading, bodyResting) {
@@ -166,7 +170,7 @@ func (x *openAnswer) Close() error {
 	for {
 		switch x.state.Load() {
 		case bodyResting:
-			if !x.state.CompareAndSwap(bodyResting, bodyReading) {
+			if !x.state.CompareAndSwap(bodyResting, bodyClosing) {
 				continue
 			}
 			err := x.discard()
