@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// raceExceptions maps each package whose goroutines only `make soak` tests under the race detector to the reason.
+// raceExceptions maps packages to the reason why only `make soak` tests their goroutines under the race detector.
 func raceExceptions() map[string]string {
 	const builds, runs = "building it with its libraries takes 90 s of CPU or more", "its tests take minutes"
 	const measures = "it measures time, which the race detector changes"

@@ -262,6 +262,9 @@ func TestClosingDuringAReadClosesTheConnection(t *testing.T) {
 			if !conn.closed {
 				t.Error("Close waits for the Read")
 			}
+			if _, err := res.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+				t.Errorf("a Read after Close, during the first Read, returned %v", err)
+			}
 			close(conn.gate)
 			synctest.Wait()
 			if n != len(rest) || err != nil {

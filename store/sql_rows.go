@@ -204,8 +204,8 @@ func (i *inserter) add(ctx context.Context, args []any) (sql.Result, error) {
 	return statement.ExecContext(ctx, args...)
 }
 
-// values returns the placeholders of rows. Those for SQLite have no numbers, because its driver formats and compares
-// the numbers of all arguments for each placeholder with a number.
+// values returns the parameters of rows: ($1, $2), or (?, ?) for SQLite. For each numbered parameter, the driver of
+// SQLite would format and compare the numbers of all arguments.
 func (i *inserter) values(rows int) string {
 	if i.db.kind != kindSQLite {
 		return tuples(rows, i.columns)

@@ -18,7 +18,7 @@ type job struct {
 	Connections int
 	Seconds     float64
 	Rate        float64 // requests per second of an open loop; 0: closed loop
-	Count       int     // requests of a closed loop instead of Seconds; 0: Seconds
+	Count       int     // requests of a closed loop instead of Seconds, at least; 0: Seconds
 	Hold        int     // streams to open and keep until the next job; needs only Addr and Key
 	Keys        int     // number of keys, of which each request has another one; 0: Key
 	Sessions    int     // number of sessions, of which each request has another one; 0: no session
@@ -86,7 +86,7 @@ func (l *loader) run(j job) result {
 		own.next = uint64(begin.UnixNano())*uint64(j.Connections) + uint64(i)
 		own.step = uint64(j.Connections)
 		if j.Count > 0 {
-			own.left, end = max(1, j.Count/j.Connections), begin.Add(time.Hour)
+			own.left, end = (j.Count+j.Connections-1)/j.Connections, begin.Add(time.Hour)
 		}
 		wg.Go(func() { parts[i].sendUntil(j.Addr, own, s.check, end, due) })
 	}

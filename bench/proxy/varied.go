@@ -23,8 +23,8 @@ type varied struct {
 	left     int // requests to send; 0: no limit
 }
 
-// newVaried returns a copy of a request whose body has the given length. vary is the index in the body of letters to
-// vary; 0: none.
+// newVaried returns a copy of a request. body is the length of its body in bytes, and vary the index of letters to vary
+// in the body; 0: none.
 func newVaried(request []byte, body, vary int, keys []string, sessions int) *varied {
 	v := &varied{request: bytes.Clone(request), keys: keys, sessions: sessions}
 	if vary > 0 {

@@ -65,7 +65,7 @@ func testRandomFaults(t *testing.T, handover string, down time.Duration, seed ui
 	f.load(fixedseed.Samples(250, 10_000), down)
 	synctest.Wait()
 	time.Sleep(time.Minute) // longer than blocks are kept
-	synctest.Wait()         // requests whose clients left have ended
+	synctest.Wait()         // cancelled requests have ended
 	f.wantClean()
 }
 
