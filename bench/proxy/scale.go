@@ -41,8 +41,8 @@ func curves() []curve {
 	}
 }
 
-// onePool returns the configuration of one pool with a worker at each address. The URLs differ in their paths, which the
-// measured worker ignores.
+// onePool returns the configuration of one pool with a worker at each address. The URLs differ in their paths, which
+// the measured worker ignores.
 func onePool(policy string, addresses ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tiers:\n  - name: bench\n    model: %s\n    policy: { name: %s }\n    workers:\n", served, policy)
