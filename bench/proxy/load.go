@@ -79,6 +79,9 @@ func (l *loader) run(j job) result {
 	parts := make([]tally, j.Connections)
 	begin := time.Now()
 	end := begin.Add(time.Duration(j.Seconds * float64(time.Second)))
+	if j.Count > 0 {
+		end = begin.Add(time.Hour)
+	}
 	var wg sync.WaitGroup
 	for i := range parts {
 		due := sendTimes(begin, j, i)
@@ -86,7 +89,7 @@ func (l *loader) run(j job) result {
 		own.next = uint64(begin.UnixNano())*uint64(j.Connections) + uint64(i)
 		own.step = uint64(j.Connections)
 		if j.Count > 0 {
-			own.left, end = (j.Count+j.Connections-1)/j.Connections, begin.Add(time.Hour)
+			own.left = (j.Count + j.Connections - 1) / j.Connections
 		}
 		wg.Go(func() { parts[i].sendUntil(j.Addr, own, s.check, end, due) })
 	}
