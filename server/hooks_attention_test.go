@@ -128,10 +128,10 @@ func TestAttentionNamesTheLastFailure(t *testing.T) {
 		hooked, _ := newHookRig(t, withAdmins(plain), hook.line("guard", ""))
 		r := adminRigOf(hooked)
 		for _, status := range []int{http.StatusNotFound, http.StatusInternalServerError} {
-			hook.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+			hook.answerWith(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 			r.post("/v1/chat/completions", chatBody("small", "Hi", ""))
 			time.Sleep(time.Second)
-			hook.answer = says(sayAllow)
+			hook.answerWith(says(sayAllow))
 			r.post("/v1/chat/completions", chatBody("small", "Hi", ""))
 			if item := r.hookItem("guard"); !strings.Contains(item, fmt.Sprintf("the status is %d", status)) {
 				t.Errorf("after %d, the item is %q", status, item)

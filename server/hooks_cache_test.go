@@ -35,7 +35,7 @@ func TestH1HooksRunBeforeAKeptAnswer(t *testing.T) {
 					{transformTo(base + `,"top_p":0.5}`), body, 200, cacheMiss, "guard:transformed", "3", 3},
 					{sayAllow, body, 200, exactHit, "guard", "1", 3},
 				} {
-					hook.answer = says(c.says)
+					hook.answerWith(says(c.says))
 					calls := len(hook.calls())
 					got, result := r.cached(path, c.body)
 					header := got.header.Get("X-Tierway-Hooks")

@@ -72,7 +72,7 @@ func TestH3AChangedModelNeedsThePermissionOfTheTenant(t *testing.T) {
 			len(engine.Requests()) != 0 {
 			t.Errorf("%d %s", got.status, got.body)
 		}
-		hook.answer = says(transformTo(chatBody("fake-7b", "hidden-words", "")))
+		hook.answerWith(says(transformTo(chatBody("fake-7b", "hidden-words", ""))))
 		if got = r.post("/v1/chat/completions", chatBody("large", "Hi", ""), "Authorization",
 			"Bearer acme"); got.status != 200 {
 			t.Errorf("a model that the tenant may use: %d %s", got.status, got.body)
@@ -100,7 +100,7 @@ func TestEstimateAndAffinityFollowTheChangedBody(t *testing.T) {
 		long := chatBody("small", strings.Repeat("many words ", 2000), "")
 		r.post("/v1/chat/completions", long)
 		direct := r.last()
-		hook.answer = says(transformTo(long))
+		hook.answerWith(says(transformTo(long)))
 		r.post("/v1/chat/completions", chatBody("small", "Hi", ""))
 		if d := r.last(); d.Features.Estimate < 5000 || d.Features.Prefix != direct.Features.Prefix ||
 			d.Features.Blocks != direct.Features.Blocks {

@@ -128,7 +128,7 @@ func TestExplainNamesTheHookThatEndsTheRequest(t *testing.T) {
 			sayReject: "rejected at request: the hook second rejects it: it names a patient",
 			`{}`:      "rejected at request: the hook second fails (error): the answer is not a JSON object with an action",
 		} {
-			second.answer = says(answer)
+			second.answerWith(says(answer))
 			if e := r.explain(200, order{"request": hiRequest("small"), "hooks": true}); e.Summary != want {
 				t.Errorf("%q, want %q", e.Summary, want)
 			}

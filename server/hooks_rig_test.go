@@ -18,10 +18,10 @@ import (
 
 // hookService is a service of type http.
 type hookService struct {
-	url    string
-	answer http.HandlerFunc // reads no body
+	url string
 
 	mu      sync.Mutex
+	answer  http.HandlerFunc // reads no body
 	bodies  []string
 	headers []http.Header
 }
@@ -33,10 +33,18 @@ func newHookService(t *testing.T, answer http.HandlerFunc) *hookService {
 		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
 		s.bodies, s.headers = append(s.bodies, string(body)), append(s.headers, r.Header.Clone())
+		answer := s.answer
 		s.mu.Unlock()
-		s.answer(w, r)
+		answer(w, r)
 	})) + "/check?mode=strict"
 	return s
+}
+
+// answerWith changes the answer of later calls.
+func (s *hookService) answerWith(answer http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
 }
 
 // calls returns the bodies that the service has received.

@@ -63,7 +63,7 @@ func TestH1EveryDialectPassesTheHooks(t *testing.T) {
 		hook := newHookService(t, nil)
 		r, engine := newHookRig(t, plain, hook.line("guard", ", transform: true"))
 		for path, body := range hookedRequests() {
-			hook.answer = says(sayAllow)
+			hook.answerWith(says(sayAllow))
 			before := len(hook.calls())
 			got := r.post(path, body, "X-Request-ID", "5b0e7d0e-6a0f-4c8e-9f25-aaaaaaaaaaaa", "Authorization",
 				"Bearer client-key")
@@ -81,7 +81,7 @@ func TestH1EveryDialectPassesTheHooks(t *testing.T) {
 			if sent == 0 {
 				t.Errorf("%s: the engine received nothing: %d %s", path, got.status, got.body)
 			}
-			hook.answer = says(sayReject)
+			hook.answerWith(says(sayReject))
 			got = r.post(path, body)
 			want := `{"error":{"message":"it names a patient","type":"permission_denied","param":null,"code":"rejected_by_hook"}}`
 			if strings.Contains(path, "/messages") {
@@ -95,7 +95,7 @@ func TestH1EveryDialectPassesTheHooks(t *testing.T) {
 				t.Errorf("%s: the engine received a rejected request", path)
 			}
 			changed := strings.Replace(strings.Replace(wantBody, `"Hi"`, `"Changed"`, 1), "[1]", "[77]", 1)
-			hook.answer = says(transformTo(changed))
+			hook.answerWith(says(transformTo(changed)))
 			got = r.post(path, body)
 			all := engine.Requests()
 			if last := string(all[len(all)-1].Body); got.header.Get("X-Tierway-Hooks") != "guard:transformed" ||
@@ -130,7 +130,7 @@ func TestH1AChainOfThreeRunsInOrder(t *testing.T) {
 		if d.MaxTokens != 7 || len(d.Hooks) != 3 || d.Hooks[1].Result != "transformed" || d.Hooks[2].Result != "allowed" {
 			t.Errorf("the record is %+v", d)
 		}
-		third.answer = says(sayReject)
+		third.answerWith(says(sayReject))
 		if got := r.post("/v1/chat/completions", chatBody("small", "zero", "")); got.status != 400 ||
 			!strings.Contains(got.body, `"type":"invalid_request_error","param":null,"code":"rejected_by_hook"`) {
 			t.Errorf("%d %s", got.status, got.body)
@@ -139,7 +139,7 @@ func TestH1AChainOfThreeRunsInOrder(t *testing.T) {
 			!strings.Contains(got.body, `"type":"invalid_request_error"`) {
 			t.Errorf("messages: %d %s", got.status, got.body)
 		}
-		second.answer = says(sayReject)
+		second.answerWith(says(sayReject))
 		n := len(third.calls())
 		if got := r.post("/v1/chat/completions", chatBody("small", "zero", "")); got.status != 403 ||
 			len(third.calls()) != n ||
@@ -165,7 +165,7 @@ func TestH1PassedRejectionsAndShadowsHaveNoEffect(t *testing.T) {
 		for _, c := range []struct{ answer, result string }{
 			{transformTo(`{"model":"gone"}`), "transformed"}, {sayReject, "rejected"}, {"no JSON", "error"},
 		} {
-			shadow.answer = says(c.answer)
+			shadow.answerWith(says(c.answer))
 			got := r.post("/v1/chat/completions", chatBody("small", "zero", ""))
 			if got.status != 200 || got.header.Get("X-Tierway-Hooks") != "passes:rejected, shadow:shadow" {
 				t.Errorf("%s: %d %v", c.result, got.status, got.header)
@@ -282,7 +282,7 @@ func TestH2ABreakerSparesAFailingHook(t *testing.T) {
 		if !strings.HasPrefix(item, "Its breaker is open until 20") || !strings.Contains(item, want) {
 			t.Errorf("the item is %s", item)
 		}
-		hook.answer = says(sayAllow)
+		hook.answerWith(says(sayAllow))
 		time.Sleep(6 * time.Second)
 		if got := r.post("/v1/chat/completions", chatBody("small", "text", "")); got.status != 200 {
 			t.Errorf("after five seconds: %d %s", got.status, got.body)
