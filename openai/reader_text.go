@@ -15,24 +15,32 @@ const (
 )
 
 // plainEnd returns the end of the plain text that begins at i: the index of the next quote,
-// backslash, control character or byte of a wide character, or len(b). It checks eight
-// bytes at a time: in each sum, the lowest byte that is not plain is the lowest with its high
-// bit set, because no lower byte borrows.
+// backslash, control character or byte of a wide character, or len(b).
 func plainEnd(b []byte, i int) int {
-	for i+8 <= len(b) {
-		x := binary.LittleEndian.Uint64(b[i:])
-		quote := x ^ '"'*eachByte
-		slash := x ^ '\\'*eachByte
-		m := (x | (x - 0x20*eachByte) | (quote - eachByte) | (slash - eachByte)) & highBits
-		if m != 0 {
-			return i + bits.TrailingZeros64(m)>>3
+	rest := b[i:]
+	for len(rest) >= 16 {
+		low := notPlain(binary.LittleEndian.Uint64(rest))
+		high := notPlain(binary.LittleEndian.Uint64(rest[8:]))
+		if low != 0 {
+			return len(b) - len(rest) + bits.TrailingZeros64(low)>>3
 		}
-		i += 8
+		if high != 0 {
+			return len(b) - len(rest) + 8 + bits.TrailingZeros64(high)>>3
+		}
+		rest = rest[16:]
 	}
-	for i < len(b) && b[i] >= 0x20 && b[i] < utf8.RuneSelf && b[i] != '"' && b[i] != '\\' {
+	for i = len(b) - len(rest); i < len(b) && b[i] >= 0x20 && b[i] < utf8.RuneSelf && b[i] != '"' && b[i] != '\\'; {
 		i++
 	}
 	return i
+}
+
+// notPlain returns 0 if eight bytes are plain text. Otherwise the lowest set bit belongs to the first other byte,
+// because no lower byte borrows in the differences.
+func notPlain(x uint64) uint64 {
+	// With bit 1 flipped, exactly the control characters and the quote are below 0x21.
+	quote, slash := x^0x02*eachByte, x^'\\'*eachByte
+	return (x | (quote - 0x21*eachByte) | (slash - eachByte)) & highBits
 }
 
 // checkedStr is Str of a strict reader: it validates the string and counts its characters.
