@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -22,16 +21,15 @@ const (
 // served is a request in progress: the reader of its body, and the writer of its answer. The handler may use it in one
 // goroutine at a time.
 type served struct {
-	c      *servedConn
-	r      *http.Request
-	cancel context.CancelFunc
-	over   atomic.Bool // the handler has returned: it must not use the request any more
+	c    *servedConn
+	head requestHead
+	r    http.Request
+	over atomic.Bool // the handler has returned: it must not use the request any more
 
 	unread     int64 // bytes of the request's body
 	arrived    bool  // the body has arrived with the head, so no deadline can end its reading
 	bodyClosed bool
 
-	header    http.Header
 	status    int   // 0 until WriteHeader
 	committed bool  // the head is complete
 	length    int64 // Content-Length; -1 without
@@ -45,7 +43,7 @@ type served struct {
 }
 
 // Header is part of http.ResponseWriter.
-func (x *served) Header() http.Header { return x.header }
+func (x *served) Header() http.Header { return x.c.header }
 
 // WriteHeader is part of http.ResponseWriter. Interim answers leave at once.
 func (x *served) WriteHeader(status int) {
@@ -77,7 +75,7 @@ func appendStatus(b []byte, status int) []byte {
 
 // appendFields appends the fields of the answer's header, except for those of the connection, which it only reads.
 func (x *served) appendFields(b []byte) []byte {
-	for key, values := range x.header {
+	for key, values := range x.c.header {
 		switch key {
 		case "Content-Length":
 			if n, err := strconv.ParseInt(strings.Join(values, ","), 10, 64); err == nil && n >= 0 {
@@ -121,7 +119,7 @@ func (x *served) hasBody() bool {
 func (x *served) commit(first []byte, whole bool) {
 	c, isHead := x.c, x.r.Method == http.MethodHead
 	x.committed = true
-	x.closeLast = x.closeLast || x.r.Close || c.server.closing.Load()
+	x.closeLast = x.closeLast || x.r.Close || c.server.closing.Load() || x.r.Context().Err() != nil
 	x.closeLast = x.closeLast || !x.skipBody()
 	if whole && x.length < 0 && (!isHead || len(first) > 0) {
 		x.length = int64(len(first))
@@ -280,7 +278,7 @@ func (x *served) handle() (returned bool) {
 			x.c.server.OnPanic(p)
 		}
 	}()
-	x.c.server.Handler.ServeHTTP(x, x.r)
+	x.c.server.Handler.ServeHTTP(x, &x.r)
 	return true
 }
 

@@ -33,7 +33,7 @@ func (x *served) readBody(p []byte) (n int, err error) {
 	if c := x.c; c.r < c.w {
 		n = c.takeBuffered(p)
 	} else if n, err = c.readSocket(p); err != nil {
-		x.cancel() // as net/http does
+		x.c.cancel() // as net/http does
 		return n, err
 	}
 	if x.unread -= int64(n); x.unread == 0 {
@@ -67,5 +67,5 @@ func (x *served) watchClient() {
 		c.cancelIfLeft()
 		return
 	}
-	c.background.start(c.socket, x.cancel)
+	c.background.start(c.socket, c.cancel)
 }

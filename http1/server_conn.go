@@ -14,9 +14,6 @@ import (
 // maxRequestHead is the length in bytes from which a head is left to Fallback. Keys and trace headers need less.
 const maxRequestHead = 16 << 10
 
-// usualFields is the number of fields that an answer's header has room for.
-const usualFields = 16
-
 // errUnusual means that the next request is not usual.
 var errUnusual = errors.New("an unusual request")
 
@@ -24,24 +21,24 @@ var errUnusual = errors.New("an unusual request")
 type servedConn struct {
 	*conn
 	server *Server
-	ctx    context.Context //nolint:containedctx // parent of the contexts of its requests
-	blank  *http.Request   // what its requests have in common
+	cancel context.CancelFunc // ends the context of its requests
+	blank  *http.Request      // what its requests have in common, with their context
 
 	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and closed after the
 	// server has closed the connection.
 	waitsUntil atomic.Int64
-	cancel     atomic.Pointer[context.CancelFunc] // cancels the request in progress
-	clientLeft atomic.Bool                        // the client has closed its side
+	clientLeft atomic.Bool // the client has closed its side
 
 	background backgroundRead
-	deadline   time.Time // for writes; zero without one. It stays set between requests
-	emptyBytes int       // CR and LF that may precede the next request, as net/http allows after a POST
-	head       []byte    // scratch: the head of an answer, and what leaves with it
-	held       []byte    // the part of an answer's body that has not left
+	deadline   time.Time   // for writes; zero without one. It stays set between requests
+	emptyBytes int         // CR and LF that may precede the next request, as net/http allows after a POST
+	header     http.Header // of the answer
+	head       []byte      // scratch: the head of an answer, and what leaves with it
+	held       []byte      // the part of an answer's body that has not left
 }
 
 func newServedConn(s *Server, socket net.Conn) *servedConn {
-	c := &servedConn{conn: newConn(socket), server: s}
+	c := &servedConn{conn: newConn(socket), server: s, header: http.Header{}}
 	c.blank = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: socket.RemoteAddr().String()}
 	c.waitsUntil.Store(c.opened.Add(s.HeadTimeout).UnixNano())
 	return c
@@ -51,7 +48,7 @@ func newServedConn(s *Server, socket net.Conn) *servedConn {
 func (c *servedConn) serve() {
 	ctx, cancel := context.WithCancel(context.WithValue(c.server.Base, http.LocalAddrContextKey, c.socket.LocalAddr()))
 	defer cancel()
-	c.ctx = ctx
+	c.cancel, c.blank = cancel, c.blank.WithContext(ctx)
 	unwatch := c.server.watcher.add(c)
 	given := false
 	defer func() {
@@ -82,7 +79,7 @@ func (c *servedConn) serve() {
 			c.reset() // releases the memory of a long head
 		}
 		c.waitsUntil.Store(time.Now().Add(c.server.IdleTimeout).UnixNano())
-		if c.server.closing.Load() {
+		if c.server.closing.Load() || ctx.Err() != nil {
 			return
 		}
 	}
@@ -152,13 +149,9 @@ func (c *servedConn) readRequestHead() ([]byte, error) {
 
 // serveRequest serves one request, and reports whether the connection may carry another one.
 func (c *servedConn) serveRequest(h requestHead) bool {
-	ctx, cancel := context.WithCancel(c.ctx)
-	defer cancel()
-	c.cancel.Store(&cancel)
-	defer c.cancel.Store(nil)
-	x := &served{c: c, cancel: cancel, r: c.blank.WithContext(ctx), header: make(http.Header, usualFields), length: -1,
-		unread: h.length, arrived: int64(c.w-c.r) >= h.length}
-	h.fill(x.r)
+	clear(c.header)
+	x := &served{c: c, head: h, r: *c.blank, length: -1, unread: h.length, arrived: int64(c.w-c.r) >= h.length}
+	x.head.fill(&x.r)
 	if x.r.Body = http.NoBody; h.length > 0 {
 		x.r.Body = x
 	} else {
@@ -173,11 +166,8 @@ func (c *servedConn) serveRequest(h requestHead) bool {
 
 // cancelIfLeft cancels the request in progress if the client has left: it has closed its side, and nothing is unread.
 func (c *servedConn) cancelIfLeft() {
-	if !c.clientLeft.Load() {
-		return
-	}
-	if cancel := c.cancel.Load(); cancel != nil && c.ended() {
-		(*cancel)()
+	if c.clientLeft.Load() && c.ended() {
+		c.cancel()
 	}
 }
 

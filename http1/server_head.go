@@ -11,16 +11,16 @@ import (
 // requestHead is the head of a usual request.
 type requestHead struct {
 	method, target string
-	url            *url.URL
+	url            url.URL
 	header         http.Header
 	host           string
 	length         int64 // Content-Length; 0 without
 	closes         bool  // the connection ends with the request
 }
 
-// fill sets the fields of a request.
+// fill sets the fields of a request, which refers to the URL of the head.
 func (h *requestHead) fill(r *http.Request) {
-	r.Method, r.RequestURI, r.URL, r.Header = h.method, h.target, h.url, h.header
+	r.Method, r.RequestURI, r.URL, r.Header = h.method, h.target, &h.url, h.header
 	r.Host, r.ContentLength, r.Close = h.host, h.length, h.closes
 }
 
@@ -95,13 +95,17 @@ func (h *requestHead) storeFraming(key, value string, repeated bool) bool {
 }
 
 // parseTarget parses a target that begins with a slash, as net/http does.
-func parseTarget(target string) (*url.URL, error) {
+func parseTarget(target string) (url.URL, error) {
 	for i := range len(target) {
 		if c := target[i]; !isAlphanumeric(c) && c != '/' && c != '-' && c != '.' && c != '_' {
-			return url.ParseRequestURI(target)
+			u, err := url.ParseRequestURI(target)
+			if err != nil {
+				return url.URL{}, err
+			}
+			return *u, nil
 		}
 	}
-	return &url.URL{Path: target}, nil
+	return url.URL{Path: target}, nil
 }
 
 // isPlainHost reports whether a Host has only characters of names, addresses and ports.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,6 +104,42 @@ func TestRequestsOfAConnectionAreServedInTurn(t *testing.T) {
 		want := []string{"200 false GET /a  <nil>", "200 false POST /b abc <nil>", "200 false GET /a  <nil>"}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("the answers are %q", got)
+		}
+	})
+}
+
+// TestRequestsOfAConnectionLeaveNothingBehind for the next one: no field of an answer, and no ended context.
+func TestRequestsOfAConnectionLeaveNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newServerRig(t, func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, "%v %v", w.Header(), r.Context().Err())
+			w.Header().Set("X-Own", "1")
+		})
+		c := r.dial()
+		write(t, c, simpleGet+simpleGet)
+		if got := readAnswers(t, c, 2); got[0] != "200 false map[] <nil>" || got[1] != got[0] {
+			t.Errorf("the answers are %q", got)
+		}
+	})
+}
+
+// TestABodyThatBreaksOffEndsTheConnection with the answer: the context of its requests has ended.
+func TestABodyThatBreaksOffEndsTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newServerRig(t, func(w http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(w)
+			_ = control.SetReadDeadline(time.Now().Add(time.Second))
+			_, err := io.ReadAll(r.Body)
+			_ = control.SetReadDeadline(time.Time{})
+			fmt.Fprintf(w, "%t %v", errors.Is(err, os.ErrDeadlineExceeded), r.Context().Err())
+		})
+		c := r.dial()
+		write(t, c, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc")
+		if got := readAnswers(t, c, 1); got[0] != "200 true true context canceled" {
+			t.Errorf("the answer is %q", got)
+		}
+		if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+			t.Errorf("behind the answer are %q, %v", rest, err)
 		}
 	})
 }

@@ -28,11 +28,16 @@ func FormatUUID(high, low uint64, version byte) string {
 	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
 	var text [36]byte
-	out := hex.AppendEncode(text[:0], b[:4])
-	for i := 4; i < 10; i += 2 {
-		out = hex.AppendEncode(append(out, '-'), b[i:i+2])
+	from, at := 0, 0
+	for _, bytes := range [...]int{4, 2, 2, 2, 6} {
+		if at > 0 {
+			text[at] = '-'
+			at++
+		}
+		at += hex.Encode(text[at:], b[from:from+bytes])
+		from += bytes
 	}
-	return string(hex.AppendEncode(append(out, '-'), b[10:]))
+	return string(text[:])
 }
 
 // IsRequestID reports whether an id has the form of a request id, which is safe to log and to echo.

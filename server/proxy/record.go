@@ -47,7 +47,10 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 	if !x.trace.On { // not authenticated: the trace headers of the client are ignored
 		x.trace = x.s.traces.Begin(x.in.HTTP.Header, false, x.in.Start)
 	}
-	d := &decisions.Decision{
+	kept := &struct { // most requests have one attempt: its record costs no allocation of its own
+		decisions.Decision
+		first [1]decisions.Attempt
+	}{Decision: decisions.Decision{
 		TraceID:        x.trace.ID(),
 		SchemaVersion:  decisions.SchemaVersion,
 		Time:           x.in.Start,
@@ -77,6 +80,10 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 		Estimated:      used.estimated,
 		UsageNote:      used.note,
 		PromptTokens:   cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
+	}}
+	d := &kept.Decision
+	if len(x.dispatch.attempts) > 0 {
+		d.Attempts = kept.first[:0]
 	}
 	if x.ending.result == decisions.ClientGone && x.answer.held() {
 		d.Status = decisions.StatusClientGone
