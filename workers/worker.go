@@ -273,7 +273,7 @@ func (w *Worker) Reference(raw string) (ref string, ok bool) { return w.address.
 var credentials = []string{"Api-Key", "Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key"}
 
 // Send sends r to the worker as a Sender does. r.Path is relative to the gateway's root, such as
-// /v1/chat/completions; the worker's base path is prepended. Send changes r.Header: the worker's
+// /v1/chat/completions; the worker's base path is prepended. Send changes r, which cannot be sent again: the worker's
 // key replaces any credential, its headers those of the client, its rank is selected, and the answer is requested
 // uncompressed.
 func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, error) {
@@ -286,10 +286,8 @@ func (w *Worker) Send(ctx context.Context, r *http1.Request) (*http1.Response, e
 
 func (w *Worker) sendTo(ctx context.Context, path string, r *http1.Request) (*http1.Response, error) {
 	l := w.link.Load()
-	out := *r
-	out.Path = path
-	out.Header = l.header(r.Header, w.via)
-	return l.sender.Send(ctx, &out)
+	r.Path, r.Header = path, l.header(r.Header, w.via)
+	return l.sender.Send(ctx, r)
 }
 
 // Shared and read only: Senders do not change header values.
