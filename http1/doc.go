@@ -23,7 +23,7 @@
 // connection to its Fallback, which is net/http's server, before anything is answered. It accepts nothing that net/http
 // refuses or understands otherwise (FuzzRequestsMeanTheSameToNetHTTP). On Linux, one epoll instance notices clients
 // that leave; net/http needs a goroutine in a read for each request. The context of a request ends when the client
-// leaves or the connection ends, but not when the handler returns.
+// leaves, a read of the body fails or the connection ends, but not when the handler returns.
 //
 // # Errors
 //

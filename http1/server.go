@@ -19,8 +19,8 @@ const (
 	// The pause after a failed accept, for example without a free descriptor, grows from the first to the last.
 	firstAcceptPause = 5 * time.Millisecond
 	lastAcceptPause  = time.Second
-	// closed is waitsUntil of a connection that the server has closed.
-	closed = -1
+	// timedOut is waitsUntil of a connection whose time is over. It ends, unless a request has just arrived.
+	timedOut = -1
 )
 
 // Server serves usual HTTP/1.1 requests: a known method, a path, at most a Content-Length, and nothing that changes the
@@ -120,15 +120,15 @@ func (s *Server) sweepUntil(ended <-chan struct{}) {
 	}
 }
 
-// closeWaiting closes the connections that wait for a request until a Unix time in ns, or an earlier one. It returns
-// the number of all connections. Their goroutines remove them.
+// closeWaiting ends the wait of the connections that wait for a request until a Unix time in ns, or an earlier one. It
+// returns the number of all connections. Their goroutines close and remove them.
 func (s *Server) closeWaiting(by int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		until := c.waitsUntil.Load()
-		if until > 0 && until <= by && c.waitsUntil.CompareAndSwap(until, closed) {
-			_ = c.socket.Close()
+		if until > 0 && until <= by && c.waitsUntil.CompareAndSwap(until, timedOut) {
+			_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // a closed connection ends without it
 		}
 	}
 	return len(s.conns)

@@ -43,7 +43,12 @@ type served struct {
 }
 
 // Header is part of http.ResponseWriter.
-func (x *served) Header() http.Header { return x.c.header }
+func (x *served) Header() http.Header {
+	if x.over.Load() { // the next request uses the map
+		return http.Header{}
+	}
+	return x.c.header
+}
 
 // WriteHeader is part of http.ResponseWriter. Interim answers leave at once.
 func (x *served) WriteHeader(status int) {
@@ -119,7 +124,7 @@ func (x *served) hasBody() bool {
 func (x *served) commit(first []byte, whole bool) {
 	c, isHead := x.c, x.r.Method == http.MethodHead
 	x.committed = true
-	x.closeLast = x.closeLast || x.r.Close || c.server.closing.Load() || x.r.Context().Err() != nil
+	x.closeLast = x.closeLast || x.r.Close || c.server.closing.Load() || c.broken
 	x.closeLast = x.closeLast || !x.skipBody()
 	if whole && x.length < 0 && (!isHead || len(first) > 0) {
 		x.length = int64(len(first))

@@ -33,7 +33,8 @@ func (x *served) readBody(p []byte) (n int, err error) {
 	if c := x.c; c.r < c.w {
 		n = c.takeBuffered(p)
 	} else if n, err = c.readSocket(p); err != nil {
-		x.c.cancel() // as net/http does
+		c.broken = true
+		c.cancel() // as net/http does
 		return n, err
 	}
 	if x.unread -= int64(n); x.unread == 0 {

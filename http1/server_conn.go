@@ -24,13 +24,14 @@ type servedConn struct {
 	cancel context.CancelFunc // ends the context of its requests
 	blank  *http.Request      // what its requests have in common, with their context
 
-	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and closed after the
-	// server has closed the connection.
+	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and timedOut when that
+	// time is over, or with the server.
 	waitsUntil atomic.Int64
 	clientLeft atomic.Bool // the client has closed its side
 
 	background backgroundRead
 	deadline   time.Time   // for writes; zero without one. It stays set between requests
+	broken     bool        // a read of a body has failed: no other request is served
 	emptyBytes int         // CR and LF that may precede the next request, as net/http allows after a POST
 	header     http.Header // of the answer
 	head       []byte      // scratch: the head of an answer, and what leaves with it
@@ -63,7 +64,8 @@ func (c *servedConn) serve() {
 	}()
 	for {
 		r, err := c.readRequest()
-		if errors.Is(err, errUnusual) && c.takeFromSweep() {
+		if errors.Is(err, errUnusual) {
+			c.endWait()
 			given = true
 			unwatch()
 			if !c.deadline.IsZero() {
@@ -79,14 +81,20 @@ func (c *servedConn) serve() {
 			c.reset() // releases the memory of a long head
 		}
 		c.waitsUntil.Store(time.Now().Add(c.server.IdleTimeout).UnixNano())
-		if c.server.closing.Load() || ctx.Err() != nil {
+		if c.server.closing.Load() || c.broken {
 			return
 		}
 	}
 }
 
-// takeFromSweep prevents that the server closes the connection as a waiting one. It returns false if that has happened.
-func (c *servedConn) takeFromSweep() bool { return c.waitsUntil.Swap(0) != closed }
+// endWait is called when a request has begun. It may have come with the end of the connection's time.
+func (c *servedConn) endWait() {
+	if c.waitsUntil.Swap(0) == timedOut {
+		c.server.mu.Lock() // closeWaiting sets the deadline under it
+		defer c.server.mu.Unlock()
+		_ = c.socket.SetReadDeadline(time.Time{}) // an error shows at the next read too
+	}
+}
 
 // readRequest waits for a request and parses its head. The bytes of an unusual request stay in the buffer.
 func (c *servedConn) readRequest() (requestHead, error) {
@@ -118,12 +126,14 @@ func (c *servedConn) readRequestHead() ([]byte, error) {
 			}
 			if scan > 0 && !timed {
 				timed = true
-				if !c.takeFromSweep() {
-					return nil, net.ErrClosed
-				}
+				c.endWait()
 				_ = c.socket.SetReadDeadline(time.Now().Add(c.server.HeadTimeout)) // an error shows at the read too
 			}
 			if err := c.fill(maxRequestHead); err != nil {
+				if c.waitsUntil.Load() == timedOut && c.hasInput() {
+					c.endWait()
+					continue
+				}
 				return nil, err
 			}
 			continue
@@ -137,9 +147,7 @@ func (c *servedConn) readRequestHead() ([]byte, error) {
 			line = scan
 			continue
 		}
-		if !c.takeFromSweep() {
-			return nil, net.ErrClosed
-		}
+		c.endWait()
 		if timed {
 			_ = c.socket.SetReadDeadline(time.Time{}) // an error shows at the next read too
 		}
@@ -149,7 +157,6 @@ func (c *servedConn) readRequestHead() ([]byte, error) {
 
 // serveRequest serves one request, and reports whether the connection may carry another one.
 func (c *servedConn) serveRequest(h requestHead) bool {
-	clear(c.header)
 	x := &served{c: c, head: h, r: *c.blank, length: -1, unread: h.length, arrived: int64(c.w-c.r) >= h.length}
 	x.head.fill(&x.r)
 	if x.r.Body = http.NoBody; h.length > 0 {
@@ -158,6 +165,7 @@ func (c *servedConn) serveRequest(h requestHead) bool {
 		x.watchClient()
 	}
 	keep := x.handle() && x.end()
+	clear(c.header) // the values may belong to a long head
 	if c.emptyBytes = 0; h.method == http.MethodPost {
 		c.emptyBytes = 4
 	}

@@ -500,12 +500,16 @@ func TestARequestEndsWithItsHandler(t *testing.T) {
 				first = func() (read, written error) {
 					_, read = r.Body.Read(make([]byte, 1))
 					_, written = w.Write([]byte("late"))
+					w.Header().Set("X-Late", "1")
 					return read, errors.Join(written, w.(interface{ FlushError() error }).FlushError())
 				}
 				return
 			}
 			if read, written := first(); read == nil || written == nil {
 				t.Errorf("a read after the end has the error %v, and a write %v", read, written)
+			}
+			if len(w.Header()) > 0 {
+				t.Errorf("the second answer has %v", w.Header())
 			}
 			fmt.Fprint(w, "second")
 		})

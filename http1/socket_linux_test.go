@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"net"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -140,6 +143,44 @@ func TestErrorsOfASocketAreThoseOfNet(t *testing.T) {
 		for i, from := range []string{"http1", "net"} {
 			if !errors.Is(got[i], c.want) {
 				t.Errorf("%s: %s returns %v, want %v", name, from, got[i], c.want)
+			}
+		}
+	}
+}
+
+// serveOnce serves a connection on which text has arrived, and whose client has then closed its side. With late, the
+// time of the connection was over before. It returns what the client reads.
+func serveOnce(t *testing.T, text string, late bool) string {
+	t.Helper()
+	client, served := socketPair(t)
+	defer client.Close()
+	s := &Server{Base: t.Context(), HeadTimeout: time.Hour, IdleTimeout: time.Hour, conns: map[*servedConn]struct{}{},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
+	c := newServedConn(s, served)
+	s.add(c)
+	write(t, client, text)
+	if err := client.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if late {
+		s.closeWaiting(math.MaxInt64)
+	}
+	c.serve()
+	s.watcher.close()
+	all, err := io.ReadAll(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+// TestARequestThatHasArrivedIsServed although the time of its connection is over, and although its client has closed its
+// side behind it.
+func TestARequestThatHasArrivedIsServed(t *testing.T) {
+	for text, want := range map[string]int{"": 0, simpleGet: 1, simpleGet + simpleGet: 2} {
+		for _, late := range []bool{false, true} {
+			if got := serveOnce(t, text, late); strings.Count(got, "served") != want || want == 0 && got != "" {
+				t.Errorf("%d requests, late %t: the client reads %q", want, late, got)
 			}
 		}
 	}

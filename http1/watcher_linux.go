@@ -132,3 +132,16 @@ func (c *servedConn) ended() (ended bool) {
 	})
 	return err != nil || ended
 }
+
+// hasInput reports whether bytes have arrived that were not read.
+func (c *servedConn) hasInput() (arrived bool) {
+	if c.direct == nil {
+		return false
+	}
+	var one [1]byte
+	err := c.direct.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		arrived = n > 0 && err == nil
+	})
+	return err == nil && arrived
+}

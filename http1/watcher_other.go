@@ -13,3 +13,5 @@ func (*watcher) add(*servedConn) (remove func()) { return func() {} }
 func (*watcher) close() {}
 
 func (*servedConn) ended() bool { return false }
+
+func (*servedConn) hasInput() bool { return false }
