@@ -174,8 +174,8 @@ func serveOnce(t *testing.T, text string, late bool) string {
 	return string(all)
 }
 
-// TestARequestThatHasArrivedIsServed although the time of its connection is over, and although its client has closed its
-// side behind it.
+// TestARequestThatHasArrivedIsServed although the time of its connection is over, and although its client has closed
+// its side behind it.
 func TestARequestThatHasArrivedIsServed(t *testing.T) {
 	for text, want := range map[string]int{"": 0, simpleGet: 1, simpleGet + simpleGet: 2} {
 		for _, late := range []bool{false, true} {
