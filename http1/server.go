@@ -19,7 +19,7 @@ const (
 	// The pause after a failed accept, for example without a free descriptor, grows from the first to the last.
 	firstAcceptPause = 5 * time.Millisecond
 	lastAcceptPause  = time.Second
-	// timedOut is waitsUntil of a connection whose time is over. It ends, unless a request has just arrived.
+	// timedOut is waitsUntil of a connection that has waited too long. It is closed, unless it has unread bytes.
 	timedOut = -1
 )
 

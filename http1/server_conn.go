@@ -24,8 +24,8 @@ type servedConn struct {
 	cancel context.CancelFunc // ends the context of its requests
 	blank  *http.Request      // what its requests have in common, with their context
 
-	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and timedOut when that
-	// time is over, or with the server.
+	// waitsUntil is the Unix time in ns by which a request must begin. It is 0 while one is served, and timedOut after
+	// that time or when the server is closing.
 	waitsUntil atomic.Int64
 	clientLeft atomic.Bool // the client has closed its side
 
@@ -87,7 +87,7 @@ func (c *servedConn) serve() {
 	}
 }
 
-// endWait is called when a request has begun. It may have come with the end of the connection's time.
+// endWait is called when the first bytes of a request are there. It removes the deadline of closeWaiting.
 func (c *servedConn) endWait() {
 	if c.waitsUntil.Swap(0) == timedOut {
 		c.server.mu.Lock() // closeWaiting sets the deadline under it

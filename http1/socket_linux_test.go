@@ -148,8 +148,8 @@ func TestErrorsOfASocketAreThoseOfNet(t *testing.T) {
 	}
 }
 
-// serveOnce serves a connection on which text has arrived, and whose client has then closed its side. With late, the
-// time of the connection was over before. It returns what the client reads.
+// serveOnce writes text to a connection, closes the client's side and then serves the connection. With late, the
+// connection has waited too long before. It returns what the client reads.
 func serveOnce(t *testing.T, text string, late bool) string {
 	t.Helper()
 	client, served := socketPair(t)
@@ -174,9 +174,9 @@ func serveOnce(t *testing.T, text string, late bool) string {
 	return string(all)
 }
 
-// TestARequestThatHasArrivedIsServed although the time of its connection is over, and although its client has closed
-// its side behind it.
-func TestARequestThatHasArrivedIsServed(t *testing.T) {
+// TestUnreadRequestsAreServed although their connection has waited too long, and although the client has closed its
+// side after them.
+func TestUnreadRequestsAreServed(t *testing.T) {
 	for text, want := range map[string]int{"": 0, simpleGet: 1, simpleGet + simpleGet: 2} {
 		for _, late := range []bool{false, true} {
 			if got := serveOnce(t, text, late); strings.Count(got, "served") != want || want == 0 && got != "" {

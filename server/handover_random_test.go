@@ -12,8 +12,8 @@ import (
 )
 
 // TestRandomFaultsAndLeavesReuseNothing: prefill and decode workers fail, and clients leave, at random moments. A
-// healthy worker of each stage is always there, so that every client that stays gets its answer. SGLang's two workers
-// serve a request at once, so its two attempts may meet a fault of each stage; therefore one stage fails at a time.
+// healthy worker of each stage is always there, so that every client that stays gets its answer. With SGLang,
+// both stages run in parallel, and two attempts can meet a fault of each; therefore one stage fails at a time.
 func TestRandomFaultsAndLeavesReuseNothing(t *testing.T) {
 	n := fixedseed.Samples(160, 2500) // for each hand-over
 	for _, handover := range []string{"nixl", "p2p_nccl", "shared", "sglang"} {
