@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -111,4 +112,77 @@ func TestTheWatcherNoticesClientsThatLeave(t *testing.T) {
 			client.Close()
 		})
 	}
+}
+
+// TestTheWatcherNoticesClientsThatLeaveALaterRequest while it is served, and before the server has read it. The request
+// before it is not cancelled.
+func TestTheWatcherNoticesClientsThatLeaveALaterRequest(t *testing.T) {
+	const second = "GET /second HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, early := range map[string]bool{"served": false, "unread": true} {
+		t.Run(name, func(t *testing.T) {
+			client, served := socketPair(t)
+			defer client.Close()
+			l := oneConn{make(chan net.Conn, 1), make(chan struct{})}
+			l.conn <- served
+			begun, release, endings := make(chan string), make(chan bool), make(chan error, 2)
+			s := &Server{Base: context.Background(), HeadTimeout: time.Hour, IdleTimeout: time.Hour,
+				Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					begun <- r.URL.Path
+					if r.URL.Path == "/second" {
+						<-r.Context().Done()
+					} else {
+						<-release
+					}
+					endings <- r.Context().Err()
+				})}
+			ended := make(chan error, 1)
+			go func() { ended <- s.Serve(l) }()
+			leave := func() {
+				if err := client.(*net.UnixConn).CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, client, simpleGet)
+			<-begun
+			if early {
+				write(t, client, second)
+				leave()
+				for !clientHasLeft(s) {
+					runtime.Gosched()
+				}
+			}
+			release <- true
+			if err := <-endings; err != nil {
+				t.Errorf("the first request ended with %v", err)
+			}
+			if !early {
+				write(t, client, second)
+			}
+			if path := <-begun; path != "/second" {
+				t.Fatalf("the second request is for %s", path)
+			}
+			if !early {
+				leave()
+			}
+			if err := <-endings; !errors.Is(err, context.Canceled) {
+				t.Errorf("the second request ended with %v", err)
+			}
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+				t.Errorf("Serve returned %v", err)
+			}
+		})
+	}
+}
+
+// clientHasLeft reports whether the watcher has seen the client of the only connection leave.
+func clientHasLeft(s *Server) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		return c.clientLeft.Load()
+	}
+	return false
 }
