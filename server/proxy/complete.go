@@ -23,7 +23,7 @@ func (x *exchange) complete() (err error) {
 	x.collectsLabels = !x.own && !x.repeated && !x.caller.IsolateCache && !x.in.Snap.IsRepeater(x.caller.Caller)
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
 		Evidence: x.keepsRecords(), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
-		x.blameHook(err)
+		x.hooks.blameForModel(x.parsed.Req.Model, err)
 		return err
 	}
 	if err = x.keepTier(); err != nil {
@@ -46,27 +46,27 @@ func (x *exchange) complete() (err error) {
 
 // completeOptional serves a request that is routed by its model, or that the paths of a pool cover because it is not.
 func (x *exchange) completeOptional() error {
-	if x.routed() {
+	if isRouted(&x.in, &x.caller) {
 		return x.complete()
 	}
 	return x.passUnrouted()
 }
 
-func (x *exchange) routed() bool {
-	switch x.in.Kind {
+// isRouted reports whether a request is routed by its model.
+func isRouted(in *intake.Inbound, c *intake.Caller) bool {
+	switch in.Kind {
 	case intake.Infer:
-		return x.in.Pattern != decisions.RouteOther && !x.isDeploymentOfPool()
+		return in.Pattern != decisions.RouteOther && !isDeploymentOfPool(in, c)
 	case intake.Optional:
-		return x.in.Snap.Serving(x.in.Dialect, x.caller.Caller) != nil
+		return in.Snap.Serving(in.Dialect, c.Caller) != nil
 	}
 	return false
 }
 
 // isDeploymentOfPool reports whether the path names a deployment that is no model of the gateway, and the paths of a
 // pool cover it: a pool of a service with Azure's API.
-func (x *exchange) isDeploymentOfPool() bool {
-	return x.in.Deployment != "" && intake.CheckModel(&x.in, &x.caller, x.in.Deployment) != nil &&
-		intake.PassingPool(&x.in, &x.caller) != nil
+func isDeploymentOfPool(in *intake.Inbound, c *intake.Caller) bool {
+	return in.Deployment != "" && intake.CheckModel(in, c, in.Deployment) != nil && intake.PassingPool(in, c) != nil
 }
 
 // charge reserves the estimated usage, and sets the rate-limit headers.
@@ -95,7 +95,7 @@ func (x *exchange) gather() {
 
 // observeOverhead records the gateway's own time until now, without the time that hooks and an embedding took.
 func (x *exchange) observeOverhead(now time.Time) {
-	x.overhead = now.Sub(x.in.ReadAt) - x.hookTime()
+	x.overhead = now.Sub(x.in.ReadAt) - x.hooks.took
 	if x.cached != nil {
 		x.overhead -= x.cached.embedding
 	}

@@ -30,7 +30,7 @@ type exchange struct {
 	trace          telemetry.TraceContext
 	caller         intake.Caller     // result of authenticate
 	parsed         intake.Parsed     // result of Read
-	hooks          *hookCalls        // result of runHooks; nil without hooks
+	hooks          hookCalls         // result of runHooks
 	resolution     intake.Resolution // result of Resolve
 	admission      intake.Admission  // result of charge
 	deadline       time.Time         // of the whole exchange
@@ -93,14 +93,6 @@ func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 		h["Request-Id"] = id // where Anthropic's SDKs look for it
 	}
 	return x
-}
-
-// msSinceStart returns the milliseconds from the start of the request to t, or 0 if t is zero.
-func (x *exchange) msSinceStart(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return ms(t.Sub(x.in.Start))
 }
 
 // run authenticates the request and calls its stages. If a stage fails, run answers with its error. It
@@ -206,3 +198,11 @@ func (x *exchange) clientGone() bool {
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// msSince returns the milliseconds from start to t, or 0 if t is zero.
+func msSince(start, t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return ms(t.Sub(start))
+}

@@ -98,7 +98,7 @@ func (n *explainer) runStages() (stage string, err error) {
 	if x.in.Kind == intake.Models || x.in.Kind == intake.Stored || x.in.Kind == intake.Feedback {
 		return decisions.StageRequest, notExplained()
 	}
-	if x.routed() {
+	if isRouted(&x.in, &x.caller) {
 		if x.parsed, err = it.Read(&x.in, &x.caller); err != nil {
 			return decisions.StageRequest, err
 		}
@@ -125,7 +125,7 @@ func (n *explainer) runStages() (stage string, err error) {
 	if x.resolution.Overlong {
 		n.addNote("the estimate exceeds the context of %d tokens; the engine decides", x.resolution.Pool.Context)
 	}
-	if p := x.resolution.Pool; x.parsed.Req != nil && x.routed() {
+	if p := x.resolution.Pool; x.parsed.Req != nil && isRouted(&x.in, &x.caller) {
 		if to := x.parsed.MaxTokensAt(p); to < x.parsed.Req.MaxTokens {
 			n.addNote("max_tokens is lowered from %d to %d, which fits into the context of %d", x.parsed.Req.MaxTokens, to,
 				p.Context)
@@ -216,7 +216,7 @@ func (n *explainer) explanation() *decisions.Explanation {
 		Model:          res.ModelName,
 		PromptTokens:   cmp.Or(x.facts.PromptTokens, x.parsed.Estimate),
 		Blocks:         len(x.facts.Blocks),
-		Hooks:          x.hookRecords(),
+		Hooks:          x.hooks.records,
 	}
 	if x.caller.Caller != nil {
 		e.Tenant, e.Key = x.caller.Tenant, x.caller.Key

@@ -376,7 +376,7 @@ func (h *handover) record() *decisions.Handover {
 	if h.uncounted && len(h.prefills) == 0 {
 		return nil
 	}
-	r := &decisions.Handover{Result: h.result.String(), DecodeAtMs: h.x.msSinceStart(h.decodeAt)}
+	r := &decisions.Handover{Result: h.result.String(), DecodeAtMs: msSince(h.x.in.Start, h.decodeAt)}
 	for _, p := range h.prefills {
 		try := p.buildAttempt()
 		r.Prefills = append(r.Prefills, decisions.Prefill{Worker: try.Worker, Reason: try.Reason, Status: try.Status,

@@ -15,10 +15,12 @@ import (
 	"tierway/hooks"
 	"tierway/openai"
 	"tierway/routing"
+	"tierway/server/control"
 	"tierway/telemetry"
 	"tierway/tenants"
 )
 
+// hookCalls are the calls of hooks for a request. The zero value is a request without hooks.
 type hookCalls struct {
 	records []decisions.Hook
 	spans   []trace.Span
@@ -35,7 +37,6 @@ func (x *exchange) runHooks(chain *hooks.Chain) error {
 	if err := x.s.intake.NameModel(&x.in, &x.caller, &x.parsed); err != nil {
 		return err
 	}
-	x.hooks = &hookCalls{}
 	began := time.Now()
 	defer func() {
 		x.hooks.took = time.Since(began)
@@ -74,7 +75,7 @@ func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
 	}, left)
 	err := x.applyReply(h, &reply)
 	took := time.Since(at)
-	record := decisions.Hook{Name: h.Name, Result: reply.Result.String(), Shadow: h.Shadow, AtMs: x.msSinceStart(at),
+	record := decisions.Hook{Name: h.Name, Result: reply.Result.String(), Shadow: h.Shadow, AtMs: msSince(x.in.Start, at),
 		DurationMs: ms(took), IgnoredHeaders: reply.Ignored, Error: reply.Cause}
 	if x.trace.Sampled {
 		id := span.SpanContext().SpanID()
@@ -114,9 +115,9 @@ func (x *exchange) applyReply(h *hooks.Hook, reply *hooks.Reply) error {
 		return errClientGone
 	case h.Shadow:
 	case reply.Result == hooks.Rejected && h.OnReject != hooks.Pass:
-		return x.rejectedByHook(h, reply)
+		return rejectedByHook(h, reply, x.s.rand)
 	case reply.Result.Failure() && h.OnError != hooks.Pass:
-		return x.hookUnavailable(h, reply.Cause)
+		return hookUnavailable(h, reply.Cause, x.s.rand)
 	}
 	return nil
 }
@@ -126,7 +127,7 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 	if !h.Transform {
 		return hooks.CauseTransform
 	}
-	if cause := x.unknownHeader(reply.Headers); cause != "" {
+	if cause := unknownHeader(x.in.Snap, reply.Headers); cause != "" {
 		return cause
 	}
 	was, model := x.in.HTTP.Header, x.parsed.Req.Model
@@ -156,12 +157,12 @@ func (x *exchange) transform(h *hooks.Hook, reply *hooks.Reply) (cause string) {
 
 // unknownHeader returns why a change of a header is refused, or "". It omits the value, which may be a text of a
 // prompt.
-func (x *exchange) unknownHeader(changes []hooks.Header) (cause string) {
+func unknownHeader(snap *control.Snapshot, changes []hooks.Header) (cause string) {
 	for _, h := range changes {
 		_, isClass := tenants.ParseClass(h.Value)
 		switch {
 		case h.Value == "":
-		case h.Name == "X-Model-Tier" && x.in.Snap.TierNamed(h.Value) == nil:
+		case h.Name == "X-Model-Tier" && snap.TierNamed(h.Value) == nil:
 			return "it sets the header X-Model-Tier to a value that is no tier; write the name of a tier"
 		case h.Name == "X-Request-Priority" && !isClass:
 			return "it sets the header X-Request-Priority to a value that is no class; write " +
@@ -171,25 +172,25 @@ func (x *exchange) unknownHeader(changes []hooks.Header) (cause string) {
 	return ""
 }
 
-// blameHook records that a request was rejected for the model that a hook had written.
-func (x *exchange) blameHook(rejection error) {
-	if x.hooks == nil || x.hooks.renamed == nil {
+// blameForModel records that a request was rejected for its model if a hook had written that.
+func (c *hookCalls) blameForModel(model string, rejection error) {
+	if c.renamed == nil {
 		return
 	}
 	if e, ok := errors.AsType[*openai.Error](rejection); ok && e.Code == openai.CodeModelNotFound {
-		x.hooks.renamed.RecordFailure(&hooks.Reply{Result: hooks.Transformed, Cause: "the hook changes the model to " +
-			openai.Quoted(x.parsed.Req.Model) + ", which does not exist or which the tenant may not use"}, time.Now())
+		c.renamed.RecordFailure(&hooks.Reply{Result: hooks.Transformed, Cause: "the hook changes the model to " +
+			openai.Quoted(model) + ", which does not exist or which the tenant may not use"}, time.Now())
 	}
 }
 
 // rejectedByHook returns the answer to a request that a hook rejects.
-func (x *exchange) rejectedByHook(h *hooks.Hook, reply *hooks.Reply) error {
+func rejectedByHook(h *hooks.Hook, reply *hooks.Reply, rand func() uint64) error {
 	e := &openai.Error{Code: openai.CodeRejectedByHook, Status: http.StatusForbidden, Message: reply.Reason}
 	switch {
 	case reply.Limited:
 		e.Status, e.RetryAfter = http.StatusTooManyRequests, reply.RetryAfter
 		if e.RetryAfter == 0 {
-			e.RetryAfter = x.retryWait()
+			e.RetryAfter = retryWait(rand)
 		}
 	case h.OnReject == hooks.Block400:
 		e.Status = http.StatusBadRequest
@@ -201,40 +202,18 @@ func (x *exchange) rejectedByHook(h *hooks.Hook, reply *hooks.Reply) error {
 }
 
 // retryWait returns a wait of one to three seconds: clients that are rejected together must not retry together.
-func (x *exchange) retryWait() time.Duration {
-	return time.Second + time.Duration(x.s.rand()%uint64(2*time.Second))
+func retryWait(rand func() uint64) time.Duration {
+	return time.Second + time.Duration(rand()%uint64(2*time.Second))
 }
 
 // hookUnavailable returns the answer to a request that a hook could not check.
-func (x *exchange) hookUnavailable(h *hooks.Hook, cause string) error {
-	wait := x.retryWait()
+func hookUnavailable(h *hooks.Hook, cause string, rand func() uint64) error {
+	wait := retryWait(rand)
 	if until := h.State().Until; !until.IsZero() {
 		wait += max(0, time.Until(until))
 	}
 	return &openai.Error{Code: openai.CodeHookUnavailable, RetryAfter: wait, Cause: errors.New(h.Name + ": " + cause),
 		Message: "The request cannot be checked at present. Try again in " + openai.ShortDuration(wait) + "."}
-}
-
-// hookRecords returns the calls of hooks for the record, or nil without any.
-func (x *exchange) hookRecords() []decisions.Hook {
-	if x.hooks == nil {
-		return nil
-	}
-	return x.hooks.records
-}
-
-func (x *exchange) hookSpans() []trace.Span {
-	if x.hooks == nil {
-		return nil
-	}
-	return x.hooks.spans
-}
-
-func (x *exchange) hookTime() time.Duration {
-	if x.hooks == nil {
-		return 0
-	}
-	return x.hooks.took
 }
 
 // explainHooks runs the hooks for an explanation if that was requested, and otherwise notes that it did not. Hooks of a

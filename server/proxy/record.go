@@ -61,7 +61,7 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 		Dialect:        x.in.Dialect.String(),
 		DurationMs:     ms(time.Since(x.in.Start)),
 		OverheadMs:     ms(x.overhead),
-		TTFTMs:         x.msSinceStart(x.dispatch.firstAt),
+		TTFTMs:         msSince(x.in.Start, x.dispatch.firstAt),
 		Result:         x.ending.result,
 		Code:           x.ending.code,
 		Cause:          x.ending.cause,
@@ -70,7 +70,7 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 		Model:          res.ModelName,
 		Rule:           res.Rule,
 		RuleNote:       res.Note,
-		Hooks:          x.hookRecords(),
+		Hooks:          x.hooks.records,
 		Limit:          string(x.admission.Allowance.Refused),
 		QueueMs:        ms(x.wait.total),
 		Promoted:       x.wait.promoted,
@@ -194,7 +194,7 @@ func (a *attempt) countPace() {
 
 // spans returns the spans of the request, which is exported.
 func (x *exchange) spans(d *decisions.Decision) *endedSpans {
-	s := &endedSpans{trace: x.trace, Trace: decisions.Trace{Decision: d, HookCalls: x.hookSpans(),
+	s := &endedSpans{trace: x.trace, Trace: decisions.Trace{Decision: d, HookCalls: x.hooks.spans,
 		Prefills: x.dispatch.prefillSpans()}}
 	for _, a := range x.dispatch.attempts {
 		s.Calls = append(s.Calls, a.span)
@@ -233,11 +233,11 @@ func (a *attempt) buildAttempt() decisions.Attempt {
 		Worker:      a.m.NameFor(x.in.Dialect),
 		Reason:      string(a.lease.Reason()),
 		Status:      a.status,
-		AtMs:        x.msSinceStart(a.started),
+		AtMs:        msSince(x.in.Start, a.started),
 		QueueMs:     ms(a.placement.waited),
 		SelectionUs: float64(a.placement.selection.Nanoseconds()) / 1000,
-		FirstAtMs:   x.msSinceStart(a.firstAt),
-		EndAtMs:     x.msSinceStart(a.ended),
+		FirstAtMs:   msSince(x.in.Start, a.firstAt),
+		EndAtMs:     msSince(x.in.Start, a.ended),
 		ErrorType:   a.errorType(),
 		Predicted:   a.lease.Overlap(),
 		Usage:       decisions.Usage{Prompt: a.usage.Prompt, Cached: a.usage.Cached, Output: a.usage.Output},

@@ -229,7 +229,7 @@ func (x *exchange) recordAnswer() {
 func (x *exchange) lookUpAnswer(form *answers.Form) bool {
 	c := x.cached
 	c.generation = x.s.cache.Generation(c.key.Owner.Name)
-	c.record.AtMs = x.msSinceStart(time.Now())
+	c.record.AtMs = msSince(x.in.Start, time.Now())
 	if c.pool.ResponseCache.Exact != nil && x.lookUpExact() {
 		x.s.metrics.Cache.Request(telemetry.CacheExactHit)
 		c.record.Result = telemetry.CacheExactHit.String()
