@@ -22,7 +22,7 @@ func (x *exchange) complete() (err error) {
 	}
 	x.collectsLabels = !x.own && !x.repeated && !x.caller.IsolateCache && !x.in.Snap.IsRepeater(x.caller.Caller)
 	if x.resolution, err = it.Resolve(&x.in, &x.caller, &x.parsed, intake.ResolveOptions{Chats: it.Chats(),
-		Evidence: x.keepsRecords(), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
+		Evidence: x.s.records.keepsFull(x.trace.Sampled), Explore: x.s.learning != nil && x.collectsLabels}); err != nil {
 		x.hooks.blameForModel(x.parsed.Req.Model, err)
 		return err
 	}

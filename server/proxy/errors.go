@@ -79,7 +79,7 @@ func (x *exchange) writeError(e *openai.Error) {
 	}
 	body := e.Body(x.in.Shape, x.in.RequestID)
 	x.answer.sendHead(e.HTTPStatus(), func(h http.Header) {
-		if x.refunded(x.settlement()) {
+		if x.dispatch.settlement(x.cached).refunded(x.admission.Grant, x.resolution.Pool) {
 			dropRateHeaders(h) // they were computed before the refund
 		}
 		errorHeaders(h, e, len(body))

@@ -161,17 +161,19 @@ func (x *exchange) end() {
 
 // finish settles the usage of the request, also if its record cannot be made, and publishes the record.
 func (x *exchange) finish() {
-	r := x.settle(x.settlement())
+	r := x.settle(x.dispatch.settlement(x.cached))
 	defer x.recordLearning(r.Decision)
 	if x.trace.Sampled { // apart, so that a panic costs no row of the ledger
-		x.s.control.Recoverer.Run("making spans", func() { r.spans = x.spans(r.Decision) })
+		x.s.control.Recoverer.Run("making spans", func() {
+			r.spans = &endedSpans{x.trace, x.dispatch.spans(r.Decision, x.hooks.spans, x.cached)}
+		})
 	}
 	x.s.records.ring.Add(r)
 }
 
 // settle returns the record of the request, and settles its usage: the record may wait for room.
 func (x *exchange) settle(used settlement) record {
-	defer x.settleUsage(used)
+	defer settleUsage(x.admission.Grant, x.resolution.Pool, used)
 	return x.record(x.buildDecision(used), used)
 }
 
@@ -180,7 +182,7 @@ func (x *exchange) fail(err error) {
 	e := translate(err)
 	x.ending = endingOf(e)
 	if x.clientGone() {
-		if x.settlement().sent {
+		if x.dispatch.settlement(x.cached).sent {
 			x.dispatch.attempts[len(x.dispatch.attempts)-1].bookEstimate(0)
 		}
 		x.ending.result, x.ending.code, x.answer.abort = decisions.ClientGone, "", true

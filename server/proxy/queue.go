@@ -92,7 +92,8 @@ func (x *exchange) fillTicket() *queue.Ticket {
 // is free, it waits for the turn of the request.
 func (x *exchange) enterQueue() (routing.Lease, error) {
 	w := &x.wait
-	x.resetPlacement()
+	w.placement = newPlacement(x.resolution.Pool, x.s.records.keepsFull(x.trace.Sampled))
+	x.facts.Record = w.placement.choice
 	t, began := x.fillTicket(), time.Now()
 	lease, err := x.resolution.Pool.WaitQueue.Enter(t, began)
 	w.placement.selection = time.Since(began)
@@ -152,7 +153,7 @@ func (x *exchange) waitForWakeup(t *queue.Ticket, began time.Time) (routing.Leas
 // leaveQueue settles the real usage of the request against its tenant's share of the queue.
 func (x *exchange) leaveQueue() {
 	if x.wait.ticket != nil {
-		used := x.settlement().usage
+		used := x.dispatch.settlement(x.cached).usage
 		x.resolution.Pool.WaitQueue.SettleUsage(x.wait.ticket, used.Prompt+used.Output)
 	}
 }

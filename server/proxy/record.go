@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"tierway/decisions"
 	"tierway/openai"
 	"tierway/routing"
@@ -18,28 +20,19 @@ import (
 
 // record returns what the request leaves, without its spans.
 func (x *exchange) record(d *decisions.Decision, used settlement) record {
-	return record{
+	r := record{
 		Decision:   d,
 		pool:       x.resolution.Pool,
 		dialect:    x.in.Dialect,
 		class:      x.parsed.Class,
 		dispatched: len(d.Attempts) > 0 && !x.resolution.Stored, // stored responses bypass the queue
 		waited:     x.wait.total,
-		booking:    x.booking(used),
 	}
-}
-
-// booking returns what the ledger's row of the request has beside the Decision.
-func (x *exchange) booking(used settlement) booking {
-	if x.s.control.Stores.Ledger == nil || x.caller.Caller == nil || !x.inLedger {
-		return booking{}
+	if x.s.control.Stores.Ledger != nil && x.caller.Caller != nil && x.inLedger {
+		r.booking = booking{booked: true, at: cmp.Or(x.admission.At, x.in.Start), key: x.caller.Key,
+			model: x.resolution.KnownModel(), money: used.money(), saved: used.saved(), fromCache: used.kept}
 	}
-	at := x.admission.At
-	if at.IsZero() {
-		at = x.in.Start
-	}
-	return booking{booked: true, at: at, key: x.caller.Key, model: x.resolution.KnownModel(), money: used.money(),
-		saved: used.saved(), fromCache: used.kept}
+	return r
 }
 
 func (x *exchange) buildDecision(used settlement) *decisions.Decision {
@@ -110,8 +103,8 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 		if x.in.Dialect != openai.Other {
 			d.MaxTokens = req.MaxTokens
 		}
-		if x.keepsRecords() {
-			d.Features = x.features()
+		if x.s.records.keepsFull(x.trace.Sampled) {
+			d.Features = features(&x.in, &x.parsed, res, &x.facts)
 		}
 	}
 	if x.cached != nil {
@@ -129,27 +122,28 @@ func (x *exchange) buildDecision(used settlement) *decisions.Decision {
 	return d
 }
 
-// features returns the features by which the request was classified and routed, without its text.
-func (x *exchange) features() decisions.Features {
-	e := &x.resolution.Evidence
+// features returns the features by which a request was classified and routed, without its text.
+func features(in *intake.Inbound, p *intake.Parsed, res *intake.Resolution, facts *routing.Request,
+) decisions.Features {
+	e := &res.Evidence
 	f := decisions.Features{
-		Header:        headerTier(&x.in, &x.resolution),
+		Header:        headerTier(in, res),
 		Classified:    e.Classified,
 		Counted:       e.Counted,
 		UserTextBytes: e.UserBytes,
 		Groups:        e.Groups,
 		Score:         e.Score,
 		ModelScore:    e.Model,
-		LimitRequired: x.in.Dialect.RequiresMaxTokens(),
-		Tools:         x.parsed.Req.Tools,
-		Media:         x.parsed.Req.Media,
-		Estimate:      x.parsed.Estimate,
+		LimitRequired: in.Dialect.RequiresMaxTokens(),
+		Tools:         p.Req.Tools,
+		Media:         p.Req.Media,
+		Estimate:      p.Estimate,
 	}
-	if x.parsed.Prompt != nil {
-		f.Session = routing.Hash(x.parsed.Prompt.Session())
+	if p.Prompt != nil {
+		f.Session = routing.Hash(p.Prompt.Session())
 	}
-	f.Model, f.Prefix, f.Blocks = routing.Hash(x.facts.Model), routing.Hash(x.facts.Prefix), len(x.facts.Blocks)
-	f.Chain = routing.AppendChain(nil, x.facts.Blocks)
+	f.Model, f.Prefix, f.Blocks = routing.Hash(facts.Model), routing.Hash(facts.Prefix), len(facts.Blocks)
+	f.Chain = routing.AppendChain(nil, facts.Blocks)
 	return f
 }
 
@@ -192,15 +186,15 @@ func (a *attempt) countPace() {
 	}
 }
 
-// spans returns the spans of the request, which is exported.
-func (x *exchange) spans(d *decisions.Decision) *endedSpans {
-	s := &endedSpans{trace: x.trace, Trace: decisions.Trace{Decision: d, HookCalls: x.hooks.spans,
-		Prefills: x.dispatch.prefillSpans()}}
-	for _, a := range x.dispatch.attempts {
+// spans returns the spans of a request: of its record, its attempts, its hooks, and its look-up in the response cache.
+// c is nil without one.
+func (d *dispatch) spans(of *decisions.Decision, hookCalls []trace.Span, c *cached) decisions.Trace {
+	s := decisions.Trace{Decision: of, HookCalls: hookCalls, Prefills: d.prefillSpans()}
+	for _, a := range d.attempts {
 		s.Calls = append(s.Calls, a.span)
 	}
-	if x.cached != nil {
-		s.LookUp = x.cached.span
+	if c != nil {
+		s.LookUp = c.span
 	}
 	return s
 }
@@ -212,19 +206,14 @@ type placement struct {
 	choice    *routing.Choice // candidates and scores; nil if they are not recorded
 }
 
-// keepsRecords reports whether the full record of a request is kept or exported, not only its log line.
-func (x *exchange) keepsRecords() bool {
-	return x.trace.Sampled || x.s.records.keeps.Load()
-}
-
-// resetPlacement clears the placement. If records are kept, the next selection is recorded in it.
-func (x *exchange) resetPlacement() {
-	x.wait.placement = placement{}
-	if x.facts.Record = nil; x.keepsRecords() {
-		x.wait.placement.choice = &routing.Choice{Candidates: make([]routing.Candidate, 0,
-			min(len(x.resolution.Pool.Workers), routing.MaxCandidates))}
-		x.facts.Record = x.wait.placement.choice
+// newPlacement returns the placement of a request before a worker of its pool is selected. With recorded, it has a
+// choice, in which the selection is recorded.
+func newPlacement(pool *control.Pool, recorded bool) placement {
+	if !recorded {
+		return placement{}
 	}
+	return placement{choice: &routing.Choice{Candidates: make([]routing.Candidate, 0,
+		min(len(pool.Workers), routing.MaxCandidates))}}
 }
 
 func (a *attempt) buildAttempt() decisions.Attempt {

@@ -72,9 +72,9 @@ func TestFullRecordIsKeptOnlyIfItIsStoredOrExported(t *testing.T) {
 	for _, c := range []struct{ kept, sampled, want bool }{
 		{want: false}, {kept: true, want: true}, {sampled: true, want: true},
 	} {
-		x := &exchange{s: &Proxy{records: &records{}}, trace: telemetry.TraceContext{On: true, Sampled: c.sampled}}
-		x.s.records.keeps.Store(c.kept)
-		if got := x.keepsRecords(); got != c.want {
+		r := &records{}
+		r.keeps.Store(c.kept)
+		if got := r.keepsFull(c.sampled); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -81,6 +81,10 @@ func newRecords(o *Options) *records {
 	return r
 }
 
+// keepsFull reports whether the full record of a request is kept or exported, not only its log line. sampled means that
+// the request is exported.
+func (r *records) keepsFull(sampled bool) bool { return sampled || r.keeps.Load() }
+
 // RunRecords passes the records of ended requests on until ctx ends, and then those that remain.
 func (px *Proxy) RunRecords(ctx context.Context) { px.records.ring.Run(ctx) }
 

@@ -337,7 +337,7 @@ func (x *exchange) keep() string {
 	case x.resolution.Pool != c.pool || x.resolution.ModelName != c.key.Model:
 		return answerFallback
 	}
-	used := x.settlement().usage
+	used := x.dispatch.settlement(c).usage
 	content, why := c.recorder.Content(used.Prompt, used.Output)
 	if why != "" {
 		return string(why)

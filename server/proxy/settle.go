@@ -7,6 +7,7 @@ import (
 	"tierway/openai"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/store"
 	"tierway/tenants"
 )
 
@@ -49,12 +50,13 @@ type settlement struct {
 	kept      bool          // the answer came from the response cache
 }
 
-// settlement returns the usage of a request: the usage that its attempts booked last.
-func (x *exchange) settlement() (s settlement) {
-	if x.cached != nil && x.cached.hit != nil {
-		return x.cached.hitSettlement()
+// settlement returns the usage of a request: that of the kept answer that the client received, else the usage that the
+// attempts booked last. c is nil without a response cache.
+func (d *dispatch) settlement(c *cached) (s settlement) {
+	if c != nil && c.hit != nil {
+		return c.hitSettlement()
 	}
-	for _, a := range x.dispatch.attempts {
+	for _, a := range d.attempts {
 		sent := s.sent || a.used.sent
 		if a.used.known || a.used.estimated {
 			s = a.used
@@ -65,20 +67,23 @@ func (x *exchange) settlement() (s settlement) {
 	return s
 }
 
-// refunded reports whether the request costs its tenant nothing, because no worker can have received any
-// part of it. A request without a pool needs no worker, and counts.
-func (x *exchange) refunded(used settlement) bool {
-	return x.admission.Grant != nil && x.resolution.Pool != nil && !used.sent
+// refunded reports whether a request with a reservation costs its tenant nothing, because no worker can have received
+// any part of it. A request without a pool needs no worker, and counts.
+func (s settlement) refunded(g *store.Grant, pool *control.Pool) bool {
+	return g != nil && pool != nil && !s.sent
 }
 
-func (x *exchange) settleUsage(s settlement) {
-	if g := x.admission.Grant; g != nil {
-		used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: x.refunded(s)}
-		if s.kept {
-			used.Tokens = 0 // no engine has read or generated them
-		}
-		g.Settle(used)
+// settleUsage replaces the reservation of a request by its usage. g is nil without a reservation, and pool without a
+// pool.
+func settleUsage(g *store.Grant, pool *control.Pool, s settlement) {
+	if g == nil {
+		return
 	}
+	used := tenants.Used{Tokens: s.usage.Prompt + s.usage.Output, Money: s.money(), Refund: s.refunded(g, pool)}
+	if s.kept {
+		used.Tokens = 0 // no engine has read or generated them
+	}
+	g.Settle(used)
 }
 
 // money returns the cost of the usage by the price of the pool that served it.
