@@ -44,7 +44,8 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
-	a.stream, a.retryable = x.parsed.GeneratesStream(), x.mayAttemptAgain()
+	a.stream = x.parsed.GeneratesStream()
+	a.retryable = !x.parsed.AtMostOnce() && x.dispatch.attemptsIn(a.pool) < x.in.Snap.File.Retry.Attempts
 	a.firstByte = a.firstByteWithin()
 	a.watch.firstByteEnd = a
 	a.watch.start(cancel, a.firstByte, x.patience)
@@ -132,15 +133,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// mayAttemptAgain reports whether the request may be sent to one more worker after the present attempt.
-func (x *exchange) mayAttemptAgain() bool {
-	made := 0
-	for _, a := range x.dispatch.attempts {
-		if a.pool == x.resolution.Pool {
-			made++
+// attemptsIn returns the number of attempts in a pool, with the present one.
+func (d *dispatch) attemptsIn(pool *control.Pool) (n int) {
+	for _, a := range d.attempts {
+		if a.pool == pool {
+			n++
 		}
 	}
-	return !x.parsed.AtMostOnce() && made < x.in.Snap.File.Retry.Attempts
+	return n
 }
 
 // canRetryElsewhere reports whether another worker can take the request now.

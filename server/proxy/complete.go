@@ -84,10 +84,13 @@ func (x *exchange) gather() {
 	x.gatherFacts()
 	if x.parsed.Req.Stream && x.in.Dialect.Generates() {
 		// While the request may get another target, its tier is unknown, and the timer must not read it.
-		tierKnown := !x.mayFallBack() && !x.movesIfUnavailable()
+		showsTier := x.in.Snap.File.RoutingHeaders && !mayFallBack(&x.resolution, &x.parsed, x.own) &&
+			!x.s.intake.MovesIfUnavailable(&x.in, &x.parsed, &x.resolution)
 		x.answer.startBeats(x.resolution.Pool.HeartbeatAfter, func() {
 			h := setInto(x.answer.header())
-			x.openHeaders(&h, tierKnown)
+			if streamHeaders(&h); showsTier {
+				tierHeaders(&x.resolution, &h)
+			}
 		})
 	}
 	x.observeOverhead(time.Now())

@@ -15,7 +15,7 @@ import (
 func (n *explainer) previewWorker() (stage string, err error) {
 	x, notes := n.x, n.notes
 	why, stage, err := n.previewPool()
-	if why == "" || !x.mayFallBack() {
+	if why == "" || !mayFallBack(&x.resolution, &x.parsed, x.own) {
 		return stage, err
 	}
 	for first := x.resolution; ; {
@@ -38,7 +38,7 @@ func (n *explainer) previewPool() (why, stage string, err error) {
 	x := n.x
 	region := x.in.Snap.ExplainedRegion(x.in.HTTP.Header)
 	x.facts = x.s.intake.Gather(x.in.HTTP.Context(), &x.caller, &x.parsed, &x.resolution, region, false)
-	x.setDeadline()
+	x.deadline, x.patience = deadlines(&x.in, x.parsed.Class)
 	if err := x.pinToStored(); err != nil {
 		return "", decisions.StageWorker, err
 	}

@@ -38,22 +38,29 @@ func whyUnserved(err error) string {
 	return whyFull
 }
 
-// mayFallBack reports whether the request has a further target. A follow-up of a stored response has none,
-// because only the engine of the response has it.
-func (x *exchange) mayFallBack() bool {
-	return x.resolution.MayFallBack() && !x.parsed.FollowsUp() && !x.own
+// mayFallBack reports whether a request has a further target. A follow-up of a stored response has none, because only
+// the engine of the response has it. own means a request of the gateway itself, which is sent once.
+func mayFallBack(res *intake.Resolution, p *intake.Parsed, own bool) bool {
+	return res.MayFallBack() && !p.FollowsUp() && !own
 }
 
-// fallBack moves the request to the next target of its list that can take it, and reports whether there is
-// one. why is why its pool does not serve it. The time that it has waited counts in the next queue too.
+// fallBack moves the request to the next target of its list that can take it, and reports whether it did. why is why
+// its pool does not serve it.
 func (x *exchange) fallBack(why string) bool {
 	to, ok := x.s.intake.FallBack(&x.in, &x.caller, &x.parsed, x.resolution, why)
 	x.resolution.Note, x.resolution.Moves = to.Note, to.Moves
-	if failed := x.dispatch.failed; !ok || !time.Now().Before(x.patience) ||
+	return ok && x.moveTo(&to)
+}
+
+// moveTo moves a request that its pool did not serve to another target, and reports whether it did: not after the
+// client's patience, and not without a retry of the budget if an attempt has failed. The time that the request has
+// waited counts in the next queue too.
+func (x *exchange) moveTo(to *intake.Resolution) bool {
+	if failed := x.dispatch.failed; !time.Now().Before(x.patience) ||
 		len(failed) > 0 && !x.s.spendRetry(failed[len(failed)-1].failure) {
 		return false
 	}
-	x.setTarget(to, rejection{})
+	x.setTarget(*to, rejection{})
 	x.dispatch.tried = nil
 	x.gatherFacts()
 	return true
@@ -64,17 +71,6 @@ func (x *exchange) setTarget(to intake.Resolution, of rejection) {
 	x.leaveQueue()
 	x.wait.ticket, x.wait.rejection = x.wait.ticket.ForOtherQueue(), of
 	x.resolution = to
-}
-
-// movesIfUnavailable reports whether the request leaves its tier while no worker of the tier is up.
-func (x *exchange) movesIfUnavailable() bool {
-	return x.s.intake.MovesIfUnavailable(&x.in, &x.parsed, &x.resolution)
-}
-
-// nextTier returns the resolution of the request to another tier. Without one, or while a worker of its
-// tier is up, ok is false.
-func (x *exchange) nextTier() (to intake.Resolution, ok bool) {
-	return x.s.intake.MoveUnavailable(&x.in, &x.caller, &x.parsed, x.resolution, x.dispatch.failedIn)
 }
 
 // failedIn reports whether an attempt of the request failed in a tier.
@@ -89,7 +85,7 @@ func (x *exchange) leaveForNextTier(t *queue.Ticket) error {
 	if !t.Movable {
 		return nil
 	}
-	to, ok := x.nextTier()
+	to, ok := x.s.intake.MoveUnavailable(&x.in, &x.caller, &x.parsed, x.resolution, x.dispatch.failedIn)
 	if !ok {
 		return nil
 	}
@@ -101,22 +97,15 @@ func (x *exchange) leaveForNextTier(t *queue.Ticket) error {
 }
 
 // leaveUnavailable moves a request that its tier did not serve to another tier, if no worker of its tier is
-// up, and reports whether there is one. The time that it has waited counts in the next queue too.
+// up, and reports whether it did.
 func (x *exchange) leaveUnavailable() bool {
 	next := x.wait.next
 	if x.wait.next = nil; next == nil {
-		to, ok := x.nextTier()
+		to, ok := x.s.intake.MoveUnavailable(&x.in, &x.caller, &x.parsed, x.resolution, x.dispatch.failedIn)
 		if !ok {
 			return false
 		}
 		next = &to
 	}
-	if failed := x.dispatch.failed; !time.Now().Before(x.patience) ||
-		len(failed) > 0 && !x.s.spendRetry(failed[len(failed)-1].failure) {
-		return false
-	}
-	x.setTarget(*next, rejection{})
-	x.dispatch.tried = nil
-	x.gatherFacts()
-	return true
+	return x.moveTo(next)
 }

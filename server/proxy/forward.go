@@ -9,6 +9,8 @@ import (
 	"tierway/queue"
 	"tierway/routing"
 	"tierway/server/control"
+	"tierway/server/intake"
+	"tierway/tenants"
 )
 
 type dispatch struct {
@@ -24,7 +26,7 @@ type dispatch struct {
 // forward sends the request to its pool. If the pool does not serve it, the request goes to the further
 // targets of its list. Without a list, it leaves a tier that has no worker up.
 func (x *exchange) forward() (err error) {
-	x.setDeadline()
+	x.deadline, x.patience = deadlines(&x.in, x.parsed.Class)
 	x.s.budget.creditRequest()
 	if err := x.pinToStored(); err != nil {
 		return err
@@ -38,7 +40,7 @@ func (x *exchange) forward() (err error) {
 	for why != "" && x.leaveUnavailable() {
 		why, err = x.forwardToPool()
 	}
-	if why == "" || !x.mayFallBack() {
+	if why == "" || !mayFallBack(&x.resolution, &x.parsed, x.own) {
 		return err
 	}
 	return x.forwardToList(why, err)
@@ -165,7 +167,7 @@ func (d *dispatch) reportFailed(answer error) {
 // forwardTo sends the request once to a given worker, without a booking and without the routing
 // policy.
 func (x *exchange) forwardTo(m *control.Member) error {
-	x.setDeadline()
+	x.deadline, x.patience = deadlines(&x.in, x.parsed.Class)
 	x.wait.placement = placement{}
 	var none routing.Lease
 	a := x.attempt(m, &none)
@@ -176,15 +178,15 @@ func (x *exchange) forwardTo(m *control.Member) error {
 	return a.failure.err
 }
 
-// setDeadline sets the deadline of the exchange and the client's patience. The timeout of the client's
+// deadlines returns the deadline of a request of that class, and its client's patience. The timeout of the client's
 // SDK bounds a stream only until its first event, because the SDKs stop their clocks there.
-func (x *exchange) setDeadline() {
-	total := totalTime(x.in.Snap, x.parsed.Class)
-	x.deadline = x.in.Start.Add(total)
-	x.patience = x.deadline
-	if asked, ok := stainlessTimeout(x.in.HTTP.Header); ok && asked < total {
-		x.patience = x.in.Start.Add(asked)
+func deadlines(in *intake.Inbound, class tenants.Class) (deadline, patience time.Time) {
+	total := totalTime(in.Snap, class)
+	deadline = in.Start.Add(total)
+	if asked, ok := stainlessTimeout(in.HTTP.Header); ok && asked < total {
+		return deadline, in.Start.Add(asked)
 	}
+	return deadline, deadline
 }
 
 // mayRepeat reports whether another worker may be tried after an attempt failed.

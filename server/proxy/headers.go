@@ -179,14 +179,6 @@ func streamHeaders(h *headerSet) {
 	h.set("X-Accel-Buffering", "no")
 }
 
-// openHeaders sets the headers that are known when a heartbeat opens an answer.
-func (x *exchange) openHeaders(h *headerSet, tierKnown bool) {
-	streamHeaders(h)
-	if tierKnown && x.in.Snap.File.RoutingHeaders {
-		tierHeaders(&x.resolution, h)
-	}
-}
-
 // stainlessTimeout returns the timeout of the client's SDK, which the SDK sends in seconds. A later
 // answer does not reach the application.
 func stainlessTimeout(h http.Header) (time.Duration, bool) {

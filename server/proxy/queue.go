@@ -83,7 +83,7 @@ func (x *exchange) fillTicket() *queue.Ticket {
 		t.Tokens, t.Bytes = x.facts.PromptTokens+x.facts.OutputTokens, int64(len(x.parsed.Req.Body))
 		t.Expected, t.MaxTokens = true, x.parsed.Req.MaxTokens
 		t.Deadline = x.patience
-		t.Movable = x.movesIfUnavailable()
+		t.Movable = x.s.intake.MovesIfUnavailable(&x.in, &x.parsed, &x.resolution)
 	}
 	return t
 }
