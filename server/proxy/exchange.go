@@ -110,7 +110,7 @@ func (x *exchange) run(stages func() error) {
 		x.ending = x.dispatch.attempts[n-1].ending
 	}
 	if x.cached != nil {
-		x.keepAnswer()
+		x.cached.keepAnswer(x.ending.result, &x.dispatch, &x.resolution)
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *stream) handleEvent(ev openai.Event) (f *failure, done bool) {
 			return f, done
 		}
 	}
-	s.x.recordEvent(ev)
+	s.x.cached.recordEvent(ev)
 	if id := s.tracker.ResponseID(); id != "" && !s.remembered {
 		s.remembered = true
 		s.rememberResponse(id) // at once: the client may request the response while it is generated

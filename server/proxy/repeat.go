@@ -42,11 +42,17 @@ func (x *exchange) mayBeRepeated() bool {
 	return first != last && snap.MayRepeat(x.caller.Caller, first, last)
 }
 
+// isAPIHeader reports whether a client selects the version or the features of its API with that header, and workers
+// get it.
+func isAPIHeader(name string) bool {
+	return (strings.HasPrefix(name, "Anthropic-") || strings.HasPrefix(name, "Openai-")) && !withholds(name)
+}
+
 // apiHeaders returns a copy of the headers with which a client selects the version and the features of its API.
 func apiHeaders(from http.Header) map[string][]string {
 	to := map[string][]string{}
 	for name, values := range from {
-		if (strings.HasPrefix(name, "Anthropic-") || strings.HasPrefix(name, "Openai-")) && !withholds(name) {
+		if isAPIHeader(name) {
 			for _, v := range values {
 				to[name] = append(to[name], strings.Clone(v))
 			}

@@ -17,6 +17,7 @@ import (
 	"tierway/responsecache"
 	"tierway/server/control"
 	"tierway/server/intake"
+	"tierway/store"
 	"tierway/telemetry"
 )
 
@@ -51,6 +52,11 @@ func cacheReasons() (bypasses, results []string) {
 
 // cached is the state of a request whose pool has a response cache.
 type cached struct {
+	memory  *responsecache.Memory
+	shared  *store.Answers // in Redis; nil unless gateways share kept answers
+	secret  string         // with which shared answers are encrypted; "": they are plain text
+	metrics *telemetry.ResponseCache
+
 	record     decisions.Cache
 	key        responsecache.Key
 	pool       *control.Pool
@@ -74,20 +80,26 @@ type near struct {
 	shadowed *responsecache.Entry // the answer that shadow mode did not send; nil without one
 }
 
+// newCached returns the state of a request to a pool with a response cache.
+func (px *Proxy) newCached(snap *control.Snapshot, pool *control.Pool) *cached {
+	return &cached{memory: &px.cache, shared: px.control.Stores.Answers, secret: snap.File.ResponseCache.Encrypt,
+		metrics: px.metrics.Cache, pool: pool}
+}
+
 // answerFromCache answers the request from the response cache of its pool, and reports whether it did. It neither
 // queues nor books a worker.
 func (x *exchange) answerFromCache() bool {
 	pool := x.resolution.Pool
-	if pool.ResponseCache == nil || !x.mayBeCached() {
+	if pool.ResponseCache == nil || !mayBeCached(&x.in, &x.parsed, &x.resolution) {
 		return false
 	}
-	c := &cached{pool: pool}
+	c := x.s.newCached(x.in.Snap, pool)
 	x.cached = c
 	f := x.s.buffers.forms.Get().(*answers.FormReader)
 	defer x.s.buffers.forms.Put(f)
 	form, why := x.readForm(f)
 	if why != "" {
-		x.s.metrics.Cache.Bypass(string(why))
+		c.metrics.Bypass(string(why))
 		c.record.Result, c.record.Reason = telemetry.CacheBypass.String(), string(why)
 		x.cacheHeaders("bypass", "fwd=bypass; detail="+string(why))
 		return false
@@ -98,18 +110,20 @@ func (x *exchange) answerFromCache() bool {
 // noteCache explains what the response cache would do. The worker is still explained, for the time after the answer.
 func (n *explainer) noteCache() {
 	x := n.x
-	if p := x.resolution.Pool; p.ResponseCache == nil || !x.mayBeCached() {
+	pool := x.resolution.Pool
+	if pool.ResponseCache == nil || !mayBeCached(&x.in, &x.parsed, &x.resolution) {
 		return
 	}
-	x.cached = &cached{pool: x.resolution.Pool}
-	record := &x.cached.record
+	c := x.s.newCached(x.in.Snap, pool)
+	x.cached = c
+	record := &c.record
 	_, why := x.readForm(new(answers.FormReader))
-	entry, ok := x.s.cache.Peek(&x.cached.key, x.in.Start)
-	if x.s.control.Stores.Answers != nil && why == "" {
+	entry, ok := c.memory.Peek(&c.key, x.in.Start)
+	if c.shared != nil && why == "" {
 		entry, ok = x.getAnswer(x.in.Start)
 	}
-	exact := x.resolution.Pool.ResponseCache.Exact
-	ok = ok && exact != nil && x.cached.usable(&entry, exact.TTL, x.in.Start)
+	exact := pool.ResponseCache.Exact
+	ok = ok && exact != nil && c.usable(&entry, exact.TTL, x.in.Start)
 	switch {
 	case why != "":
 		record.Result, record.Reason = telemetry.CacheBypass.String(), string(why)
@@ -120,15 +134,15 @@ func (n *explainer) noteCache() {
 	default:
 		record.Result = telemetry.CacheMiss.String()
 		n.addNote("the response cache has no answer to it")
-		if x.resolution.Pool.ResponseCache.Semantic != nil {
+		if pool.ResponseCache.Semantic != nil {
 			n.addNote("whether it has one to a similar request is not known: explain embeds no text")
 		}
 	}
 }
 
 // mayBeCached reports whether the endpoint of the request generates one answer.
-func (x *exchange) mayBeCached() bool {
-	return x.in.Kind == intake.Infer && x.in.Dialect.Generates() && x.parsed.Upload == nil && !x.resolution.Free(&x.in)
+func mayBeCached(in *intake.Inbound, p *intake.Parsed, res *intake.Resolution) bool {
+	return in.Kind == intake.Infer && in.Dialect.Generates() && p.Upload == nil && !res.Free(in)
 }
 
 // readForm reads the form of the request, or why it bypasses the cache.
@@ -142,11 +156,11 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 	if form.Bypass != "" {
 		return form, form.Bypass
 	}
-	c.key = responsecache.Key{Partition: x.partition(), Body: form.Exact}
+	c.key = responsecache.Key{Partition: c.partition(&x.in, &x.caller, &x.resolution), Body: form.Exact}
 	if c.directives = readCacheControl(x.in.HTTP.Header); c.directives.maxAge == 0 {
-		x.recordAnswer() // it replaces the kept one
-		c.generation = x.s.cache.Generation(c.key.Owner.Name)
-		if x.s.control.Stores.Answers != nil {
+		c.recordAnswer(x.in.Dialect) // it replaces the kept one
+		c.generation = c.memory.Generation(c.key.Owner.Name)
+		if c.shared != nil {
 			x.getAnswer(x.in.Start) // for the generation
 		}
 		return form, bypassNoCache
@@ -154,26 +168,26 @@ func (x *exchange) readForm(f *answers.FormReader) (form answers.Form, why answe
 	return form, ""
 }
 
-// partition returns which requests may get the answer to the request.
-func (x *exchange) partition() responsecache.Partition {
-	owner := responsecache.Owner{Name: x.caller.Tenant, Since: x.caller.Since}
-	if g := x.in.Snap.SharedAnswers(x.caller.Caller); g != nil {
-		owner, x.cached.record.Shared = g.Owner, g.Name
+// partition returns which requests may get the answer to the request. It records the group that shares the answer.
+func (c *cached) partition(in *intake.Inbound, caller *intake.Caller, res *intake.Resolution) responsecache.Partition {
+	owner := responsecache.Owner{Name: caller.Tenant, Since: caller.Since}
+	if g := in.Snap.SharedAnswers(caller.Caller); g != nil {
+		owner, c.record.Shared = g.Owner, g.Name
 	}
-	return responsecache.Partition{Owner: owner, Pool: x.resolution.Pool.Name, Model: x.resolution.ModelName,
-		Path: x.in.WorkerPath, Extras: x.cacheExtras()}
+	return responsecache.Partition{Owner: owner, Pool: res.Pool.Name, Model: res.ModelName, Path: in.WorkerPath,
+		Extras: cacheExtras(in)}
 }
 
-// cacheExtras returns the query of the request, and its headers for the API of a model. Workers get both.
-func (x *exchange) cacheExtras() string {
+// cacheExtras returns the query of a request, and its headers for the API of a model. Workers get both.
+func cacheExtras(in *intake.Inbound) string {
 	var lines []string
-	for name, values := range x.in.HTTP.Header {
-		if (strings.HasPrefix(name, "Anthropic-") || strings.HasPrefix(name, "Openai-")) && !withholds(name) {
+	for name, values := range in.HTTP.Header {
+		if isAPIHeader(name) {
 			lines = append(lines, name+":"+strings.Join(values, ","))
 		}
 	}
 	slices.Sort(lines)
-	if q := workerQuery(&x.in); q != "" {
+	if q := workerQuery(in); q != "" {
 		lines = append(lines, "?"+q)
 	}
 	return strings.Join(lines, "\n")
@@ -219,60 +233,60 @@ func (c *cached) usable(entry *responsecache.Entry, ttl time.Duration, now time.
 }
 
 // recordAnswer begins to record the answer, to keep it.
-func (x *exchange) recordAnswer() {
-	if !x.cached.directives.noStore {
-		x.cached.recorder = answers.NewRecorder(x.in.Dialect)
+func (c *cached) recordAnswer(d openai.Dialect) {
+	if !c.directives.noStore {
+		c.recorder = answers.NewRecorder(d)
 	}
 }
 
 // lookUpAnswer looks for a kept answer and sends it.
 func (x *exchange) lookUpAnswer(form *answers.Form) bool {
 	c := x.cached
-	c.generation = x.s.cache.Generation(c.key.Owner.Name)
+	c.generation = c.memory.Generation(c.key.Owner.Name)
 	c.record.AtMs = msSince(x.in.Start, time.Now())
 	if c.pool.ResponseCache.Exact != nil && x.lookUpExact() {
-		x.s.metrics.Cache.Request(telemetry.CacheExactHit)
+		c.metrics.Request(telemetry.CacheExactHit)
 		c.record.Result = telemetry.CacheExactHit.String()
 		x.cacheHeaders("exact-hit", "hit; detail=exact")
 		x.replay(form)
 		return true
 	}
 	if c.pool.ResponseCache.Semantic != nil && !form.Sampled && x.lookUpNear(form) {
-		x.s.metrics.Cache.Request(telemetry.CacheSemanticHit)
+		c.metrics.Request(telemetry.CacheSemanticHit)
 		c.record.Result = telemetry.CacheSemanticHit.String()
 		x.cacheHeaders("semantic-hit", "hit; detail=semantic")
 		x.replay(form)
 		return true
 	}
-	x.s.metrics.Cache.Request(telemetry.CacheMiss)
+	c.metrics.Request(telemetry.CacheMiss)
 	c.record.Result = telemetry.CacheMiss.String()
 	x.cacheHeaders("miss", "fwd=miss")
-	x.recordAnswer()
+	c.recordAnswer(x.in.Dialect)
 	return false
 }
 
 // lookUpExact looks for the answer to an equal request.
 func (x *exchange) lookUpExact() bool {
-	start := time.Now()
+	c, start := x.cached, time.Now()
 	entry, ok := x.getAnswer(start)
-	x.lookedUp(start)
-	if !ok || !x.cached.usable(&entry, x.cached.pool.ResponseCache.Exact.TTL, start) {
+	c.lookedUp(start)
+	if !ok || !c.usable(&entry, c.pool.ResponseCache.Exact.TTL, start) {
 		return false
 	}
-	x.setHit(&entry, start)
+	c.setHit(&entry, start)
 	return true
 }
 
 // lookedUp records the time of a look-up.
-func (x *exchange) lookedUp(start time.Time) {
+func (c *cached) lookedUp(start time.Time) {
 	took := time.Since(start)
-	x.cached.record.LookUpUs += float64(took.Nanoseconds()) / 1000
-	x.s.metrics.Cache.LookUp.Observe(took.Seconds())
+	c.record.LookUpUs += float64(took.Nanoseconds()) / 1000
+	c.metrics.LookUp.Observe(took.Seconds())
 }
 
-func (x *exchange) setHit(entry *responsecache.Entry, now time.Time) {
-	x.cached.hit, x.cached.record.AgeMs = entry, ms(now.Sub(entry.At))
-	x.s.metrics.Cache.Saved(entry.Prompt, entry.Output)
+func (c *cached) setHit(entry *responsecache.Entry, now time.Time) {
+	c.hit, c.record.AgeMs = entry, ms(now.Sub(entry.At))
+	c.metrics.Saved(entry.Prompt, entry.Output)
 }
 
 // cacheHeaders sets the headers that state what the cache did.
@@ -314,30 +328,29 @@ func (x *exchange) replay(form *answers.Form) {
 	}
 }
 
-// keepAnswer keeps the complete answer that the client has received, after a miss.
-func (x *exchange) keepAnswer() {
-	c := x.cached
+// keepAnswer keeps the complete answer that the client has received, after a miss. result, d and res are those of the
+// request at its end.
+func (c *cached) keepAnswer(result decisions.Result, d *dispatch, res *intake.Resolution) {
 	if c.recorder == nil && !c.directives.noStore || c.hit != nil {
 		return
 	}
-	result := x.keep()
+	c.record.Answer = c.keep(result, d, res)
 	c.recorder = nil
-	x.s.metrics.Cache.Answer(result)
-	c.record.Answer = result
+	c.metrics.Answer(c.record.Answer)
 }
 
 // keep keeps the answer, or returns why it is not kept.
-func (x *exchange) keep() string {
-	c, n := x.cached, len(x.dispatch.attempts)
+func (c *cached) keep(result decisions.Result, d *dispatch, res *intake.Resolution) string {
+	n := len(d.attempts)
 	switch {
 	case c.directives.noStore:
 		return answerNoStore
-	case x.ending.result != decisions.OK || n == 0 || x.dispatch.attempts[n-1].status != http.StatusOK:
+	case result != decisions.OK || n == 0 || d.attempts[n-1].status != http.StatusOK:
 		return answerFailed
-	case x.resolution.Pool != c.pool || x.resolution.ModelName != c.key.Model:
+	case res.Pool != c.pool || res.ModelName != c.key.Model:
 		return answerFallback
 	}
-	used := x.dispatch.settlement(c).usage
+	used := d.settlement(c).usage
 	content, why := c.recorder.Content(used.Prompt, used.Output)
 	if why != "" {
 		return string(why)
@@ -345,10 +358,10 @@ func (x *exchange) keep() string {
 	entry := responsecache.Entry{Content: content, Prompt: used.Prompt, Output: used.Output, At: time.Now()}
 	dropped := false
 	if e := c.pool.ResponseCache.Exact; e != nil {
-		dropped = !x.putAnswer(entry, e.TTL)
+		dropped = !c.putAnswer(entry, e.TTL)
 	}
 	if c.near != nil {
-		dropped = !x.keepNear(entry) || dropped
+		dropped = !c.keepNear(entry) || dropped
 	}
 	if dropped {
 		return answerDropped
@@ -364,10 +377,10 @@ func (x *exchange) recordWhole(body []byte) {
 	}
 }
 
-// recordEvent records an event of a stream.
-func (x *exchange) recordEvent(ev openai.Event) {
-	if x.cached != nil && x.cached.recorder != nil {
-		x.cached.recorder.AddEvent(ev)
+// recordEvent records an event of a stream. c is nil without a response cache.
+func (c *cached) recordEvent(ev openai.Event) {
+	if c != nil && c.recorder != nil {
+		c.recorder.AddEvent(ev)
 	}
 }
 

@@ -24,7 +24,7 @@ func (x *exchange) lookUpNear(form *answers.Form) bool {
 	e, err := x.s.embed(x.in.HTTP.Context(), config.Embeddings, text, config.Timeout, c.span)
 	c.embedding = time.Since(start)
 	c.record.EmbeddingMs = ms(c.embedding)
-	if x.s.metrics.Cache.Embedded(err == nil); err != nil {
+	if c.metrics.Embedded(err == nil); err != nil {
 		return false
 	}
 	n := &near{vector: e.vector, key: c.key, group: c.key}
@@ -32,22 +32,22 @@ func (x *exchange) lookUpNear(form *answers.Form) bool {
 	n.group.Body = hashOf("group", form.Rest[:], []byte(marks), []byte(config.Embeddings), []byte(e.model),
 		binary.BigEndian.AppendUint32(nil, uint32(len(e.vector))))
 	c.near = n
-	return x.useNearest(n)
+	return c.useNearest()
 }
 
 // useNearest looks for the nearest answer and reports whether it may be sent.
-func (x *exchange) useNearest(n *near) bool {
-	c, config, start := x.cached, x.cached.pool.ResponseCache.Semantic, time.Now()
+func (c *cached) useNearest() bool {
+	n, config, start := c.near, c.pool.ResponseCache.Semantic, time.Now()
 	threshold := *config.Threshold
 	if config.Shadow {
 		threshold = responsecache.LeastSimilarity // all similarities are recorded
 	}
-	key, similarity, ok := x.s.cache.Nearest(&n.group, n.vector, threshold, start)
+	key, similarity, ok := c.memory.Nearest(&n.group, n.vector, threshold, start)
 	var entry responsecache.Entry
 	if ok {
-		entry, ok = x.s.cache.Get(&key, start)
+		entry, ok = c.memory.Get(&key, start)
 	}
-	if x.lookedUp(start); !ok {
+	if c.lookedUp(start); !ok {
 		return false
 	}
 	c.record.Similarity = similarity
@@ -58,11 +58,11 @@ func (x *exchange) useNearest(n *near) bool {
 		n.shadowed = &entry
 		return false
 	case similarity < threshold:
-		x.s.metrics.Cache.Similar(telemetry.SimilarityMiss, similarity)
+		c.metrics.Similar(telemetry.SimilarityMiss, similarity)
 		return false
 	}
-	x.s.metrics.Cache.Similar(telemetry.SimilarityHit, similarity)
-	x.setHit(&entry, start)
+	c.metrics.Similar(telemetry.SimilarityHit, similarity)
+	c.setHit(&entry, start)
 	return true
 }
 
@@ -76,14 +76,14 @@ func hashOf(kind string, parts ...[]byte) [sha256.Size]byte {
 }
 
 // keepNear keeps an answer for requests that mean the same. In shadow mode it compares the answer with the kept one.
-func (x *exchange) keepNear(entry responsecache.Entry) bool {
-	c, n := x.cached, x.cached.near
+func (c *cached) keepNear(entry responsecache.Entry) bool {
+	n := c.near
 	if was := n.shadowed; was != nil {
 		result := telemetry.SimilarityDifferent
 		if c.record.Shadow = "different"; was.Content.Text == entry.Content.Text {
 			result, c.record.Shadow = telemetry.SimilarityEqual, "equal"
 		}
-		x.s.metrics.Cache.Similar(result, c.record.Similarity)
+		c.metrics.Similar(result, c.record.Similarity)
 	}
-	return x.s.cache.PutNear(&n.key, &n.group, n.vector, entry, c.pool.ResponseCache.Semantic.TTL, c.generation)
+	return c.memory.PutNear(&n.key, &n.group, n.vector, entry, c.pool.ResponseCache.Semantic.TTL, c.generation)
 }

@@ -28,20 +28,20 @@ func sharedKey(k *responsecache.Key) (key []byte, partition string) {
 // getAnswer returns the kept answer of the request's key, from Redis if gateways share answers. A failure of Redis is
 // a miss.
 func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
-	c, shared := x.cached, x.s.control.Stores.Answers
-	if shared == nil {
-		return x.s.cache.Get(&c.key, now)
+	c := x.cached
+	if c.shared == nil {
+		return c.memory.Get(&c.key, now)
 	}
 	key, partition := sharedKey(&c.key)
-	look := shared.Get
+	look := c.shared.Get
 	if x.explained {
-		look = shared.Peek
+		look = c.shared.Peek
 	}
 	value, generation, err := look(x.in.HTTP.Context(), responsecache.PurgedBy(c.key.Owner.Name), key)
 	c.sharedGeneration, c.unshared = generation, err != nil
 	var found sharedAnswer
 	if value != nil {
-		value, err = x.openAnswer(value, key)
+		value, err = c.openAnswer(value, key)
 	}
 	if err != nil || value == nil || json.Unmarshal(value, &found) != nil || found.Partition != partition ||
 		found.Content == nil {
@@ -51,8 +51,8 @@ func (x *exchange) getAnswer(now time.Time) (e responsecache.Entry, ok bool) {
 }
 
 // openAnswer decrypts an answer if the configuration has a secret.
-func (x *exchange) openAnswer(value, key []byte) ([]byte, error) {
-	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, x.cached.key.Owner.Name)
+func (c *cached) openAnswer(value, key []byte) ([]byte, error) {
+	sealer, err := responsecache.NewSealer(c.secret, c.key.Owner.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -60,22 +60,21 @@ func (x *exchange) openAnswer(value, key []byte) ([]byte, error) {
 }
 
 // putAnswer keeps the answer to the request, and reports whether it did.
-func (x *exchange) putAnswer(e responsecache.Entry, ttl time.Duration) bool {
-	c, shared := x.cached, x.s.control.Stores.Answers
-	if shared == nil {
-		return x.s.cache.Put(&c.key, e, ttl, c.generation)
+func (c *cached) putAnswer(e responsecache.Entry, ttl time.Duration) bool {
+	if c.shared == nil {
+		return c.memory.Put(&c.key, e, ttl, c.generation)
 	}
 	key, partition := sharedKey(&c.key)
 	value, err := json.Marshal(sharedAnswer{partition, e})
 	if err != nil || c.unshared { // the generation is unknown
 		return false
 	}
-	sealer, err := responsecache.NewSealer(x.in.Snap.File.ResponseCache.Encrypt, c.key.Owner.Name)
+	sealer, err := responsecache.NewSealer(c.secret, c.key.Owner.Name)
 	if err != nil {
 		return false
 	}
 	value = sealer.Seal(value, key)
-	shared.Put(responsecache.PurgedBy(c.key.Owner.Name), key, value, ttl, c.sharedGeneration)
+	c.shared.Put(responsecache.PurgedBy(c.key.Owner.Name), key, value, ttl, c.sharedGeneration)
 	return true
 }
 

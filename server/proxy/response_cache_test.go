@@ -15,7 +15,7 @@ func TestC8OffAllocatesNothing(t *testing.T) {
 		if x.answerFromCache() {
 			t.Error("it is answered")
 		}
-		x.recordEvent(openai.Event{})
+		x.cached.recordEvent(openai.Event{})
 		x.recordWhole(nil)
 	}); n != 0 || x.cached != nil {
 		t.Errorf("%v allocations", n)
