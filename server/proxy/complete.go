@@ -26,8 +26,10 @@ func (x *exchange) complete() (err error) {
 		x.hooks.blameForModel(x.parsed.Req.Model, err)
 		return err
 	}
-	if err = x.keepTier(); err != nil {
-		return err
+	if x.repeated {
+		if err = keepTier(&x.in, &x.resolution); err != nil {
+			return err
+		}
 	}
 	if err = x.charge(x.s.control.Stores.Limits); err != nil {
 		return err

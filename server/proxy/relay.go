@@ -26,7 +26,7 @@ func (a *attempt) relayAnswer(resp *http1.Response) *failure {
 		return a.relayRefusal(resp)
 	}
 	switch {
-	case raw && resp.Status < 300 && a.x.createsConversation():
+	case raw && resp.Status < 300 && createsConversation(a.x.in.HTTP):
 		if f := a.rememberConversation(resp); f != nil {
 			return f
 		}

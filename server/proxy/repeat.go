@@ -16,7 +16,8 @@ import (
 // sampleRequest keeps the request if it is drawn to be repeated. It holds its body from then on.
 func (x *exchange) sampleRequest() {
 	share := x.in.Snap.File.Learning.Replay.Share
-	if x.s.samples == nil || share == 0 || routing.Unit(x.s.rand()) >= share || !x.mayBeRepeated() {
+	if x.s.samples == nil || share == 0 || routing.Unit(x.s.rand()) >= share || !x.collectsLabels ||
+		!mayBeRepeated(&x.in, &x.caller, &x.parsed, &x.resolution) {
 		return
 	}
 	body := x.parsed.Req.NamedBody()
@@ -30,16 +31,14 @@ func (x *exchange) sampleRequest() {
 	x.s.metrics.SamplesEnded(telemetry.SampleDropped, x.s.samples.Add(x.sample))
 }
 
-// mayBeRepeated reports whether the request may run again on the first and the last tier, and whether its answers can
-// be compared. A client that selects the tier gives no label to the classifier.
-func (x *exchange) mayBeRepeated() bool {
-	p, snap := &x.parsed, x.in.Snap
-	if !x.collectsLabels || !x.resolution.Classified || x.in.Kind != intake.Infer || p.AtMostOnce() || p.FollowsUp() ||
-		!pairing.Comparable(p.Req) {
+// mayBeRepeated reports whether a request may run again on the first and the last tier, and whether its answers can be
+// compared. A client that selects the tier gives no label to the classifier.
+func mayBeRepeated(in *intake.Inbound, c *intake.Caller, p *intake.Parsed, res *intake.Resolution) bool {
+	if !res.Classified || in.Kind != intake.Infer || p.AtMostOnce() || p.FollowsUp() || !pairing.Comparable(p.Req) {
 		return false
 	}
-	first, last := snap.OuterTiers()
-	return first != last && snap.MayRepeat(x.caller.Caller, first, last)
+	first, last := in.Snap.OuterTiers()
+	return first != last && in.Snap.MayRepeat(c.Caller, first, last)
 }
 
 // isAPIHeader reports whether a client selects the version or the features of its API with that header, and workers
@@ -94,14 +93,13 @@ func (px *Proxy) Repeat(r *http.Request) pairing.Answer {
 	return a
 }
 
-// keepTier returns an error if a repeated request does not have the tier that it names. It pins the others: the
-// client's tenant may use the two tiers of a sample, and not each tier to which the operator's tenant could move.
-func (x *exchange) keepTier() error {
-	tier := x.in.HTTP.Header.Get("X-Model-Tier")
-	if !x.repeated || tier == "" {
+// keepTier pins a repeated request to the tier that it names, or returns an error if it has another one. The client's
+// tenant may use the two tiers of a sample, and not each tier to which the operator's tenant could move.
+func keepTier(in *intake.Inbound, res *intake.Resolution) error {
+	tier := in.HTTP.Header.Get("X-Model-Tier")
+	if tier == "" {
 		return nil
 	}
-	res := &x.resolution
 	if res.Pool.Name != tier {
 		return &openai.Error{Code: openai.CodeNoHealthyWorker, Message: "The tier " + openai.Quoted(tier) +
 			" cannot take the request, and a repeated request does not move."}

@@ -40,9 +40,9 @@ func (a *attempt) remember(id, model string) {
 const conversationMax = 64 << 10
 
 // createsConversation reports whether a request on a passed path creates a conversation.
-func (x *exchange) createsConversation() bool {
-	id, _, ok := openai.ConversationPath(x.in.HTTP.URL.Path)
-	return ok && id == "" && x.in.HTTP.Method == http.MethodPost
+func createsConversation(r *http.Request) bool {
+	id, _, ok := openai.ConversationPath(r.URL.Path)
+	return ok && id == "" && r.Method == http.MethodPost
 }
 
 // rememberConversation reads the answer to a request that creates a conversation, and stores which worker has
@@ -82,53 +82,38 @@ func (x *exchange) serveStored() error {
 // passStored serves a request about a stored response or conversation on a path that passes through a pool.
 // done reports that the request is served, or refused with err.
 func (x *exchange) passStored() (done bool, err error) {
-	private := x.in.Snap.Private(x.resolution.Pool)
+	private, notFound := x.in.Snap.Private(x.resolution.Pool), responseNotFound
 	id, below, ok := openai.ResponsePath(x.in.HTTP.URL.Path)
-	if conversation, _, is := openai.ConversationPath(x.in.HTTP.URL.Path); is && conversation != "" {
-		if ok { // no API has such a path, and only one of the two ids would be checked
-			return true, conversationNotFound(conversation)
-		}
+	// A POST to /responses/compact is an action: no API has a POST to a response itself.
+	action := x.in.HTTP.Method == http.MethodPost && below == ""
+	conversation, _, ofConversation := openai.ConversationPath(x.in.HTTP.URL.Path)
+	ofConversation = ofConversation && conversation != ""
+	switch {
+	case ofConversation && ok: // no API has such a path, and only one of the two ids would be checked
+		return true, conversationNotFound(conversation)
+	case ofConversation:
 		if !private {
 			return false, nil
 		}
-		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, conversation)
-		switch {
-		case m != nil:
-			x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
-			return true, x.forwardToHolder(conversation, p, m)
-		case foreign:
-			return true, conversationNotFound(conversation)
-		}
-		err = x.holderUnknown(err, true)
-		return err != nil, err
-	}
-	if !ok || id == "" {
+		id, action, notFound = conversation, false, conversationNotFound
+	case !ok || id == "":
 		return false, nil
 	}
 	p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-	// A POST to /responses/compact is an action: no API has a POST to a response itself.
-	action := x.in.HTTP.Method == http.MethodPost && below == ""
 	switch {
 	case m != nil:
 		x.in.WorkerPath = x.in.HTTP.URL.EscapedPath()
 		return true, x.forwardToHolder(id, p, m)
 	case foreign:
-		return true, responseNotFound(id)
+		return true, notFound(id)
 	case action:
 		return false, nil
+	case err != nil && !intake.IsOnlyHolder(x.in.Snap, x.caller.Caller, x.resolution.Pool, ofConversation):
+		return true, err
+	case !private:
+		return true, notFound(id)
 	}
-	if err = x.holderUnknown(err, false); err == nil && !private {
-		err = responseNotFound(id)
-	}
-	return err != nil, err
-}
-
-// holderUnknown returns the error of a failed look-up, unless the request goes to the only holder in any case.
-func (x *exchange) holderUnknown(err error, conversation bool) error {
-	if err == nil || intake.IsOnlyHolder(x.in.Snap, x.caller.Caller, x.resolution.Pool, conversation) {
-		return nil
-	}
-	return err
+	return false, nil
 }
 
 // forwardToHolder sends a request about a stored response or conversation to the worker that has it.
@@ -164,31 +149,32 @@ func (x *exchange) forwardToHolder(id string, p *control.Pool, m *control.Member
 // failed look-up.
 func (x *exchange) pinToStored() error {
 	if id := x.parsed.Req.PreviousResponseID; id != "" {
-		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-		if err = x.holderUnknown(err, false); err != nil {
+		if err := x.pinToHolder(id, false, previousNotFound); err != nil {
 			return err
-		}
-		switch {
-		case foreign, m == nil && !x.in.Snap.Private(x.resolution.Pool):
-			return previousNotFound(id)
-		case m != nil && p == x.resolution.Pool:
-			x.facts.Only = m // the queue may dispatch other requests while this one waits
 		}
 	}
-	if id := x.parsed.Req.ConversationID; id != "" {
-		if !x.in.Snap.Private(x.resolution.Pool) {
-			return conversationNotFound(id)
-		}
-		p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
-		if err = x.holderUnknown(err, true); err != nil {
-			return err
-		}
-		switch {
-		case foreign:
-			return conversationNotFound(id)
-		case m != nil && p == x.resolution.Pool:
-			x.facts.Only = m
-		}
+	id := x.parsed.Req.ConversationID
+	switch {
+	case id == "":
+		return nil
+	case !x.in.Snap.Private(x.resolution.Pool):
+		return conversationNotFound(id)
+	}
+	return x.pinToHolder(id, true, conversationNotFound)
+}
+
+// pinToHolder restricts the request to the worker that has a response, or a conversation, if that is a worker of its
+// pool.
+func (x *exchange) pinToHolder(id string, conversation bool, notFound func(id string) error) error {
+	pool := x.resolution.Pool
+	p, m, foreign, err := x.s.intake.LocateResponse(&x.in, &x.caller, id)
+	switch {
+	case err != nil && !intake.IsOnlyHolder(x.in.Snap, x.caller.Caller, pool, conversation):
+		return err
+	case foreign, m == nil && !x.in.Snap.Private(pool):
+		return notFound(id)
+	case m != nil && p == pool:
+		x.facts.Only = m // the queue may dispatch other requests while this one waits
 	}
 	return nil
 }
