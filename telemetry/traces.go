@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +37,7 @@ type TracesConfig struct {
 // Traces exports the spans of requests over OTLP/HTTP with the SDK's batch processor.
 // Requests never wait for the collector: the queue of spans is bounded, and spans beyond the
 // bound are dropped and counted. A nil *Traces turns tracing off. All methods are safe for
-// concurrent use.
+// concurrent use, but calls of TraceContext.End must not overlap.
 type Traces struct {
 	log             *slog.Logger
 	recover         func(work string, step func() error) error
@@ -49,7 +48,6 @@ type Traces struct {
 	tracer          atomic.Pointer[trace.Tracer]
 	exporter        sdktrace.SpanExporter
 	processor       sdktrace.SpanProcessor
-	making          sync.Mutex           // guards attributeBuffer
 	attributeBuffer []attribute.KeyValue // reused by makeSpans
 	queueLimit      int64                // spans
 	lossLoggedAt    time.Time            // time of the last log line about lost spans
