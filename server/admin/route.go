@@ -116,13 +116,14 @@ func (a *routeAPI) draft(ctx context.Context, text *string, command string) (und
 			"%d: send a draft with fewer workers, or evaluate the file with %s, which needs no gateway", n, maxWorkers, command),
 			nil)
 	}
-	if under, err = a.control.DraftOf(f); err != nil {
+	under, changes, err := a.control.DraftOf(f)
+	if err != nil {
 		return nil, review, a.failed("building the draft", err)
 	}
 	if err := unfinished(ctx); err != nil {
 		return nil, review, err
 	}
-	review = DraftReview{Changes: config.Changes(base, f), Warnings: mapped(f.Warnings(), problemView),
+	review = DraftReview{Changes: changes, Warnings: mapped(f.Warnings(), problemView),
 		Overrides: a.control.HiddenWeights(f)}
 	return under, review, unfinished(ctx)
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"time"
 
 	"tierway/config"
@@ -10,25 +9,22 @@ import (
 )
 
 // DraftOf returns the snapshot that a reload of a checked configuration would put in force, with the
-// live overrides, and puts nothing in force. Its pools use the live state of the pools with the same
-// names, with a routing.Draft that replaces policy and members. It changes neither workers nor pools nor
-// metrics.
-func (ctl *Control) DraftOf(f *config.File) (*Snapshot, error) {
+// live overrides and the live generation, and the changes of the configuration. It puts nothing in force. Unless
+// the live pools would stay, its pools use the live state of the pools with the same names, with a routing.Draft
+// that replaces policy and members. It changes neither workers nor pools nor metrics.
+func (ctl *Control) DraftOf(f *config.File) (*Snapshot, []config.Change, error) {
 	live := ctl.Snapshot()
-	identity, err := newIdentity(f, live.Identity)
-	if err != nil {
-		return nil, fmt.Errorf("building the draft's directory: %w", err)
+	change := replacing(live.Base, f)
+	next, effects, err := Next(live, change, time.Now())
+	if err != nil || !effects.Pools {
+		return next, change.changes, err
 	}
-	c := Configuration{Base: f, Generation: live.Generation}
-	snap, err := newSnapshot(c.withWeights(weightsOf(ctl.OverridesNow())), identity, live)
-	if err != nil {
-		return nil, err
-	}
-	ctl.addHooks(snap, live)
-	for _, p := range snap.Pools {
+	next.Generation = live.Generation
+	ctl.addHooks(next, live)
+	for _, p := range next.Pools {
 		p.draftOf(live.ByName[p.Name], ctl.Pools.Gateways(f))
 	}
-	return snap, nil
+	return next, change.changes, nil
 }
 
 // draftOf connects a draft's pool with the live pool of its name, which is nil for a new pool, and with

@@ -19,7 +19,7 @@ pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "h
 	if err != nil {
 		t.Fatal(err)
 	}
-	draft, err := c.DraftOf(f)
+	draft, _, err := c.DraftOf(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,5 +28,16 @@ pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "h
 	}
 	if c.Snapshot() != in || len(c.Pools.fleet.Workers()) != 1 || len(c.Pools.Gauges()) != 1 {
 		t.Error("the draft was put in force")
+	}
+}
+
+// TestDraftWithoutAChangeHasTheLivePools, whose generation and hooks are those of the snapshot in force.
+func TestDraftWithoutAChangeHasTheLivePools(t *testing.T) {
+	c := newTestControl(t, small)
+	in := c.Snapshot()
+	draft, changes, err := c.DraftOf(in.Base)
+	if err != nil || len(changes) > 0 || draft.Pools[0] != in.Pools[0] || draft.Pools[0].Draft != nil ||
+		draft.Generation != in.Generation {
+		t.Errorf("a draft of the configuration in force: %+v, %v, %v", draft, changes, err)
 	}
 }
