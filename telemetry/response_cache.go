@@ -33,12 +33,6 @@ var similarities = [...]string{"hit", "miss", "shadow_equal", "shadow_different"
 // similarityRatios are the buckets of similarities, from the least one that a look-up finds.
 var similarityRatios = []float64{.9, .91, .92, .93, .94, .95, .96, .97, .98, .99, 1}
 
-// embeddingResults are the results of embeddings for look-ups.
-var embeddingResults = []string{"ok", "failed"}
-
-// EmbeddingResults returns the values of the label result of embeddings.
-func EmbeddingResults() []string { return embeddingResults }
-
 // String returns the value of the label result.
 func (r CacheResult) String() string { return cacheResults[r] }
 
@@ -84,7 +78,7 @@ func newResponseCache(d *definer) *ResponseCache {
 		c.similarity[i] = similarity.WithLabelValues(result)
 	}
 	c.embeddings = resolved(d.counters("tierway_response_cache_embeddings_total", "Texts that were embedded for semantic "+
-		"look-ups, by result: ok, failed (also too late).", "result"), embeddingResults)
+		"look-ups, by result: ok, failed (also too late).", "result"), []string{"ok", "failed"})
 	saved := d.counters("tierway_response_cache_saved_tokens_total", "Tokens of kept answers that were sent, and of "+
 		"their prompts, by kind: prompt, output. No engine has read or generated them.", "kind")
 	c.savedPrompt, c.savedOutput = saved.WithLabelValues("prompt"), saved.WithLabelValues("output")
