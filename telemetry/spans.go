@@ -119,7 +119,7 @@ type SpanMaker interface {
 
 // End ends the spans of a request, its own span, which is the first, and its children, and queues them for the
 // export. It does not wait for the collector, but costs 22 µs (BenchmarkSampledRequest). For a request that is not
-// exported it does nothing. The calls for all requests must not overlap.
+// exported it does nothing.
 func (c TraceContext) End(spans SpanMaker) {
 	if c.Sampled {
 		c.traces.add(c, spans)

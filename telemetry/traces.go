@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,7 @@ type TracesConfig struct {
 // Traces exports the spans of requests over OTLP/HTTP with the SDK's batch processor.
 // Requests never wait for the collector: the queue of spans is bounded, and spans beyond the
 // bound are dropped and counted. A nil *Traces turns tracing off. All methods are safe for
-// concurrent use, but calls of TraceContext.End must not overlap.
+// concurrent use.
 type Traces struct {
 	log             *slog.Logger
 	recover         func(work string, step func() error) error
@@ -48,6 +49,7 @@ type Traces struct {
 	tracer          atomic.Pointer[trace.Tracer]
 	exporter        sdktrace.SpanExporter
 	processor       sdktrace.SpanProcessor
+	making          sync.Mutex           // guards attributeBuffer
 	attributeBuffer []attribute.KeyValue // reused by makeSpans
 	queueLimit      int64                // spans
 	lossLoggedAt    time.Time            // time of the last log line about lost spans

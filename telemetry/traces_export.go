@@ -25,6 +25,8 @@ func (t *Traces) add(c TraceContext, spans SpanMaker) {
 
 // makeSpans makes the spans of one request. The SDK copies their attributes.
 func (t *Traces) makeSpans(c TraceContext, maker SpanMaker) {
+	t.making.Lock()
+	defer t.making.Unlock()
 	spans, list := maker.Spans(t.attributeBuffer[:0])
 	c.endSpans(spans)
 	clear(list) // the buffer must not keep a request's text in memory

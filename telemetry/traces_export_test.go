@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,13 +79,14 @@ func TestEverySpanIsCountedOnce(t *testing.T) {
 				}
 				return nil
 			}})
-		time.Sleep(defaultDelay / 2) // between two batches
+		var ending sync.WaitGroup
 		for n := range 100 {
-			if n%10 == 0 {
-				time.Sleep(defaultDelay)
-			}
-			tr.Begin(nil, true, time.Now()).End(some(1 + n%3))
+			ending.Go(func() {
+				time.Sleep(time.Duration(n%10)*defaultDelay + defaultDelay/2)
+				tr.Begin(nil, true, time.Now()).End(some(1 + n%3))
+			})
 		}
+		ending.Wait()
 		stop()
 		c := tr.Counts()
 		if c.Exported+c.Failed+c.Dropped != 199 || c.Queued != 0 || min(c.Exported, c.Failed, c.Dropped) == 0 {
