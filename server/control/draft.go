@@ -8,10 +8,11 @@ import (
 	"tierway/routing"
 )
 
-// DraftOf returns the snapshot that a reload of a checked configuration would put in force, with the
-// live overrides and the live generation, and the changes of the configuration. It puts nothing in force. Unless
-// the live pools would stay, its pools use the live state of the pools with the same names, with a routing.Draft
-// that replaces policy and members. It changes neither workers nor pools nor metrics.
+// DraftOf returns the snapshot that a reload of a checked configuration would put in force, and the differences between
+// the two configurations. The snapshot has the live overrides and the live generation. If the reload would not change
+// the pools, they are the live ones. Otherwise they use the live state of the pools with the same names, with a
+// routing.Draft that replaces policy and members. DraftOf changes neither workers nor pools nor metrics, and puts
+// nothing in force.
 func (ctl *Control) DraftOf(f *config.File) (*Snapshot, []config.Change, error) {
 	live := ctl.Snapshot()
 	change := replacing(live.Base, f)

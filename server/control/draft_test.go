@@ -31,7 +31,7 @@ pools: [ { name: extra, model: x, serves: [chat], workers: [ { name: x0, url: "h
 	}
 }
 
-// TestDraftWithoutAChangeHasTheLivePools, whose generation and hooks are those of the snapshot in force.
+// TestDraftWithoutAChangeHasTheLivePools and the generation in force.
 func TestDraftWithoutAChangeHasTheLivePools(t *testing.T) {
 	c := newTestControl(t, small)
 	in := c.Snapshot()
