@@ -197,6 +197,11 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	workers, rings := make([]*Worker, len(members)), p.grownRings(policy, members)
 	p.mu.Lock()
 	defer p.unlockChanged()
+	p.configureLocked(policy, members, workers, rings)
+}
+
+// configureLocked does the part of Configure for which requests wait. It fills workers; rings are from grownRings.
+func (p *Pool) configureLocked(policy Policy, members []Member, workers []*Worker, rings map[*ring]*ring) {
 	for g, grown := range rings {
 		g.replace(grown)
 	}
