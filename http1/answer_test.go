@@ -2,15 +2,18 @@ package http1
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -323,4 +326,23 @@ func sameHeader(got, want http.Header, data string) bool {
 		maps.DeleteFunc(want, func(k string, _ []string) bool { return got[k] == nil })
 	}
 	return maps.EqualFunc(got, want, slices.Equal)
+}
+
+// TestWaitKeepsTheErrorOfTheConnection: a reset must not make an answer that ends with its connection look complete.
+func TestWaitKeepsTheErrorOfTheConnection(t *testing.T) {
+	c := &recordedConn{in: ok200 + "\r\npart", fault: syscall.ECONNRESET}
+	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return c, nil }})
+	defer p.Close()
+	res, err := p.Send(t.Context(), &Request{Method: "GET", Path: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(waitingReader{res.Body})
+	if wantPhase(t, err, PhaseBody); string(body) != "part" || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the body is %q with error %v", body, err)
+	}
+	res.Body.(interface{ Wait() }).Wait() // after the end
+	if err := res.Body.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -117,7 +117,7 @@ func (x *openAnswer) release(proper bool) {
 		_ = x.c.socket.Close()
 		return
 	}
-	x.c.reset()
+	x.c.dropBuffer()
 	x.idle.put(x.c)
 }
 
@@ -155,6 +155,19 @@ func (x *openAnswer) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	return 0, x.err
+}
+
+// Wait waits until Read returns at once. Until then, its caller needs no buffer, and a connection on Linux has none.
+func (x *openAnswer) Wait() {
+	if !x.state.CompareAndSwap(bodyResting, bodyReading) {
+		return
+	}
+	x.c.wait()
+	if !x.state.CompareAndSwap(bodyReading, bodyResting) { // Close has closed the connection
+		x.err = http.ErrBodyReadAfterClose
+		x.state.Store(bodyEnded)
+		x.release(false)
+	}
 }
 
 func (x *openAnswer) failure(err error) error {
@@ -247,7 +260,7 @@ func (x *openAnswer) decodeChunks(p []byte, wait bool) (n int, err error) {
 			k, err = x.readChunk(p[n:], wait && n == 0)
 			n += k
 		} else if err = x.readChunkLine(); errors.Is(err, errUnread) && wait && n == 0 {
-			err = x.c.fill(len(x.c.buf))
+			err = x.c.fill(bufferSize)
 		}
 		if errors.Is(err, errUnread) && n > 0 {
 			return n, nil

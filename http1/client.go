@@ -43,7 +43,8 @@ type Config struct {
 type Client struct {
 	config Config
 	idle   idleConns
-	heads  sync.Pool // *[]byte: buffers for request heads
+	heads  sync.Pool  // *[]byte: buffers for request heads
+	pages  *sync.Pool // of the connections
 }
 
 // New returns a client. It connects at the first use.
@@ -54,7 +55,7 @@ func New(c Config) *Client {
 	if c.Dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
-	p := &Client{config: c, idle: idleConns{max: maxIdle, timeout: idleTimeout}}
+	p := &Client{config: c, pages: newPages(), idle: idleConns{max: maxIdle, timeout: idleTimeout}}
 	p.heads.New = func() any { return new([]byte) }
 	return p
 }
@@ -125,7 +126,7 @@ func (p *Client) connect(ctx context.Context) (*conn, error) {
 	socket, err := p.config.Dial(dialCtx, p.config.Network, p.config.Address)
 	switch {
 	case err == nil:
-		return newConn(socket), nil
+		return newConn(socket, p.pages), nil
 	case ctx.Err() != nil:
 		return nil, cancelled(ctx)
 	case dialCtx.Err() != nil:

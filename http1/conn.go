@@ -5,13 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 )
 
 const (
-	// bufferSize holds a usual answer's head and its first events; larger reads bypass the buffer.
-	// Each idle stream has a buffer, so it is no larger than a page.
+	// bufferSize is the length of a page. It holds a usual answer's head and its first events; larger reads bypass it.
 	bufferSize = 4 << 10
 	// maxPieces is the number of body pieces that a connection keeps room for between exchanges; a
 	// request has a handful.
@@ -28,19 +28,29 @@ func (e protocolError) Error() string { return "the answer is not proper HTTP/1.
 // receive it.
 const errUnread = protocolError("more must be read")
 
+// page is a buffer for input. Connections share the pages of a pool: while one waits for input, it has none.
+type page [bufferSize]byte
+
+// newPages returns a pool of pages.
+func newPages() *sync.Pool { return &sync.Pool{New: func() any { return new(page) }} }
+
 // conn is one connection with its buffered input. It belongs to one exchange at a time, or to the
 // idle connections.
 type conn struct {
 	socket   net.Conn
-	buf      []byte // buf[r:w] is unused input
+	pages    *sync.Pool
+	page     *page  // of buf; nil without one
+	buf      []byte // buf[r:w] is unused input; longer than a page for a long head
 	r, w     int
-	received bool // input has arrived in this exchange
+	received bool  // input has arrived in this exchange
+	failed   error // result of a read by wait, for the next read
 
 	opened time.Time
 	since  time.Time   // idle since
 	pieces net.Buffers // backing array for write
 
-	in, out transfer
+	in, out  transfer
+	fillOnce func(fd uintptr) bool // the method value fillEmpty, created once
 
 	raw      syscall.RawConn       // nil if the socket has none
 	direct   syscall.RawConn       // for transfers; nil: the socket's own Read and Write are used
@@ -49,8 +59,8 @@ type conn struct {
 	one      [1]byte
 }
 
-func newConn(socket net.Conn) *conn {
-	c := &conn{socket: socket, buf: make([]byte, bufferSize), opened: time.Now()}
+func newConn(socket net.Conn, pages *sync.Pool) *conn {
+	c := &conn{socket: socket, pages: pages, opened: time.Now()}
 	c.preparePeek()
 	c.prepareTransfers()
 	return c
@@ -71,38 +81,66 @@ func (c *conn) write(head []byte, body [][]byte) (begun bool, err error) {
 	return n > 0, err
 }
 
-// fill reads once from the connection into the buffer. It first removes used input, and grows a
-// full buffer up to limit.
+// takePage gives a connection without a buffer a page.
+func (c *conn) takePage() {
+	c.page = c.pages.Get().(*page)
+	c.buf = c.page[:]
+}
+
+// dropBuffer removes the buffer, which holds no unused input. Nothing may refer to its bytes.
+func (c *conn) dropBuffer() {
+	if c.page != nil {
+		c.pages.Put(c.page)
+	}
+	c.page, c.buf, c.r, c.w = nil, nil, 0, 0
+}
+
+// fill reads once from the connection into the buffer. It first removes used input, and grows a full buffer up to
+// limit. While it waits with an empty buffer, the connection has none.
 func (c *conn) fill(limit int) error {
+	if err := c.takeFailure(); err != nil {
+		return err
+	}
 	if c.r > 0 {
 		c.w = copy(c.buf, c.buf[c.r:c.w])
 		c.r = 0
+	}
+	if c.w == 0 {
+		n, err := c.arrived(c.receivePage())
+		c.w = n
+		return err
 	}
 	if c.w == len(c.buf) {
 		if c.w >= limit {
 			return protocolError("a line is too long")
 		}
 		grown := make([]byte, min(2*len(c.buf), limit))
-		copy(grown, c.buf)
-		c.buf = grown
+		n := copy(grown, c.buf)
+		c.dropBuffer()
+		c.buf, c.w = grown, n
 	}
 	n, err := c.readSocket(c.buf[c.w:])
 	c.w += n
 	return err
 }
 
-// reset prepares the connection for another exchange. The buffer holds no unused input; it is
-// emptied and releases the memory of a large head.
-func (c *conn) reset() {
-	c.r, c.w = 0, 0
-	if len(c.buf) > bufferSize {
-		c.buf = make([]byte, bufferSize)
-	}
-}
-
 // readSocket reads at least one byte from the connection, or returns an error.
 func (c *conn) readSocket(p []byte) (int, error) {
-	n, err := c.receive(p)
+	if err := c.takeFailure(); err != nil {
+		return 0, err
+	}
+	return c.arrived(c.receive(p))
+}
+
+// takeFailure returns the error of a read by wait once.
+func (c *conn) takeFailure() error {
+	err := c.failed
+	c.failed = nil
+	return err
+}
+
+// arrived records the result of a read from the socket. It returns at least one byte or an error.
+func (c *conn) arrived(n int, err error) (int, error) {
 	if n > 0 {
 		c.received = true
 		return n, nil // the next read returns the error again
@@ -116,6 +154,21 @@ func (c *conn) readSocket(p []byte) (int, error) {
 	return 0, err
 }
 
+// receivePlainly reads once into the empty buffer, which the connection keeps while it waits.
+func (c *conn) receivePlainly() (int, error) {
+	if c.buf == nil {
+		c.takePage()
+	}
+	return c.receive(c.buf)
+}
+
+// wait waits until the next read returns at once.
+func (c *conn) wait() {
+	if c.r == c.w && c.failed == nil {
+		c.failed = c.fill(bufferSize)
+	}
+}
+
 // takeBuffered copies buffered input to p, as much as fits, and removes it from the buffer.
 func (c *conn) takeBuffered(p []byte) int {
 	n := copy(p, c.buf[c.r:c.w])
@@ -125,10 +178,10 @@ func (c *conn) takeBuffered(p []byte) int {
 
 // read waits for input and copies it to p. The buffer must be empty.
 func (c *conn) read(p []byte) (int, error) {
-	if len(p) >= len(c.buf) {
+	if len(p) >= bufferSize {
 		return c.readSocket(p)
 	}
-	if err := c.fill(len(c.buf)); err != nil {
+	if err := c.fill(bufferSize); err != nil {
 		return 0, err
 	}
 	return c.takeBuffered(p), nil

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"bufio"
 	"context"
 	"errors"
@@ -121,9 +122,10 @@ func wantPhase(t *testing.T, err error, phase Phase) {
 }
 
 // recordedConn is a connection with recorded input. Each Read returns at most step() bytes; then
-// the input ends.
+// the input ends, once with fault and afterwards properly, as a socket does after a reset.
 type recordedConn struct {
 	in     string
+	fault  error
 	step   func() int // nil: no limit
 	sent   []byte
 	closed bool
@@ -131,7 +133,9 @@ type recordedConn struct {
 
 func (c *recordedConn) Read(p []byte) (int, error) {
 	if c.in == "" {
-		return 0, io.EOF
+		fault := c.fault
+		c.fault = nil
+		return 0, cmp.Or(fault, io.EOF)
 	}
 	n := len(c.in)
 	if c.step != nil {
@@ -160,7 +164,15 @@ type received struct {
 	length int64
 	body   string
 	err    error
-	kept   bool // the connection is idle, with a buffer of the initial size
+	kept   bool // the connection is idle, without a buffer
+}
+
+// waitingReader waits before each read.
+type waitingReader struct{ body io.Reader }
+
+func (r waitingReader) Read(p []byte) (int, error) {
+	r.body.(interface{ Wait() }).Wait()
+	return r.body.Read(p)
 }
 
 // replayAnswer sends a request with the method over a recordedConn and returns the answer.
@@ -172,10 +184,10 @@ func replayAnswer(method, answer string, step func() int) received {
 	if err != nil {
 		return received{err: err}
 	}
-	body, err := io.ReadAll(res.Body)
+	body, err := io.ReadAll(waitingReader{res.Body})
 	_ = res.Body.Close()
 	return received{
 		status: res.Status, header: res.Header, length: res.ContentLength,
-		body: string(body), err: err, kept: len(p.idle.conns) == 1 && len(p.idle.conns[0].buf) == bufferSize && !c.closed,
+		body: string(body), err: err, kept: len(p.idle.conns) == 1 && p.idle.conns[0].buf == nil && !c.closed,
 	}
 }

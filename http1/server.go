@@ -64,14 +64,14 @@ func (s *Server) Serve(l net.Listener) error {
 			close(ended)
 		}()
 	}()
-	pause := firstAcceptPause
+	pages, pause := newPages(), firstAcceptPause
 	for {
 		socket, err := l.Accept()
 		var temporary interface{ Temporary() bool }
 		switch {
 		case err == nil:
 			pause = firstAcceptPause
-			if c := newServedConn(s, socket); s.add(c) {
+			if c := newServedConn(s, socket, pages); s.add(c) {
 				go c.serve()
 			}
 		case s.closing.Load():

@@ -64,6 +64,9 @@ func (x *served) skipBody() bool {
 // watchClient cancels the request when its client leaves. It is called once, when the request was read.
 func (x *served) watchClient() {
 	c := x.c
+	if c.r == c.w {
+		c.dropBuffer()
+	}
 	if hasWatcher && c.raw != nil {
 		c.cancelIfLeft()
 		return

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,8 +39,8 @@ type servedConn struct {
 	held       []byte      // the part of an answer's body that has not left
 }
 
-func newServedConn(s *Server, socket net.Conn) *servedConn {
-	c := &servedConn{conn: newConn(socket), server: s, header: http.Header{}}
+func newServedConn(s *Server, socket net.Conn, pages *sync.Pool) *servedConn {
+	c := &servedConn{conn: newConn(socket, pages), server: s, header: http.Header{}}
 	c.blank = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: socket.RemoteAddr().String()}
 	c.waitsUntil.Store(c.opened.Add(s.HeadTimeout).UnixNano())
 	return c
@@ -78,7 +79,7 @@ func (c *servedConn) serve() {
 			return
 		}
 		if c.r == c.w {
-			c.reset() // releases the memory of a long head
+			c.dropBuffer()
 		}
 		c.waitsUntil.Store(time.Now().Add(c.server.IdleTimeout).UnixNano())
 		if c.server.closing.Load() || c.broken {
@@ -210,6 +211,9 @@ func (b *backgroundRead) stop(c *conn) bool {
 	_ = c.socket.SetReadDeadline(time.Time{}) // an error shows at the next read too
 	if b.n == 0 {
 		return true
+	}
+	if c.buf == nil {
+		c.takePage()
 	}
 	if c.w == len(c.buf) {
 		c.w = copy(c.buf, c.buf[c.r:c.w])

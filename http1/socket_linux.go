@@ -33,7 +33,7 @@ func (c *conn) prepareTransfers() {
 	switch c.socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		c.direct = c.raw
-		c.in.once, c.out.once = c.in.try, c.out.try
+		c.in.once, c.out.once, c.fillOnce = c.in.try, c.out.try, c.fillEmpty
 	}
 }
 
@@ -65,7 +65,34 @@ func (c *conn) receive(p []byte) (int, error) {
 		return c.socket.Read(p)
 	}
 	c.in.call, c.in.bytes = syscall.SYS_READ, p
-	err := c.direct.Read(c.in.once)
+	return c.readOnce(c.in.once)
+}
+
+// receivePage is receive into the empty buffer, which the connection has only if bytes have arrived.
+func (c *conn) receivePage() (int, error) {
+	if c.direct == nil {
+		return c.receivePlainly()
+	}
+	return c.readOnce(c.fillOnce)
+}
+
+// fillEmpty is try for the empty buffer. While the socket becomes ready, there is none.
+func (c *conn) fillEmpty(fd uintptr) bool {
+	if c.buf == nil {
+		c.takePage()
+	}
+	c.in.call, c.in.bytes = syscall.SYS_READ, c.buf
+	done := c.in.try(fd)
+	if !done {
+		c.in.bytes = nil
+		c.dropBuffer()
+	}
+	return done
+}
+
+// readOnce reads by a function that is called until it returns true.
+func (c *conn) readOnce(once func(fd uintptr) bool) (int, error) {
+	err := c.direct.Read(once)
 	c.in.bytes = nil
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ package http1
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ func TestTransmitWritesAllPieces(t *testing.T) {
 			all, _ := io.ReadAll(client) // an error shows as missing bytes
 			got <- all
 		}()
-		c := newConn(server)
+		c := newConn(server, newPages())
 		n, err := c.transmitAll(slices.Clone(pieces))
 		if err != nil || n != int64(len(want)) {
 			rt.Fatalf("transmitAll returned %d, %v; want %d", n, err, len(want))
@@ -65,7 +67,7 @@ func TestTransmitKeepsNoPiece(t *testing.T) {
 	client, server := socketPair(t)
 	defer client.Close()
 	go func() { _, _ = io.Copy(io.Discard, client) }()
-	c := newConn(server)
+	c := newConn(server, newPages())
 	defer server.Close()
 	for _, n := range []int{1, 3, maxVec, 2*maxVec + 1} {
 		var pieces net.Buffers
@@ -91,10 +93,10 @@ func TestOnlyPlainSocketsAreUsedDirectly(t *testing.T) {
 	client, server := socketPair(t)
 	defer client.Close()
 	defer server.Close()
-	if newConn(server).direct == nil {
+	if newConn(server, newPages()).direct == nil {
 		t.Error("a socket is not used directly")
 	}
-	if newConn(struct{ *net.UnixConn }{server.(*net.UnixConn)}).direct != nil {
+	if newConn(struct{ *net.UnixConn }{server.(*net.UnixConn)}, newPages()).direct != nil {
 		t.Error("a type that embeds a socket is used directly")
 	}
 }
@@ -110,7 +112,7 @@ func TestErrorsOfASocketAreThoseOfNet(t *testing.T) {
 			if err := prepare(client, server); err != nil {
 				t.Fatal(err)
 			}
-			c := newConn(server)
+			c := newConn(server, newPages())
 			if i == 1 {
 				c.direct = nil // net's own calls
 			}
@@ -156,7 +158,7 @@ func serveOnce(t *testing.T, text string, late bool) string {
 	defer client.Close()
 	s := &Server{Base: t.Context(), HeadTimeout: time.Hour, IdleTimeout: time.Hour, conns: map[*servedConn]struct{}{},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
-	c := newServedConn(s, served)
+	c := newServedConn(s, served, newPages())
 	s.add(c)
 	write(t, client, text)
 	if err := client.(*net.UnixConn).CloseWrite(); err != nil {
@@ -184,4 +186,71 @@ func TestUnreadRequestsAreServed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAWaitingConnectionHasNoPage, so that idle streams and idle connections take no buffer.
+func TestAWaitingConnectionHasNoPage(t *testing.T) {
+	client, server := socketPair(t)
+	defer client.Close()
+	defer server.Close()
+	c := newConn(server, newPages())
+	for _, text := range []string{"", "text", ""} {
+		write(t, client, text)
+		arrived := false
+		if err := c.direct.Control(func(fd uintptr) { arrived = c.fillEmpty(fd) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(c.buf[:max(0, c.in.n)]); arrived != (text != "") || got != text || (c.page != nil) != arrived {
+			t.Fatalf("after %q, %q was read; arrived: %t, page: %t", text, got, arrived, c.page != nil)
+		}
+		c.dropBuffer()
+	}
+}
+
+// TestConnectionsThatSharePagesKeepTheirBytes: each request and each answer has bytes of its own.
+func TestConnectionsThatSharePagesKeepTheirBytes(t *testing.T) {
+	const conns, requests = 8, 200
+	s := &Server{Base: t.Context(), HeadTimeout: time.Hour, IdleTimeout: time.Hour, conns: map[*servedConn]struct{}{},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body) // an error shows as missing bytes
+			w.Header().Set("X-Name", r.Header.Get("X-Name"))
+			for piece := range slices.Chunk(body, 700) {
+				_, _ = w.Write(piece)
+				w.(http.Flusher).Flush()
+			}
+		})}
+	pages, sockets := newPages(), make(chan net.Conn, conns)
+	for range conns {
+		client, served := socketPair(t)
+		c := newServedConn(s, served, pages)
+		s.add(c)
+		go c.serve()
+		sockets <- client
+	}
+	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return <-sockets, nil }})
+	var all sync.WaitGroup
+	for i := range conns {
+		all.Go(func() {
+			for k := range requests {
+				name := strings.Repeat(string(rune('a'+i)), 1+k*37%9000)
+				res, err := p.Send(t.Context(), &Request{Method: "POST", Path: "/", Header: http.Header{"X-Name": {name}},
+					Body: [][]byte{[]byte(name), []byte("end")}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(res.Body)
+				if err != nil || string(body) != name+"end" || res.Header.Get("X-Name") != name {
+					t.Errorf("request %d of %c: %d bytes, %v", k, 'a'+i, len(body), err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	p.Close()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.watcher.close()
 }

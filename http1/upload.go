@@ -94,7 +94,7 @@ func (c *conn) answered() bool {
 	if err := c.socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return true
 	}
-	err := c.fill(len(c.buf))
+	err := c.fill(bufferSize)
 	if clear := c.socket.SetReadDeadline(time.Time{}); clear != nil {
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 )
 
 const (
@@ -11,8 +12,7 @@ const (
 	// partial image.
 	MaxEvent = 4 << 20
 
-	// firstBuffer is the initial buffer: it holds several token chunks of about 300 bytes, and
-	// ten thousand idle streams use 40 MB.
+	// firstBuffer is the length of the initial buffer: it holds several token chunks of about 300 bytes.
 	firstBuffer = 4 << 10
 	// keptBuffer is the largest buffer that is kept after a large event, and that reserves no memory.
 	keptBuffer = 64 << 10
@@ -58,11 +58,13 @@ type Event struct {
 // between events. If the first data line of an event is a whole JSON value, the next data line begins
 // another event.
 type EventReader struct {
-	r    io.Reader
-	max  int
-	err  error // sticky error of reading
-	buf  []byte
-	join []byte // data of events with several data lines
+	r      io.Reader
+	waiter Waiter // r, if it is one and there are pages
+	max    int
+	err    error      // sticky error of reading
+	pages  *sync.Pool // of *Page; nil: the reader keeps its buffer
+	buf    []byte
+	join   []byte // data of events with several data lines
 
 	start, end int // the unread bytes are buf[start:end]
 	next       int // start of the next event
@@ -97,6 +99,16 @@ const (
 	errorField
 )
 
+// Page is the initial buffer of a reader.
+type Page [firstBuffer]byte
+
+// Waiter is implemented by bodies that can wait without a buffer: Wait returns when the next Read returns at once.
+type Waiter interface{ Wait() }
+
+// NewPagedReader returns a reader whose initial buffers are from a pool of *Page. While it waits for a body that is a
+// Waiter, and has no unread bytes, it has no page.
+func NewPagedReader(pages *sync.Pool) *EventReader { return &EventReader{pages: pages, max: MaxEvent} }
+
 // NewEventReader returns a reader of r's events. An event of more than max bytes is
 // ErrEventTooLarge; max ≤ 0 means MaxEvent.
 func NewEventReader(r io.Reader, max int) *EventReader {
@@ -111,17 +123,20 @@ func NewEventReader(r io.Reader, max int) *EventReader {
 // Reset(nil, 0, nil) releases the body and the memory.
 func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
 	r.returnMemory()
-	buf, join := r.buf, r.join
-	if cap(buf) > keptBuffer {
-		buf = nil
+	if cap(r.buf) > keptBuffer || r.pages != nil {
+		r.setBuffer(nil)
 	}
+	buf, join := r.buf, r.join
 	if cap(join) > keptBuffer {
 		join = nil
 	}
 	if max <= 0 {
 		max = MaxEvent
 	}
-	*r = EventReader{r: body, max: max, memory: memory, buf: buf, join: join[:0]}
+	*r = EventReader{r: body, max: max, memory: memory, pages: r.pages, buf: buf, join: join[:0]}
+	if r.pages != nil {
+		r.waiter, _ = body.(Waiter)
+	}
 }
 
 // Next returns the next event.
@@ -303,6 +318,10 @@ func (r *EventReader) lineEnd() (at, n int) {
 // fill reads once after making room. It moves and replaces the buffer, so no slice may point
 // into it.
 func (r *EventReader) fill() int {
+	if r.waiter != nil && r.start == r.end && cap(r.buf) <= firstBuffer {
+		r.move(nil)
+		r.waiter.Wait()
+	}
 	r.makeRoom()
 	if r.err != nil {
 		return 0
@@ -325,7 +344,7 @@ func (r *EventReader) makeRoom() {
 		return
 	case len(r.buf) > keptBuffer && unread < firstBuffer && r.small >= smallEvents:
 		r.join = nil
-		r.move(make([]byte, min(firstBuffer, r.max)))
+		r.move(r.firstBuffer())
 		r.returnMemory()
 	case unread == 0 && r.end > 0:
 		r.move(r.buf)
@@ -333,9 +352,19 @@ func (r *EventReader) makeRoom() {
 		// There is enough room for an efficient read.
 	case unread < len(r.buf) && (unread <= len(r.buf)/2 || len(r.buf) >= r.max):
 		r.move(r.buf)
+	case len(r.buf) == 0:
+		r.move(r.firstBuffer())
 	default:
-		r.grow(min(max(2*len(r.buf), firstBuffer), r.max))
+		r.grow(min(2*len(r.buf), r.max))
 	}
+}
+
+// firstBuffer returns an initial buffer.
+func (r *EventReader) firstBuffer() []byte {
+	if r.pages == nil {
+		return make([]byte, min(firstBuffer, r.max))
+	}
+	return r.pages.Get().(*Page)[:min(firstBuffer, r.max)]
 }
 
 // grow moves the unread bytes to a buffer of the given size.
@@ -353,6 +382,14 @@ func (r *EventReader) grow(size int) {
 	}
 }
 
+// setBuffer replaces the buffer, whose page goes back to the pool.
+func (r *EventReader) setBuffer(buf []byte) {
+	if r.pages != nil && cap(r.buf) == firstBuffer && cap(buf) != firstBuffer {
+		r.pages.Put((*Page)(r.buf[:firstBuffer]))
+	}
+	r.buf = buf
+}
+
 // returnMemory releases the reserved memory of the buffer.
 func (r *EventReader) returnMemory() {
 	if r.reserved > 0 {
@@ -365,7 +402,7 @@ func (r *EventReader) returnMemory() {
 func (r *EventReader) move(buf []byte) {
 	copy(buf, r.buf[r.start:r.end])
 	by := r.start
-	r.buf = buf
+	r.setBuffer(buf)
 	r.start, r.next = 0, 0
 	r.end -= by
 	r.pos -= by

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -77,9 +78,16 @@ func TestEventsAreReadByTheStandard(t *testing.T) {
 				"at once":       strings.NewReader(tt.body),
 				"byte by byte":  iotest.OneByteReader(strings.NewReader(tt.body)),
 				"end with data": iotest.DataErrReader(strings.NewReader(tt.body)),
+
+				"byte by byte, with pages": iotest.OneByteReader(strings.NewReader(tt.body)),
 			}
+			paged := readers["byte by byte, with pages"]
 			for how, body := range readers {
-				got, raw, err := readEvents(NewEventReader(body, 0))
+				r := NewEventReader(body, 0)
+				if body == paged {
+					r = newPagedReader(t, body)
+				}
+				got, raw, err := readEvents(r)
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("%s: events (-want +got):\n%s", how, diff)
 				}
@@ -289,7 +297,7 @@ func TestLargeBufferIsReleased(t *testing.T) {
 	large := "data: " + strings.Repeat("x", 1<<20) + "\n\n"
 	small := strings.Repeat("data: a\n\n", 4096)
 	body := &stepReader{parts: []string{large, small, small, small}, err: io.EOF}
-	r := NewEventReader(body, 0)
+	r := newPagedReader(t, body)
 	ev, err := r.Next()
 	if err != nil || len(ev.Data) != 1<<20 {
 		t.Fatalf("%d bytes, %v", len(ev.Data), err)
@@ -359,6 +367,33 @@ func (s *splitReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// waitingBody is a body without bytes until Wait was called. Meanwhile another reader writes to the page of the pool.
+type waitingBody struct {
+	io.Reader
+	t     *testing.T
+	pages *sync.Pool
+	r     *EventReader
+}
+
+func (w *waitingBody) Wait() {
+	if cap(w.r.buf) > 0 && cap(w.r.buf) <= firstBuffer {
+		w.t.Error("a reader has a page while it waits")
+	}
+	page := w.pages.Get().(*Page)
+	copy(page[:], otherEvents)
+	w.pages.Put(page)
+}
+
+var otherEvents = strings.Repeat("data: x\n\n", firstBuffer/9)
+
+// newPagedReader returns a reader of a body that waits.
+func newPagedReader(t *testing.T, body io.Reader) *EventReader {
+	pages := &sync.Pool{New: func() any { return new(Page) }}
+	r := NewPagedReader(pages)
+	r.Reset(&waitingBody{body, t, pages, r}, 0, nil)
+	return r
+}
+
 func FuzzEventReader(f *testing.F) {
 	f.Add([]byte("data: a\n\ndata: b\n\n"), []byte{0})
 	f.Add([]byte("event: x\r\ndata: {}\r\n\r\n: c\r\n\r\ndata: [DONE]\r\n"), []byte{0, 3, 1})
@@ -368,7 +403,7 @@ func FuzzEventReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, cuts []byte) {
 		body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // Raw does not have it
 		whole, raw, err := readEvents(NewEventReader(bytes.NewReader(body), 0))
-		pieces, pieceRaw, pieceErr := readEvents(NewEventReader(&splitReader{body: body, cuts: cuts}, 0))
+		pieces, pieceRaw, pieceErr := readEvents(newPagedReader(t, &splitReader{body: body, cuts: cuts}))
 		if !slices.Equal(whole, pieces) {
 			t.Errorf("split as %v (-at once +split):\n%s", cuts, cmp.Diff(whole, pieces))
 		}

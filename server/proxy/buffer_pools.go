@@ -28,10 +28,11 @@ const (
 )
 
 func newBufferPools() *bufferPools {
+	pages := &sync.Pool{New: func() any { return new(openai.Page) }}
 	return &bufferPools{
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		copies:  sync.Pool{New: func() any { b := make([]byte, copyBuffer); return &b }},
-		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewEventReader(nil, 0)} }},
+		streams: sync.Pool{New: func() any { return &streamBuffers{events: openai.NewPagedReader(pages)} }},
 		forms:   sync.Pool{New: func() any { return new(answers.FormReader) }},
 	}
 }

@@ -24,6 +24,7 @@ type stream struct {
 	out        []byte        // events to flush
 	stripUsage bool          // the client did not request the usage chunk
 	idle       time.Duration // time limit of each read; 0 before the first event
+	waited     bool          // the next read does not wait
 	opened     bool          // the status is sent, and events are relayed at once
 	content    bool          // the worker has sent content
 	remembered bool          // the response's id is stored
@@ -61,14 +62,32 @@ func (a *attempt) relayStream(resp *http1.Response) *failure {
 
 // Read reads from the worker. After the first event, each read may take timeouts.idle. Neither a long
 // event nor a slow client counts as silence of the worker.
-func (s *stream) Read(p []byte) (int, error) {
-	if s.idle == 0 {
+func (s *stream) Read(p []byte) (n int, err error) {
+	if s.waited {
+		s.waited = false
 		return s.resp.Body.Read(p)
 	}
-	s.watch.startSilence(s.idle, errIdleTimeout)
-	n, err := s.resp.Body.Read(p)
-	s.watch.stopSilence()
+	s.await(func() { n, err = s.resp.Body.Read(p) })
 	return n, err
+}
+
+// Wait waits for bytes of the worker as Read does, unless the body needs a buffer for that.
+func (s *stream) Wait() {
+	if body, ok := s.resp.Body.(openai.Waiter); ok {
+		s.await(body.Wait)
+		s.waited = true
+	}
+}
+
+// await calls a function that waits for the worker.
+func (s *stream) await(wait func()) {
+	if s.idle == 0 {
+		wait()
+		return
+	}
+	s.watch.startSilence(s.idle, errIdleTimeout)
+	wait()
+	s.watch.stopSilence()
 }
 
 // run relays event by event until the stream ends.
