@@ -35,10 +35,11 @@ type served struct {
 	length    int64 // Content-Length; -1 without
 	written   int64 // bytes of the body
 	chunked   bool
-	closeLast bool // the connection ends with the answer
-	hasType   bool // the head has a Content-Type, or none is wanted
-	hasDate   bool // the head has a Date
-	timed     bool // the handler has set the write deadline
+	closeLast bool   // the connection ends with the answer
+	hasType   bool   // the head has a Content-Type, or none is wanted
+	hasDate   bool   // the head has a Date
+	timed     bool   // the handler has set the write deadline
+	rest      func() // see Continue
 	err       error
 }
 
@@ -284,8 +285,15 @@ func (x *served) handle() (returned bool) {
 		}
 	}()
 	x.c.server.Handler.ServeHTTP(x, &x.r)
+	if x.rest != nil {
+		x.rest()
+	}
 	return true
 }
+
+// Continue lets f do the rest of the handler's work when the handler has returned. A request that waits for long does
+// so with a small stack then.
+func (x *served) Continue(f func()) { x.rest = f }
 
 // SetReadDeadline is part of http.ResponseController.
 func (x *served) SetReadDeadline(t time.Time) error {

@@ -64,7 +64,7 @@ func (c *servedConn) serve() {
 		c.server.remove(c)
 	}()
 	for {
-		r, err := c.readRequest()
+		x, err := c.readRequest()
 		if errors.Is(err, errUnusual) {
 			c.endWait()
 			given = true
@@ -75,7 +75,7 @@ func (c *servedConn) serve() {
 			c.server.Fallback(&unreadConn{Conn: c.socket, unread: bytes.Clone(c.buf[c.r:c.w])})
 			return
 		}
-		if err != nil || !c.serveRequest(r) {
+		if err != nil || !c.serveRequest(x) {
 			return
 		}
 		if c.r == c.w {
@@ -98,17 +98,17 @@ func (c *servedConn) endWait() {
 }
 
 // readRequest waits for a request and parses its head. The bytes of an unusual request stay in the buffer.
-func (c *servedConn) readRequest() (requestHead, error) {
+func (c *servedConn) readRequest() (*served, error) {
 	block, err := c.readRequestHead()
 	if err != nil {
-		return requestHead{}, err
+		return nil, err
 	}
 	h, ok := parseRequestHead(block)
 	if !ok {
-		return requestHead{}, errUnusual
+		return nil, errUnusual
 	}
 	c.r += len(block)
-	return h, nil
+	return &served{c: c, head: h, r: *c.blank, length: -1, unread: h.length, arrived: int64(c.w-c.r) >= h.length}, nil
 }
 
 // readRequestHead waits for the head of a request. The result has its empty line, and its bytes stay in the buffer.
@@ -157,17 +157,16 @@ func (c *servedConn) readRequestHead() ([]byte, error) {
 }
 
 // serveRequest serves one request, and reports whether the connection may carry another one.
-func (c *servedConn) serveRequest(h requestHead) bool {
-	x := &served{c: c, head: h, r: *c.blank, length: -1, unread: h.length, arrived: int64(c.w-c.r) >= h.length}
+func (c *servedConn) serveRequest(x *served) bool {
 	x.head.fill(&x.r)
-	if x.r.Body = http.NoBody; h.length > 0 {
+	if x.r.Body = http.NoBody; x.unread > 0 {
 		x.r.Body = x
 	} else {
 		x.watchClient()
 	}
 	keep := x.handle() && x.end()
 	clear(c.header) // the values may belong to a long head
-	if c.emptyBytes = 0; h.method == http.MethodPost {
+	if c.emptyBytes = 0; x.head.method == http.MethodPost {
 		c.emptyBytes = 4
 	}
 	return c.background.stop(c.conn) && keep

@@ -254,6 +254,28 @@ func TestAnswersOfHEADHaveNoBody(t *testing.T) {
 	})
 }
 
+// TestAnAnswerContinuesAfterItsHandler: middleware has returned by then, and the connection is kept.
+func TestAnAnswerContinuesAfterItsHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := false
+		r := newServerRig(t, func(w http.ResponseWriter, r *http.Request) {
+			defer func() { returned = true }()
+			returned = false
+			fmt.Fprint(w, "a")
+			if r.Method == http.MethodPost {
+				return
+			}
+			w.(*served).Continue(func() { fmt.Fprintf(w, "b %t %v", returned, r.Context().Err()) })
+		})
+		c := r.dial()
+		write(t, c, simpleGet+"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"+simpleGet)
+		want := []string{"200 false ab true <nil>", "200 false a", "200 false ab true <nil>"}
+		if got := readAnswers(t, c, 3); !reflect.DeepEqual(got, want) {
+			t.Errorf("the answers are %q", got)
+		}
+	})
+}
+
 // TestABrokenAnswerCutsTheConnection so that it does not look complete.
 func TestABrokenAnswerCutsTheConnection(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
@@ -263,6 +285,13 @@ func TestABrokenAnswerCutsTheConnection(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		},
 		"panic": func(http.ResponseWriter, *http.Request) { panic("fault") },
+		"later panic": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "a")
+			w.(*served).Continue(func() {
+				w.(http.Flusher).Flush()
+				panic("fault")
+			})
+		},
 		"too short": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "2")
 			fmt.Fprint(w, "a")
@@ -280,7 +309,7 @@ func TestABrokenAnswerCutsTheConnection(t *testing.T) {
 				if name != "panic" && !bytes.Contains(got, []byte("a")) {
 					t.Errorf("the client reads %q: what was sent before is missing", got)
 				}
-				if want := map[string]int{"panic": 1}[name]; r.panics != want {
+				if want := map[string]int{"panic": 1, "later panic": 1}[name]; r.panics != want {
 					t.Errorf("%d panics are reported", r.panics)
 				}
 			})

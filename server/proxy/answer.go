@@ -49,6 +49,30 @@ type responseWriter interface {
 // header returns the header of the answer, which is sent with the status.
 func (a *answer) header() http.Header { return a.w.Header() }
 
+// continuer is a writer that calls a function after the handler has returned, as a part of it.
+type continuer interface{ Continue(func()) }
+
+// mayContinue reports whether the answer can be written after the handler.
+func (a *answer) mayContinue() bool {
+	_, ok := unwrapped(a.w).(continuer)
+	return ok
+}
+
+// continueWith calls a function after the handler, which has sent the head. The router's writer is not used any more.
+func (a *answer) continueWith(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := unwrapped(a.w)
+	a.w = sentHead{w}
+	w.(continuer).Continue(f)
+}
+
+// sentHead is a writer whose head is sent.
+type sentHead struct{ http.ResponseWriter }
+
+// WriteHeaderNow does nothing.
+func (sentHead) WriteHeaderNow() {}
+
 func (a *answer) init(w responseWriter, r *http.Request, stall time.Duration) {
 	a.w, a.stall, a.stream = w, stall, r.ProtoMajor >= 2
 	a.control = *http.NewResponseController(unwrapped(w)) // gin's own Flush loses the error

@@ -21,8 +21,8 @@ import (
 )
 
 // attempt sends the request to one worker and relays its answer. If the result has no failure, the
-// client has received the answer, complete or cut, and the outcome is reported. Otherwise the client
-// has received no content, and the caller must report the outcome.
+// client has received the answer, complete or cut, and the outcome is reported, or x.rest has the rest
+// of a stream. Otherwise the client has received no content, and the caller must report the outcome.
 func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	started := time.Now()
 	ctx, cancel := x.attemptContext(lease)
@@ -40,7 +40,7 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 		placement: x.wait.placement,
 		span:      x.trace.Attempt(started),
 	}
-	defer a.releaseUnsettled() // for a panic
+	defer a.closeUnlessContinued()
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
@@ -49,16 +49,30 @@ func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
 	a.firstByte = a.firstByteWithin()
 	a.watch.firstByteEnd = a
 	a.watch.start(cancel, a.firstByte, x.patience)
-	defer cancel(nil)
-	defer a.watch.stop()
 	x.current.Store(a)
-	defer x.current.Store(nil)
-	f := a.serve(ctx, cancel)
-	if ctx.Err() != nil {
-		lease.Cut(time.Now())
+	if f := a.serve(ctx, cancel); x.rest == nil {
+		a.end(f)
+	}
+	return a
+}
+
+// end records the end of an attempt, with its failure.
+func (a *attempt) end(f *failure) {
+	if a.cause() != nil {
+		a.lease.Cut(time.Now())
 	}
 	a.releaseLoad(f)
-	return a
+}
+
+// closeUnlessContinued frees what an attempt holds, also after a panic, unless x.rest needs it.
+func (a *attempt) closeUnlessContinued() {
+	if a.x.rest != nil {
+		return
+	}
+	a.x.current.Store(nil)
+	a.watch.stop()
+	a.watch.cancel(nil)
+	a.releaseUnsettled()
 }
 
 // serve sends the request, in one or two stages, and relays the answer.
@@ -201,7 +215,11 @@ func (a *attempt) sendAndRelay(ctx context.Context) *failure {
 	if err != nil {
 		return a.sendFailure(err)
 	}
-	defer resp.Body.Close()
+	defer func() {
+		if a.x.rest == nil {
+			resp.Body.Close()
+		}
+	}()
 	return a.relayAnswer(resp)
 }
 

@@ -40,6 +40,7 @@ type exchange struct {
 	wait           wait              // state of enterQueue
 	dispatch       dispatch          // state of forward
 	cached         *cached           // state of answerFromCache; nil without a response cache
+	rest           *stream           // the rest of the answer, which is relayed after the handler; nil without
 	own            bool              // a request of the gateway itself, which is sent once
 	repeated       bool              // a request of Repeat
 	collectsLabels bool              // a client's request, which may be explored, repeated and labelled
@@ -96,9 +97,9 @@ func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 }
 
 // run authenticates the request and calls its stages. If a stage fails, run answers with its error. It
-// ends the exchange in any case, also after a panic.
+// ends the exchange in any case, also after a panic, unless relayRest does.
 func (x *exchange) run(stages func() error) {
-	defer x.end()
+	defer x.endOrContinue()
 	defer x.recover()
 	err := x.authenticate()
 	if err == nil {
@@ -106,12 +107,41 @@ func (x *exchange) run(stages func() error) {
 	}
 	if err != nil {
 		x.fail(err)
-	} else if n := len(x.dispatch.attempts); n > 0 {
+	}
+	if x.rest == nil {
+		x.conclude(err)
+	}
+}
+
+// conclude sets the ending of a request whose stages have returned err, and keeps its answer.
+func (x *exchange) conclude(err error) {
+	if n := len(x.dispatch.attempts); n > 0 && err == nil {
 		x.ending = x.dispatch.attempts[n-1].ending
 	}
 	if x.cached != nil {
 		x.cached.keepAnswer(x.ending.result, &x.dispatch, &x.resolution)
 	}
+}
+
+// endOrContinue ends the exchange, or lets relayRest end it after the handler.
+func (x *exchange) endOrContinue() {
+	if x.rest == nil {
+		x.end()
+		return
+	}
+	x.answer.continueWith(x.relayRest)
+}
+
+// relayRest relays the rest of a stream and ends the exchange. It is called when the handler has returned: an idle
+// stream waits with a stack of 8 KiB then, which is half of what the stages of a request need.
+func (x *exchange) relayRest() {
+	s := x.rest
+	x.rest = nil
+	defer x.end()
+	defer x.recover()
+	defer s.closeUnlessContinued()
+	s.attempt.end(s.runToEnd())
+	x.conclude(nil)
 }
 
 func (x *exchange) authenticate() (err error) {
@@ -133,6 +163,11 @@ func (x *exchange) recover() {
 		return
 	}
 	x.s.control.Recoverer.Panicked(p, slog.String("request_id", x.in.RequestID))
+	if s := x.rest; s != nil {
+		x.rest = nil
+		s.close()
+		s.closeUnlessContinued()
+	}
 	x.answer.stopBeats()
 	if x.answer.held() {
 		x.fail(&openai.Error{Code: openai.CodeInternalError, Message: "The gateway failed to handle the request. Quote the " +

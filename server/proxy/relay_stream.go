@@ -19,6 +19,7 @@ import (
 type stream struct {
 	*attempt
 	resp       *http1.Response
+	buffers    *streamBuffers
 	events     *openai.EventReader
 	tracker    openai.Tracker
 	out        []byte        // events to flush
@@ -26,6 +27,7 @@ type stream struct {
 	idle       time.Duration // time limit of each read; 0 before the first event
 	waited     bool          // the next read does not wait
 	opened     bool          // the status is sent, and events are relayed at once
+	triedRest  bool          // continues has decided
 	content    bool          // the worker has sent content
 	remembered bool          // the response's id is stored
 	memory     intake.BodyMemory
@@ -42,14 +44,15 @@ const trailerWait = 250 * time.Millisecond
 // whatever its label. The first event of a stream is parsed before the status is sent.
 func (a *attempt) relayStream(resp *http1.Response) *failure {
 	b := a.x.s.buffers.streams.Get().(*streamBuffers)
-	s := &stream{attempt: a, resp: resp, events: b.events, out: b.out[:0],
+	s := &stream{attempt: a, resp: resp, buffers: b, events: b.events, out: b.out[:0],
 		tracker: openai.NewTracker(a.x.in.Dialect), finishAt: -1}
 	s.stripUsage = s.endsWithDone() && !a.x.parsed.Req.IncludeUsage
 	s.memory = a.x.s.intake.Memory(a.x.caller.Tenant)
 	s.events.Reset(s, int(a.x.in.Snap.File.MaxResponseBytes), &s.memory)
 	defer func() {
-		b.out = s.out
-		a.x.s.buffers.putStream(b)
+		if a.x.rest == nil {
+			s.releaseBuffers()
+		}
 	}()
 	if begin := s.events.Peek(); !openai.BeginsStream(begin) &&
 		(openai.BeginsObject(begin) || openai.MediaType(resp.Header.Get("Content-Type")) != "text/event-stream") {
@@ -58,6 +61,34 @@ func (a *attempt) relayStream(resp *http1.Response) *failure {
 		return a.relayWhole(&whole)
 	}
 	return s.run()
+}
+
+func (s *stream) releaseBuffers() {
+	s.buffers.out = s.out
+	s.x.s.buffers.putStream(s.buffers)
+}
+
+// runToEnd is run for x.rest.
+func (s *stream) runToEnd() *failure {
+	defer s.close()
+	return s.run()
+}
+
+// close frees the buffers and the connection of x.rest.
+func (s *stream) close() {
+	s.releaseBuffers()
+	s.resp.Body.Close()
+}
+
+// continues reports whether the stream becomes x.rest, because it waits for the worker and its client has content.
+func (s *stream) continues() bool {
+	if s.triedRest || !s.content || s.pool.Handover != "" {
+		return false
+	}
+	if s.triedRest = true; s.x.answer.mayContinue() {
+		s.x.rest = s
+	}
+	return s.x.rest != nil
 }
 
 // Read reads from the worker. After the first event, each read may take timeouts.idle. Neither a long
@@ -90,7 +121,7 @@ func (s *stream) await(wait func()) {
 	s.watch.stopSilence()
 }
 
-// run relays event by event until the stream ends.
+// run relays event by event until the stream ends or continues as x.rest.
 func (s *stream) run() *failure {
 	for {
 		ev, err := s.next()
@@ -109,16 +140,29 @@ func (s *stream) run() *failure {
 		if err != nil {
 			return s.handleBodyEnd(err)
 		}
-		if s.finishAt < 0 && !s.events.Buffered() && s.flush() != nil {
-			return s.clientLeft()
+		if s.finishAt < 0 && !s.events.Buffered() {
+			if s.flush() != nil {
+				return s.clientLeft()
+			}
+			if s.continues() {
+				return nil
+			}
 		}
 	}
 }
 
 // next returns the next event, without what a hand-over has added to it.
 func (s *stream) next() (openai.Event, error) {
+	if s.handover == nil {
+		return s.events.Next()
+	}
+	return s.nextCleaned()
+}
+
+// nextCleaned is a function of its own, because an idle stream waits in next.
+func (s *stream) nextCleaned() (openai.Event, error) {
 	ev, err := s.events.Next()
-	if s.handover != nil && len(ev.Data) > 0 {
+	if len(ev.Data) > 0 {
 		ev = s.handover.cleaner.Event(s.x.in.Dialect, ev)
 	}
 	return ev, err
