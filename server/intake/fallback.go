@@ -16,7 +16,7 @@ const WhyNoWorker = "has no healthy worker"
 func (it *Intake) FallBack(in *Inbound, c *Caller, p *Parsed, res Resolution, why string) (_ Resolution, ok bool) {
 	r := it.resolver(in, c, p)
 	r.now, r.res = time.Now(), res
-	v, ok := in.Snap.Catalog.FallBack(res.Resolution, r.query(), why)
+	v, ok := in.Snap.Catalog.FallBack(res.Resolution, r.newQuery(), why)
 	if r.res.Note = v.Note; !ok {
 		return r.res, false
 	}
@@ -42,7 +42,7 @@ func (it *Intake) MoveUnavailable(in *Inbound, c *Caller, p *Parsed, res Resolut
 	r := it.resolver(in, c, p)
 	r.now, r.res = time.Now(), res
 	r.res.Moves = append([]tiers.Move(nil), res.Moves...) // res stays as it is if its ticket is dispatched meanwhile
-	q := r.query()
+	q := r.newQuery()
 	q.Available = func(tier string) bool {
 		return in.Snap.ByName[tier].Served[in.Dialect] && r.available(tier) && !failed(tier)
 	}

@@ -25,6 +25,14 @@ type Prompt struct {
 	extractor    *tierscore.Extractor // that has set features; nil: none has
 
 	hasUser, hasSystem bool // user and system are set
+
+	resolver resolver // here because a prompt is pooled
+}
+
+func newPrompt() *Prompt {
+	p := new(Prompt)
+	p.resolver.prepare()
+	return p
 }
 
 // Session returns the hash of the session that the classifier used, or 0 without one.
@@ -69,7 +77,8 @@ func (it *Intake) DropPrompt(of *Parsed) {
 	clear(p.cached) // its references to workers
 	*p = Prompt{chain: p.chain[:0], blocks: p.blocks[:0], turns: p.turns[:0],
 		found: prompttokens.Prompt{Keys: p.found.Keys[:0]}, cached: p.cached[:0], ids: p.ids[:0],
-		user: p.user[:0], system: p.system[:0], features: p.features}
+		user: p.user[:0], system: p.system[:0], features: p.features,
+		resolver: resolver{methods: p.resolver.methods}}
 	it.prompts.Put(p)
 }
 

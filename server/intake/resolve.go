@@ -107,17 +107,35 @@ type resolver struct {
 	parsed *Parsed
 	now    time.Time
 	res    Resolution // filled by resolve
+	methods
 }
 
+// methods are method values of a resolver. They are made once for each pooled prompt.
+type methods struct {
+	query tiers.Query // with its functions only
+	count func() (int64, bool)
+}
+
+// prepare makes the method values.
+func (r *resolver) prepare() {
+	r.methods = methods{count: r.countTokens, query: tiers.Query{Allowed: r.mayUse, AllowedModel: r.mayUseModel,
+		Fits: r.fits, Available: r.available, Blocked: r.blocked, Moves: &r.res.Moves}}
+}
+
+// resolver returns the resolver of a request, which is a part of its prompt.
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
-	return &resolver{it: it, in: in, caller: c, parsed: p, now: in.Start}
+	of := p.Prompt
+	if of == nil {
+		of = newPrompt()
+	}
+	of.resolver = resolver{it: it, in: in, caller: c, parsed: p, now: in.Start, methods: of.resolver.methods}
+	return &of.resolver
 }
 
-// query returns the query of the catalog for the request, without the features of its content.
-func (r *resolver) query() tiers.Query {
-	q := catalogQuery(r.in.Snap, r.caller.Caller, r.parsed.Req.Model)
-	q.Header, q.Fits, q.Available, q.Blocked = r.in.HTTP.Header.Get("X-Model-Tier"), r.fits, r.available, r.blocked
-	q.Moves = &r.res.Moves
+// newQuery returns the query of the catalog for the request, without the features of its content.
+func (r *resolver) newQuery() tiers.Query {
+	q := r.query
+	q.Model, q.Header = r.parsed.Req.Model, r.in.HTTP.Header.Get("X-Model-Tier")
 	return q
 }
 
@@ -160,7 +178,7 @@ func (r *resolver) resolve(options ResolveOptions) (Resolution, error) {
 // not name its tier goes to the pool of that response. If Redis could not look it up, it is refused, unless it goes to
 // the only holder in any case.
 func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error) {
-	q := r.query()
+	q := r.newQuery()
 	q.Report = options.Explained
 	if options.Evidence {
 		q.Evidence = &r.res.Evidence
@@ -197,6 +215,9 @@ func (r *resolver) queryCatalog(options ResolveOptions) (tiers.Resolution, error
 
 // mayUse reports whether the caller may use the tier or pool of that name.
 func (r *resolver) mayUse(name string) bool { return r.in.Snap.MayUse(r.caller.Caller, name) }
+
+// mayUseModel reports whether the caller may use a model name.
+func (r *resolver) mayUseModel(name string) bool { return r.caller.MayUseModel(name) }
 
 // available reports whether a tier or pool can take requests, now or after a release.
 func (r *resolver) available(target string) bool {
@@ -274,7 +295,7 @@ func (r *resolver) classifierInput() *tiers.ClassifierInput {
 	f := &p.input
 	*f = tiers.ClassifierInput{Now: r.in.Start, PromptTokens: r.parsed.Estimate,
 		MaxTokens: req.MaxTokens, LimitRequired: r.in.Dialect.RequiresMaxTokens(), Tools: req.Tools,
-		Tenant: tenant, Count: r.countTokens, User: r.parsed.userText, System: r.parsed.systemText}
+		Tenant: tenant, Count: r.count, User: r.parsed.userText, System: r.parsed.systemText}
 	// Not prompt_cache_key: an application may use one key for all its chats.
 	if r.in.Snap.Extractor != nil {
 		f.Features = func() *tierscore.Features { return r.parsed.Features(r.in, r.caller) }

@@ -23,27 +23,23 @@ import (
 // attempt sends the request to one worker and relays its answer. If the result has no failure, the
 // client has received the answer, complete or cut, and the outcome is reported, or x.rest has the rest
 // of a stream. Otherwise the client has received no content, and the caller must report the outcome.
-func (x *exchange) attempt(m *control.Member, lease *routing.Lease) *attempt {
-	started := time.Now()
-	ctx, cancel := x.attemptContext(lease)
+func (x *exchange) attempt(m *control.Member, lease routing.Lease) *attempt {
+	a := &x.dispatch.first
+	if len(x.dispatch.attempts) > 0 {
+		a = new(attempt)
+	}
+	a.booked = lease
+	a.x, a.m, a.pool, a.lease = x, m, x.resolution.Pool, &a.booked
+	a.started, a.ending.result = time.Now(), decisions.Refused
+	a.bounds, a.placement, a.span = x.parsed.UsageBounds(), x.wait.placement, x.trace.Attempt(a.started)
 	if lease.Worker() != nil {
 		m.Series.Selected(string(lease.Reason()))
 	}
-	a := &attempt{
-		x:         x,
-		m:         m,
-		pool:      x.resolution.Pool,
-		lease:     lease,
-		moments:   moments{started: started},
-		outcome:   outcome{ending: ending{result: decisions.Refused}},
-		bounds:    x.parsed.UsageBounds(),
-		placement: x.wait.placement,
-		span:      x.trace.Attempt(started),
-	}
+	ctx, cancel := x.attemptContext(a.lease)
 	defer a.closeUnlessContinued()
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
-	a.usesEngine = lease.Worker() != nil && x.parsed.UsesEngine()
+	a.usesEngine = a.lease.Worker() != nil && x.parsed.UsesEngine()
 	a.stream = x.parsed.GeneratesStream()
 	a.retryable = !x.parsed.AtMostOnce() && x.dispatch.attemptsIn(a.pool) < x.in.Snap.File.Retry.Attempts
 	a.firstByte = a.firstByteWithin()
@@ -164,7 +160,8 @@ type attempt struct {
 	x            *exchange
 	pool         *control.Pool
 	m            *control.Member
-	lease        *routing.Lease
+	lease        *routing.Lease // booked
+	booked       routing.Lease
 	placement    placement    // how the worker was selected
 	cause        func() error // why the attempt was cancelled; nil while it is not
 	span         trace.Span   // nil without tracing

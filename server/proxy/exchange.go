@@ -72,7 +72,7 @@ func endingOf(e *openai.Error) ending {
 // newExchange opens an exchange under a configuration.
 func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake.Inbound) *exchange {
 	x := &exchange{s: px, in: in, ending: ending{result: decisions.Refused}}
-	x.dispatch.attempts = x.dispatch.first[:0]
+	x.dispatch.attempts = x.dispatch.array[:0]
 	x.answer.init(w, in.HTTP, snap.File.Timeouts.ClientStall)
 	x.in.Begin(snap, px.rand, x.answer.header(), &x.answer.control)
 	return x

@@ -16,7 +16,8 @@ import (
 type dispatch struct {
 	tried    []*routing.Worker // workers that must not receive the request again
 	attempts []*attempt        // all attempts, in order
-	first    [2]*attempt       // initial array of attempts, which saves an allocation
+	array    [2]*attempt       // of attempts, at first
+	first    attempt           // the first one: most requests have one
 	failed   []*attempt        // failed attempts; some outcomes are pending
 	firstAt  time.Time         // first content of a generated stream
 
@@ -84,7 +85,7 @@ func (x *exchange) forwardToPool() (why string, err error) {
 		if took := x.wait.placement.selection; took > 0 {
 			x.resolution.Pool.Series.Selection.Observe(took.Seconds())
 		}
-		a := x.attempt(lease.Ref().(*control.Member), &lease)
+		a := x.attempt(lease.Ref().(*control.Member), lease)
 		if a.failure == nil {
 			return "", nil
 		}
@@ -102,7 +103,7 @@ func (x *exchange) forwardToPool() (why string, err error) {
 		case a.failure.prefill, a.failure.transfer && !a.lease.HasOtherWorker(time.Now()):
 			d.tried = append(d.tried, a.handover.tried...)
 		case !(a.failure.unreachable && x.resolution.Pool.Queue.EngineWait > 0):
-			d.tried = append(d.tried, lease.Worker())
+			d.tried = append(d.tried, a.lease.Worker())
 		}
 		if a.failure.requestMayBeCause() {
 			d.excludeRepeatFailures(x.resolution.Pool, x.parsed.FailedRequest(x.s.seed, x.caller.Tenant))
@@ -169,8 +170,7 @@ func (d *dispatch) reportFailed(answer error) {
 func (x *exchange) forwardTo(m *control.Member) error {
 	x.deadline, x.patience = deadlines(&x.in, x.parsed.Class)
 	x.wait.placement = placement{}
-	var none routing.Lease
-	a := x.attempt(m, &none)
+	a := x.attempt(m, routing.Lease{})
 	if a.failure == nil {
 		return nil
 	}
