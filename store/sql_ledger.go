@@ -35,12 +35,29 @@ var ledgerColumns = []string{"id", "request_id", "at", "tenant", "key_id", "clas
 
 // appendRow appends the values of a row.
 func appendRow(args []any, r *Row) []any {
-	return append(args, field(r.ID), field(r.RequestID), micros(r.At), field(r.Tenant), field(r.Key), field(r.Class),
-		field(r.Route),
-		field(r.Tier), field(r.Model), field(r.Worker), field(r.Outcome), int64(r.Status), field(r.Code), int64(r.Attempts),
-		within(r.Prompt, tokensMost), within(r.Cached, tokensMost), within(r.Output, tokensMost),
-		int64(within(r.Money, moneyMost)),
-		number(r.Estimated), r.DurationMs)
+	args = appendValues(args, field(r.ID), field(r.RequestID))
+	args = appendValues(args, micros(r.At))
+	args = appendValues(args, field(r.Tenant), field(r.Key), field(r.Class), field(r.Route), field(r.Tier),
+		field(r.Model), field(r.Worker), field(r.Outcome))
+	args = appendValues(args, int64(r.Status))
+	args = appendValues(args, field(r.Code))
+	return appendValues(args, int64(r.Attempts), within(r.Prompt, tokensMost), within(r.Cached, tokensMost),
+		within(r.Output, tokensMost), int64(within(r.Money, moneyMost)), number(r.Estimated), r.DurationMs)
+}
+
+// appendValues appends values. One that an earlier row had in its place is used again, because a value in an interface
+// is an allocation, and the rows of a batch have much in common.
+func appendValues[T comparable](args []any, values ...T) []any {
+	for _, v := range values {
+		if n := len(args); n < cap(args) {
+			if was, ok := args[:n+1][n].(T); ok && was == v {
+				args = args[:n+1]
+				continue
+			}
+		}
+		args = append(args, v)
+	}
+	return args
 }
 
 // field returns text as the ledger stores it.

@@ -39,13 +39,23 @@ func NewKey(random io.Reader, prefix string) (string, error) {
 		return "", fmt.Errorf("making a key: reading randomness: %w", err)
 	}
 	head := prefix + base62(new(big.Int).SetBytes(secret[:]), bodyLen)
-	return head + "_" + checksum(head), nil
+	sum := checksum(head)
+	return head + "_" + string(sum[:]), nil
 }
 
 // checksum returns the CRC-32 (IEEE) of prefix and body. It covers the prefix, so that a typing
 // error does not turn one kind of key into another.
-func checksum(head string) string {
-	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(head)))), sumLen)
+func checksum(head string) (sum [sumLen]byte) {
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // of big.Int.Text
+	crc := ^uint32(0)
+	for i := range len(head) { // crc32.ChecksumIEEE would allocate
+		crc = crc32.IEEETable[byte(crc)^head[i]] ^ crc>>8
+	}
+	n := ^crc
+	for i := sumLen - 1; i >= 0; i-- {
+		sum[i], n = digits[n%62], n/62
+	}
+	return sum
 }
 
 // base62 returns n in the digits 0-9, a-z, A-Z, padded with zeros to width.
@@ -57,10 +67,11 @@ func base62(n *big.Int, width int) string {
 // WellFormed reports whether key has the form and the checksum of a generated key. It detects
 // typing errors without a lookup. It says nothing about whether the key is in use.
 func WellFormed(key string) bool {
-	head, sum, _ := strings.Cut(key, "_")
+	head, end, _ := strings.Cut(key, "_")
 	for _, prefix := range [...]string{AdminPrefix, BootstrapPrefix, TenantPrefix} {
 		if body, ours := strings.CutPrefix(head, prefix); ours {
-			return len(body) == bodyLen && !strings.ContainsFunc(body, notBase62) && sum == checksum(head)
+			sum := checksum(head)
+			return len(body) == bodyLen && !strings.ContainsFunc(body, notBase62) && end == string(sum[:])
 		}
 	}
 	return false

@@ -43,7 +43,7 @@ func TestKeyFormatIsFixed(t *testing.T) {
 
 // 0xCBF43926 is the published check value of CRC-32.
 func TestChecksumIsTheCRC32OfTheRest(t *testing.T) {
-	if got := checksum("123456789"); got != base62Of(0xCBF43926) {
+	if got := checksum("123456789"); string(got[:]) != base62Of(0xCBF43926) {
 		t.Errorf("the checksum of 123456789 is %s", got)
 	}
 }

@@ -162,9 +162,10 @@ type attempt struct {
 	m            *control.Member
 	lease        *routing.Lease // booked
 	booked       routing.Lease
-	placement    placement    // how the worker was selected
-	cause        func() error // why the attempt was cancelled; nil while it is not
-	span         trace.Span   // nil without tracing
+	request      http1.Request // the last one to the worker
+	placement    placement     // how the worker was selected
+	cause        func() error  // why the attempt was cancelled; nil while it is not
+	span         trace.Span    // nil without tracing
 	watch        watchdog
 	firstByte    time.Duration // how long the worker may take until its first event
 	addsUsage    []string      // added fields that request the usage

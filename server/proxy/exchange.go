@@ -26,6 +26,7 @@ type exchange struct {
 	current       atomic.Pointer[attempt]
 
 	in             intake.Inbound
+	id             [1]string // the request id, as a value of headers
 	answer         answer
 	trace          telemetry.TraceContext
 	caller         intake.Caller     // result of authenticate
@@ -75,6 +76,7 @@ func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake
 	x.dispatch.attempts = x.dispatch.array[:0]
 	x.answer.init(w, in.HTTP, snap.File.Timeouts.ClientStall)
 	x.in.Begin(snap, px.rand, x.answer.header(), &x.answer.control)
+	x.id[0] = x.in.RequestID
 	return x
 }
 
@@ -88,10 +90,9 @@ func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 	if px.draining.Load() {
 		h["Connection"] = []string{"close"}
 	}
-	id := []string{x.in.RequestID}
-	h["X-Request-Id"] = id
+	h["X-Request-Id"] = x.id[:]
 	if x.in.Shape == openai.Messages {
-		h["Request-Id"] = id // where Anthropic's SDKs look for it
+		h["Request-Id"] = x.id[:] // where Anthropic's SDKs look for it
 	}
 	return x
 }

@@ -69,8 +69,8 @@ func isUnderscoreAlias(name string) bool {
 const forwardedPrefix = "X-Forwarded-"
 
 // workerHeader returns the headers of the request to a worker. Headers that the client's Connection
-// header names are hop-by-hop and are omitted.
-func workerHeader(from http.Header, requestID string) http.Header {
+// header names are hop-by-hop and are omitted. id has the request id.
+func workerHeader(from http.Header, id []string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {
 		if !withholds(k) && !isUnderscoreAlias(k) {
@@ -82,8 +82,8 @@ func workerHeader(from http.Header, requestID string) http.Header {
 			to.Del(strings.TrimSpace(name))
 		}
 	}
-	if control.IsUUID(requestID) { // engines may reject other forms
-		to["X-Request-Id"] = []string{requestID}
+	if control.IsUUID(id[0]) { // engines may reject other forms
+		to["X-Request-Id"] = id
 	}
 	if via := intake.Via(from); len(via) > 0 {
 		to["Via"] = via

@@ -25,7 +25,7 @@ func TestNoSpellingOfAWithheldHeaderReachesAWorker(t *testing.T) {
 			from[name] = []string{"a client's"}
 		}
 	}
-	to := workerHeader(from, "not a UUID")
+	to := workerHeader(from, []string{"not a UUID"})
 	for name := range to {
 		if withheld[name] || strings.Contains(name, "_") && name != "X_custom" && name != "_" && name != "X-_-Y" {
 			t.Errorf("the worker receives %s", name)
@@ -45,13 +45,13 @@ func TestCredentialsAndHopByHopHeadersDoNotReachAWorker(t *testing.T) {
 		"Te":               {"trailers"},
 		"X-Stainless-Lang": {"go"}, "Openai-Beta": {"a", "b"}, "Content-Type": {"application/json"}, "Traceparent": {"00-1"}}
 	const id = "6f8f57e0-7ab1-4c11-9e1c-1f0d2c3b4a59"
-	got := headerLines(workerHeader(from, id))
+	got := headerLines(workerHeader(from, []string{id}))
 	want := "Content-Type: application/json\nOpenai-Beta: a, b\nTraceparent: 00-1\nX-Request-Id: " + id +
 		"\nX-Stainless-Lang: go\n"
 	if got != want {
 		t.Errorf("sent:\n%s\nwant:\n%s", got, want)
 	}
-	if got := workerHeader(from, "my-own-1").Get("X-Request-Id"); got != "" {
+	if got := workerHeader(from, []string{"my-own-1"}).Get("X-Request-Id"); got != "" {
 		t.Errorf("the worker receives the request id %q, which is not a UUID", got)
 	}
 }
@@ -65,7 +65,7 @@ func TestHeadersThatSteerEnginesDoNotReachAWorker(t *testing.T) {
 		"X-Encoder-Hosts-Ports", "X-Gateway-Destination-Endpoint", "endpoint-load-metrics-format"} {
 		from.Set(name, "-100")
 	}
-	if got := headerLines(workerHeader(from, "not a UUID")); got != "X-Custom: kept\n" {
+	if got := headerLines(workerHeader(from, []string{"not a UUID"})); got != "X-Custom: kept\n" {
 		t.Errorf("the worker receives\n%s", got)
 	}
 }

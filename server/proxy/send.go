@@ -64,10 +64,11 @@ func (a *attempt) omitAddition(refused addition) {
 // usage from the engine.
 func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
-	req := &http1.Request{
+	req := &a.request
+	*req = http1.Request{
 		Method: workerMethod(&x.in),
 		Path:   x.in.WorkerPath,
-		Header: workerHeader(x.in.HTTP.Header, x.in.RequestID),
+		Header: workerHeader(x.in.HTTP.Header, x.id[:]),
 		Fresh:  x.parsed.AtMostOnce(),
 	}
 	telemetry.Inject(req.Header, a.span)
