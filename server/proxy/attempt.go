@@ -162,7 +162,7 @@ type attempt struct {
 	m            *control.Member
 	lease        *routing.Lease // booked
 	booked       routing.Lease
-	request      http1.Request // the last one to the worker
+	request      http1.Request // to the worker, while it is sent
 	placement    placement     // how the worker was selected
 	cause        func() error  // why the attempt was cancelled; nil while it is not
 	span         trace.Span    // nil without tracing

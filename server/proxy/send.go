@@ -65,6 +65,9 @@ func (a *attempt) omitAddition(refused addition) {
 func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
 	req := &a.request
+	if a.pool.Handover != "" {
+		req = new(http1.Request) // its stages may be sent at the same time
+	}
 	*req = http1.Request{
 		Method: workerMethod(&x.in),
 		Path:   x.in.WorkerPath,
@@ -118,6 +121,7 @@ func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentP
 		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return a.sendUpload(ctx, r) }
 	}
 	resp, err := send(ctx, req)
+	*req = http1.Request{} // its body is freed when the answer begins
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
 		if x.in.Dialect != openai.Other { // raw answers are relayed without parsing
