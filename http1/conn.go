@@ -162,7 +162,7 @@ func (c *conn) receivePlainly() (int, error) {
 	return c.receive(c.buf)
 }
 
-// wait waits until the next read returns at once.
+// wait waits until the buffer has bytes, or the next read returns an error.
 func (c *conn) wait() {
 	if c.r == c.w && c.failed == nil {
 		c.failed = c.fill(bufferSize)
@@ -179,6 +179,7 @@ func (c *conn) takeBuffered(p []byte) int {
 // read waits for input and copies it to p. The buffer must be empty.
 func (c *conn) read(p []byte) (int, error) {
 	if len(p) >= bufferSize {
+		c.dropBuffer()
 		return c.readSocket(p)
 	}
 	if err := c.fill(bufferSize); err != nil {

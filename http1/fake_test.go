@@ -1,8 +1,8 @@
 package http1
 
 import (
-	"cmp"
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"

@@ -280,19 +280,22 @@ func (x *served) end() bool {
 // handle calls the handler, and reports whether it has returned.
 func (x *served) handle() (returned bool) {
 	defer func() {
-		if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // net/http compares too
+		p := recover()
+		if returned = p == nil; !returned && p != http.ErrAbortHandler { //nolint:errorlint // net/http compares too
 			x.c.server.OnPanic(p)
 		}
 	}()
+	defer func() { // also after a panic, because the rest frees what the handler holds
+		if x.rest != nil {
+			x.rest()
+		}
+	}()
 	x.c.server.Handler.ServeHTTP(x, &x.r)
-	if x.rest != nil {
-		x.rest()
-	}
 	return true
 }
 
-// Continue lets f do the rest of the handler's work when the handler has returned. A request that waits for long does
-// so with a small stack then.
+// Continue lets f do the rest of the handler's work when the handler has returned, or panicked. A request that waits for
+// long does so with a small stack then.
 func (x *served) Continue(f func()) { x.rest = f }
 
 // SetReadDeadline is part of http.ResponseController.

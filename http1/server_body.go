@@ -32,10 +32,13 @@ func (x *served) readBody(p []byte) (n int, err error) {
 	}
 	if c := x.c; c.r < c.w {
 		n = c.takeBuffered(p)
-	} else if n, err = c.readSocket(p); err != nil {
-		c.broken = true
-		c.cancel() // as net/http does
-		return n, err
+	} else {
+		c.dropBuffer()
+		if n, err = c.readSocket(p); err != nil {
+			c.broken = true
+			c.cancel() // as net/http does
+			return n, err
+		}
 	}
 	if x.unread -= int64(n); x.unread == 0 {
 		x.watchClient()

@@ -102,11 +102,12 @@ const (
 // Page is the initial buffer of a reader.
 type Page [firstBuffer]byte
 
-// Waiter is implemented by bodies that can wait without a buffer: Wait returns when the next Read returns at once.
+// Waiter is implemented by bodies that can wait without a buffer: Wait returns when bytes have arrived. A Read after it
+// may wait too.
 type Waiter interface{ Wait() }
 
 // NewPagedReader returns a reader whose initial buffers are from a pool of *Page. While it waits for a body that is a
-// Waiter, and has no unread bytes, it has no page.
+// Waiter, and has no unread bytes, it has no page. A longer buffer stays.
 func NewPagedReader(pages *sync.Pool) *EventReader { return &EventReader{pages: pages, max: MaxEvent} }
 
 // NewEventReader returns a reader of r's events. An event of more than max bytes is

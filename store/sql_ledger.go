@@ -45,8 +45,8 @@ func appendRow(args []any, r *Row) []any {
 		within(r.Output, tokensMost), int64(within(r.Money, moneyMost)), number(r.Estimated), r.DurationMs)
 }
 
-// appendValues appends values. One that an earlier row had in its place is used again, because a value in an interface
-// is an allocation, and the rows of a batch have much in common.
+// appendValues appends values. One that the slice had in its place for an earlier statement is used again, because a
+// value in an interface is an allocation, and the rows of a batch have much in common.
 func appendValues[T comparable](args []any, values ...T) []any {
 	for _, v := range values {
 		if n := len(args); n < cap(args) {

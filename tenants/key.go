@@ -70,8 +70,11 @@ func WellFormed(key string) bool {
 	head, end, _ := strings.Cut(key, "_")
 	for _, prefix := range [...]string{AdminPrefix, BootstrapPrefix, TenantPrefix} {
 		if body, ours := strings.CutPrefix(head, prefix); ours {
+			if len(body) != bodyLen || strings.ContainsFunc(body, notBase62) {
+				return false
+			}
 			sum := checksum(head)
-			return len(body) == bodyLen && !strings.ContainsFunc(body, notBase62) && end == string(sum[:])
+			return end == string(sum[:])
 		}
 	}
 	return false

@@ -41,7 +41,7 @@ func New(o Options) *Intake {
 		rand:    o.Rand,
 		seed:    maphash.MakeSeed(),
 		stored:  newStoredResponses(maxStoredResponses),
-		prompts: sync.Pool{New: func() any { return newPrompt() }},
+		prompts: sync.Pool{New: func() any { return new(Prompt) }},
 		chats:   tiers.NewChats(tiers.MaxChats),
 		recent:  tiers.NewRecentScores(tiers.MaxScoreWindows),
 	}

@@ -29,12 +29,6 @@ type Prompt struct {
 	resolver resolver // here because a prompt is pooled
 }
 
-func newPrompt() *Prompt {
-	p := new(Prompt)
-	p.resolver.prepare()
-	return p
-}
-
 // Session returns the hash of the session that the classifier used, or 0 without one.
 func (p *Prompt) Session() uint64 { return p.input.Session }
 

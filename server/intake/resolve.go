@@ -126,7 +126,10 @@ func (r *resolver) prepare() {
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
 	of := p.Prompt
 	if of == nil {
-		of = newPrompt()
+		of = new(Prompt)
+	}
+	if of.resolver.count == nil {
+		of.resolver.prepare()
 	}
 	of.resolver = resolver{it: it, in: in, caller: c, parsed: p, now: in.Start, methods: of.resolver.methods}
 	return &of.resolver

@@ -47,14 +47,14 @@ func (x *exchange) attempt(m *control.Member, lease routing.Lease) *attempt {
 	a.watch.start(cancel, a.firstByte, x.patience)
 	x.current.Store(a)
 	if f := a.serve(ctx, cancel); x.rest == nil {
-		a.end(f)
+		a.conclude(f, ctx.Err() != nil)
 	}
 	return a
 }
 
-// end records the end of an attempt, with its failure.
-func (a *attempt) end(f *failure) {
-	if a.cause() != nil {
+// conclude records the end of an attempt, with its failure. cut means that the attempt was cancelled.
+func (a *attempt) conclude(f *failure, cut bool) {
+	if cut {
 		a.lease.Cut(time.Now())
 	}
 	a.releaseLoad(f)
@@ -65,10 +65,10 @@ func (a *attempt) closeUnlessContinued() {
 	if a.x.rest != nil {
 		return
 	}
+	defer a.releaseUnsettled()
 	a.x.current.Store(nil)
 	a.watch.stop()
 	a.watch.cancel(nil)
-	a.releaseUnsettled()
 }
 
 // serve sends the request, in one or two stages, and relays the answer.
@@ -160,7 +160,7 @@ type attempt struct {
 	x            *exchange
 	pool         *control.Pool
 	m            *control.Member
-	lease        *routing.Lease // booked
+	lease        *routing.Lease // booked, or that of a stage
 	booked       routing.Lease
 	request      http1.Request // to the worker, while it is sent
 	placement    placement     // how the worker was selected

@@ -141,7 +141,8 @@ func (x *exchange) relayRest() {
 	defer x.end()
 	defer x.recover()
 	defer s.closeUnlessContinued()
-	s.attempt.end(s.runToEnd())
+	f := s.runToEnd()
+	s.attempt.conclude(f, s.cause() != nil)
 	x.conclude(nil)
 }
 

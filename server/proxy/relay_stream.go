@@ -25,7 +25,6 @@ type stream struct {
 	out        []byte        // events to flush
 	stripUsage bool          // the client did not request the usage chunk
 	idle       time.Duration // time limit of each read; 0 before the first event
-	waited     bool          // the next read does not wait
 	opened     bool          // the status is sent, and events are relayed at once
 	triedRest  bool          // continues has decided
 	content    bool          // the worker has sent content
@@ -94,10 +93,6 @@ func (s *stream) continues() bool {
 // Read reads from the worker. After the first event, each read may take timeouts.idle. Neither a long
 // event nor a slow client counts as silence of the worker.
 func (s *stream) Read(p []byte) (n int, err error) {
-	if s.waited {
-		s.waited = false
-		return s.resp.Body.Read(p)
-	}
 	s.await(func() { n, err = s.resp.Body.Read(p) })
 	return n, err
 }
@@ -106,7 +101,6 @@ func (s *stream) Read(p []byte) (n int, err error) {
 func (s *stream) Wait() {
 	if body, ok := s.resp.Body.(openai.Waiter); ok {
 		s.await(body.Wait)
-		s.waited = true
 	}
 }
 

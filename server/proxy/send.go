@@ -65,9 +65,6 @@ func (a *attempt) omitAddition(refused addition) {
 func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentPriority) (*http1.Response, error) {
 	x := a.x
 	req := &a.request
-	if a.pool.Handover != "" {
-		req = new(http1.Request) // its stages may be sent at the same time
-	}
 	*req = http1.Request{
 		Method: workerMethod(&x.in),
 		Path:   x.in.WorkerPath,
