@@ -45,7 +45,7 @@ type tenantView struct {
 	States   keyStates `json:"key_states" doc:"Number of keys by state."`
 	List     []keyView `json:"key_list" nullable:"false" doc:"Keys of the tenant by id, including expired and revoked ones, without their secrets: at most 1,000. The list of its keys has all, in pages."`
 	LastUsed time.Time `json:"last_used_at,omitzero" doc:"Time of the last request with a key of the database, accurate to the minute."`
-	Now      *usedNow  `json:"now,omitempty" doc:"Current usage as this gateway knows it. Absent in the answers to changes."`
+	Now      usedNow   `json:"now" doc:"Current usage as this gateway knows it."`
 	Today    *dayUsage `json:"today,omitempty" doc:"Requests of the current UTC day on all gateways, as far as they are written to the database. Only with today=true, and while the database is available."`
 }
 
@@ -103,17 +103,23 @@ type spentView struct {
 	Money  tenants.Money `json:"money"`
 }
 
+// tenantAnswer has no numbers of keys: a change of a tenant with many keys would take as long as their count.
 type tenantAnswer struct {
-	Tenant   tenantView `json:"tenant"`
-	Key      *keyView   `json:"key,omitempty"`
-	Secret   string     `json:"secret,omitempty" doc:"The key itself. No other answer shows it again."`
-	Warnings []string   `json:"warnings,omitempty" doc:"Settings that have no effect with the configuration in force."`
+	Tenant   tenants.Tenant `json:"tenant" doc:"The tenant, without its keys."`
+	Key      *keyView       `json:"key,omitempty"`
+	Secret   string         `json:"secret,omitempty" doc:"The key itself. No other answer shows it again."`
+	Warnings []string       `json:"warnings,omitempty" doc:"Settings that have no effect with the configuration in force."`
 }
 
-// showTenant returns the tenant with its effective settings.
-func showTenant(t tenants.Tenant, own *ownKeys, now time.Time) tenantView {
+// withEffective returns the tenant with its effective settings.
+func withEffective(t tenants.Tenant) tenants.Tenant {
 	t.Weight, t.Default = max(1, t.Weight), max(t.Default, t.Priority)
-	return tenantView{Tenant: t, List: mapped(own.list, func(k tenants.Key) keyView { return showKey(k, now) }),
+	return t
+}
+
+// showTenant returns the tenant with its effective settings and its keys.
+func showTenant(t tenants.Tenant, own *ownKeys, now time.Time) tenantView {
+	return tenantView{Tenant: withEffective(t), List: mapped(own.list, func(k tenants.Key) keyView { return showKey(k, now) }),
 		States: own.states, Keys: own.states.Active + own.states.Grace, LastUsed: own.lastUsed}
 }
 
@@ -134,7 +140,7 @@ func (a *tenantAPI) listTenants(ctx context.Context, in *struct {
 	}
 	items := mapped(selected.Items, func(t tenants.Tenant) tenantView {
 		v := showTenant(t, keys[t.Name], now)
-		v.Now = a.usedNow(t.Name, "", t.Limits, now)
+		v.Now = *a.usedNow(t.Name, "", t.Limits, now)
 		if today != nil {
 			u := today[t.Name]
 			v.Today = &dayUsage{Requests: u.Requests, Refused: u.Refused, Failed: u.Failed}
@@ -166,7 +172,7 @@ func (a *tenantAPI) getTenant(ctx context.Context, in *TenantPath) (*tagged[tena
 	}
 	now := time.Now()
 	v := showTenant(t, a.keysOf(ctx, now, t.Name)[t.Name], now)
-	v.Now = a.usedNow(t.Name, "", t.Limits, now)
+	v.Now = *a.usedNow(t.Name, "", t.Limits, now)
 	return &tagged[tenantView]{ETag: etag(t.Version), Body: v}, nil
 }
 
@@ -194,7 +200,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("creating a tenant", err)
 	}
-	answer := tenantAnswer{Tenant: showTenant(made, &ownKeys{}, time.Now()),
+	answer := tenantAnswer{Tenant: withEffective(made),
 		Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}
 	if c.IssueKey {
 		key, secret, err := a.createKeyWithSecret(ctx, tenants.Key{Tenant: made.Name, Name: c.KeyName})
@@ -203,10 +209,7 @@ func (a *tenantAPI) createTenant(ctx context.Context, in *struct {
 			return nil,
 				a.failed("creating the tenant's key", fmt.Errorf("the tenant %s was created, its key was not: %w", made.Name, err))
 		}
-		now, own := time.Now(), &ownKeys{list: []tenants.Key{key}}
-		own.states.add(&key, now)
-		answer.Tenant = showTenant(made, own, now)
-		answer.Key, answer.Secret = new(showKey(key, now)), secret
+		answer.Key, answer.Secret = new(showKey(key, time.Now())), secret
 	}
 	a.control.Changed(ctx)
 	return &tagged[tenantAnswer]{ETag: etag(made.Version), Body: answer}, nil
@@ -230,9 +233,8 @@ func (a *tenantAPI) updateTenant(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, a.failed("changing a tenant", err)
 	}
-	now := time.Now()
 	return &tagged[tenantAnswer]{ETag: etag(made.Version),
-		Body: tenantAnswer{Tenant: showTenant(made, a.keysOf(ctx, now, made.Name)[made.Name], now),
+		Body: tenantAnswer{Tenant: withEffective(made),
 			Warnings: ineffectiveSettings(a.control.Snapshot().File, made.Rights, made.Limits)}}, nil
 }
 

@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, base, result } from "../../api/client";
 import { useMayChange } from "../../api/queries";
-import type { TenantView } from "../../api/schema";
+import type { Tenant, TenantView } from "../../api/schema";
 import { adminCurl } from "../../lib/curl";
 import { Confirm } from "../../ui/Dialog";
 import { Problem } from "../../ui/Panel";
@@ -57,7 +57,7 @@ function useSettingsEdit(tenant: TenantView) {
   const [form, setForm] = useState(before);
   const patch = patchOf(before, form);
   const changed = Object.keys(patch).length > 0;
-  const load = (t: TenantView) => {
+  const load = (t: Tenant) => {
     setLoaded(loadedOf(t));
     setForm(formOf(t));
   };
@@ -82,7 +82,7 @@ function useSettingsEdit(tenant: TenantView) {
 }
 
 /** loadedOf returns the settings that an edit begins with, and their version. */
-function loadedOf(t: TenantView) {
+function loadedOf(t: Tenant) {
   return { before: formOf(t), version: t.version };
 }
 

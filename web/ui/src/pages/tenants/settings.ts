@@ -1,4 +1,4 @@
-import type { LimitSettings, TenantSettings, TenantView } from "../../api/schema";
+import type { LimitSettings, Tenant, TenantSettings } from "../../api/schema";
 
 type LimitName = keyof NonNullable<LimitSettings>;
 
@@ -51,7 +51,7 @@ export const emptyForm: Form = {
 };
 
 /** formOf returns the form of a tenant's settings. */
-export function formOf(t: TenantView): Form {
+export function formOf(t: Tenant): Form {
   const limits: Form["limits"] = {};
   for (const { name } of limitFields) {
     const value = t.limits?.[name];
