@@ -79,6 +79,13 @@ func TestTheReleaseOfAPromptIsNoPartOfItsRequest(t *testing.T) {
 			if n := s.Inflight(); n != 0 {
 				t.Errorf("%d requests are in flight", n)
 			}
+			for _, w := range s.stages {
+				for _, q := range w.Requests() {
+					if q.Header.Get("X-Request-Id") == "" {
+						t.Errorf("%s gets a request without its id", w.name)
+					}
+				}
+			}
 			d := s.recorded().Last(1)[0]
 			if len(d.Attempts) != 1 || d.Worker != "x0" || d.Attempts[0].ErrorType != decisions.ErrorConnect {
 				t.Errorf("the record is %+v", d)

@@ -243,3 +243,31 @@ func TestRetryWithoutTheRejectedFieldHasItsOwnTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestIdleTimeCountsAfterAPartOfTheFraming: a worker that sends the end of a chunk, or the size of the next one, and then
+// nothing, is silent.
+func TestIdleTimeCountsAfterAPartOfTheFraming(t *testing.T) {
+	event := `data: {"choices":[{"index":0,"delta":{"content":"x"}}]}` + "\n\n"
+	for _, framing := range []string{"\r\n", "\r\n1a", "\r\n1a\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, shortIdleYAML, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				c, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s",
+					len(event), event)
+				time.Sleep(10 * time.Millisecond)
+				_, _ = io.WriteString(c, framing)
+				_, _ = io.Copy(io.Discard, c) // until the gateway leaves
+			}))
+			began := time.Now()
+			a := r.post("/v1/chat/completions", chatBody("small", "hi", `,"stream":true`))
+			if took := time.Since(began); took > time.Second || !strings.Contains(a.body, `"error"`) {
+				t.Errorf("%q: after %v the client has %d %.300q", framing, took, a.status, a.body)
+			}
+		})
+	}
+}
