@@ -87,7 +87,11 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			}
 			more = func(name string) string { return watchedConf(sink, c.Dir, name) }
 		}
-		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, more("tierway"))
+		own := more("tierway")
+		if o.netHTTP && o.memory {
+			own += withoutFastHTTP1
+		}
+		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, own)
 		if err != nil {
 			return err
 		}
@@ -98,7 +102,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			name := fmt.Sprint("old", i+1)
 			conf := more(name)
 			if o.netHTTP {
-				conf += "fast_http1: false\n"
+				conf += withoutFastHTTP1
 			}
 			old, err := c.startTierway(ctx, name, path, worker, b.key, conf)
 			if err != nil {
@@ -116,6 +120,8 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 		return do(b)
 	})
 }
+
+const withoutFastHTTP1 = "fast_http1: false\n"
 
 // warmUp is the duration in seconds of the load on each target before the rounds of a shape. Its
 // results are discarded: it opens connections, fills caches and grows heaps.
