@@ -328,7 +328,8 @@ func sameHeader(got, want http.Header, data string) bool {
 	return maps.EqualFunc(got, want, slices.Equal)
 }
 
-// TestWaitKeepsTheErrorOfTheConnection: a reset must not make an answer that ends with its connection look complete.
+// TestWaitKeepsTheErrorOfTheConnection: an answer that ends with its connection must not look complete
+// after a reset.
 func TestWaitKeepsTheErrorOfTheConnection(t *testing.T) {
 	c := &recordedConn{in: ok200 + "\r\npart", fault: syscall.ECONNRESET}
 	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return c, nil }})

@@ -157,9 +157,9 @@ func (x *openAnswer) Read(p []byte) (int, error) {
 	return 0, x.err
 }
 
-// Wait waits until bytes of the answer have arrived, or Read returns its end or an error. The bytes may be a part of the
-// framing, so that Read still waits for content. Until then, the caller needs no buffer, and on Linux the connection has
-// none.
+// Wait returns when input of the answer is buffered, or the next Read returns its end or an error at once. The input
+// may be only a part of the framing, so that Read still waits for content. Meanwhile the caller needs no buffer, and a
+// connection on a plain socket of Linux has none.
 func (x *openAnswer) Wait() {
 	if !x.state.CompareAndSwap(bodyResting, bodyReading) {
 		return

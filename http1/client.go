@@ -44,7 +44,7 @@ type Client struct {
 	config Config
 	idle   idleConns
 	heads  sync.Pool  // *[]byte: buffers for request heads
-	pages  *sync.Pool // of the connections
+	pages  *sync.Pool // *page: buffers of the connections for input
 }
 
 // New returns a client. It connects at the first use.

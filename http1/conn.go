@@ -28,7 +28,7 @@ func (e protocolError) Error() string { return "the answer is not proper HTTP/1.
 // receive it.
 const errUnread = protocolError("more must be read")
 
-// page is a buffer for input. Connections share the pages of a pool: while one waits for input, it has none.
+// page is a buffer for input. Connections share a pool of pages. A direct connection has no page while it waits.
 type page [bufferSize]byte
 
 // newPages returns a pool of pages.
@@ -39,11 +39,11 @@ func newPages() *sync.Pool { return &sync.Pool{New: func() any { return new(page
 type conn struct {
 	socket   net.Conn
 	pages    *sync.Pool
-	page     *page  // of buf; nil without one
+	page     *page  // memory of buf; nil if buf is none or longer
 	buf      []byte // buf[r:w] is unused input; longer than a page for a long head
 	r, w     int
 	received bool  // input has arrived in this exchange
-	failed   error // result of a read by wait, for the next read
+	failed   error // error that wait has received; the next read returns it
 
 	opened time.Time
 	since  time.Time   // idle since
@@ -96,7 +96,7 @@ func (c *conn) dropBuffer() {
 }
 
 // fill reads once from the connection into the buffer. It first removes used input, and grows a full buffer up to
-// limit. While it waits with an empty buffer, the connection has none.
+// limit. Without unused input, a direct connection has no buffer while fill waits.
 func (c *conn) fill(limit int) error {
 	if err := c.takeFailure(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *conn) fill(limit int) error {
 		c.r = 0
 	}
 	if c.w == 0 {
-		n, err := c.arrived(c.receivePage())
+		n, err := c.checkRead(c.receivePage())
 		c.w = n
 		return err
 	}
@@ -129,18 +129,18 @@ func (c *conn) readSocket(p []byte) (int, error) {
 	if err := c.takeFailure(); err != nil {
 		return 0, err
 	}
-	return c.arrived(c.receive(p))
+	return c.checkRead(c.receive(p))
 }
 
-// takeFailure returns the error of a read by wait once.
+// takeFailure returns the error that wait has stored, and clears it.
 func (c *conn) takeFailure() error {
 	err := c.failed
 	c.failed = nil
 	return err
 }
 
-// arrived records the result of a read from the socket. It returns at least one byte or an error.
-func (c *conn) arrived(n int, err error) (int, error) {
+// checkRead checks the result of a read from the socket, and returns at least one byte or an error.
+func (c *conn) checkRead(n int, err error) (int, error) {
 	if n > 0 {
 		c.received = true
 		return n, nil // the next read returns the error again

@@ -23,11 +23,11 @@
 // connection to its Fallback, which is net/http's server, before anything is answered. It accepts nothing that net/http
 // refuses or understands otherwise (FuzzRequestsMeanTheSameToNetHTTP). On Linux, one epoll instance notices clients
 // that leave; net/http needs a goroutine in a read for each request. The context of a request ends when the client
-// leaves, a read of the body fails or the connection ends, but not when the handler returns. A handler that waits for
-// long can return and continue in a function (Continue of its writer), so that it waits with a small stack.
+// leaves, a read of the body fails or the connection ends, but not when the handler returns. A handler can pass the
+// rest of its work to ContinueAfterHandler of its writer and return, so that a long wait needs a small stack only.
 //
-// A connection of a client or a server has no buffer while it waits for input: on Linux, it takes a page from a pool when
-// bytes have arrived.
+// A connection on a plain socket of Linux has no buffer while it waits for input. It takes a page from a pool when
+// bytes have arrived. Other connections keep their page.
 //
 // # Errors
 //

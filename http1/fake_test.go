@@ -122,7 +122,7 @@ func wantPhase(t *testing.T, err error, phase Phase) {
 }
 
 // recordedConn is a connection with recorded input. Each Read returns at most step() bytes; then
-// the input ends, once with fault and afterwards properly, as a socket does after a reset.
+// the input ends: the first Read returns fault, and later ones io.EOF, as after a reset of a socket.
 type recordedConn struct {
 	in     string
 	fault  error

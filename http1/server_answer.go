@@ -24,7 +24,7 @@ type served struct {
 	c    *servedConn
 	head requestHead
 	r    http.Request
-	over atomic.Bool // the handler has returned: it must not use the request any more
+	over atomic.Bool // the handler and its rest have returned: they must not use the request any more
 
 	unread     int64 // bytes of the request's body
 	arrived    bool  // the body has arrived with the head, so no deadline can end its reading
@@ -39,7 +39,7 @@ type served struct {
 	hasType   bool   // the head has a Content-Type, or none is wanted
 	hasDate   bool   // the head has a Date
 	timed     bool   // the handler has set the write deadline
-	rest      func() // see Continue
+	rest      func() // see ContinueAfterHandler
 	err       error
 }
 
@@ -277,7 +277,7 @@ func (x *served) end() bool {
 	return false
 }
 
-// handle calls the handler, and reports whether it has returned.
+// handle calls the handler and the function of ContinueAfterHandler, and reports whether both returned without a panic.
 func (x *served) handle() (returned bool) {
 	defer func() {
 		p := recover()
@@ -294,9 +294,10 @@ func (x *served) handle() (returned bool) {
 	return true
 }
 
-// Continue lets f do the rest of the handler's work when the handler has returned, or panicked. A request that waits for
-// long does so with a small stack then.
-func (x *served) Continue(f func()) { x.rest = f }
+// ContinueAfterHandler sets a function that does the rest of the handler's work. The server calls it once, after the
+// handler has returned or panicked. The function may use the request and its writer. A long wait in it needs a small
+// stack only.
+func (x *served) ContinueAfterHandler(f func()) { x.rest = f }
 
 // SetReadDeadline is part of http.ResponseController.
 func (x *served) SetReadDeadline(t time.Time) error {

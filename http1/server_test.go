@@ -265,7 +265,7 @@ func TestAnAnswerContinuesAfterItsHandler(t *testing.T) {
 			if r.Method == http.MethodPost {
 				return
 			}
-			w.(*served).Continue(func() { fmt.Fprintf(w, "b %t %v", returned, r.Context().Err()) })
+			w.(*served).ContinueAfterHandler(func() { fmt.Fprintf(w, "b %t %v", returned, r.Context().Err()) })
 		})
 		c := r.dial()
 		write(t, c, simpleGet+"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"+simpleGet)
@@ -285,9 +285,9 @@ func TestABrokenAnswerCutsTheConnection(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		},
 		"panic": func(http.ResponseWriter, *http.Request) { panic("fault") },
-		"later panic": func(w http.ResponseWriter, _ *http.Request) {
+		"panic after the handler": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "a")
-			w.(*served).Continue(func() {
+			w.(*served).ContinueAfterHandler(func() {
 				w.(http.Flusher).Flush()
 				panic("fault")
 			})
@@ -309,7 +309,7 @@ func TestABrokenAnswerCutsTheConnection(t *testing.T) {
 				if name != "panic" && !bytes.Contains(got, []byte("a")) {
 					t.Errorf("the client reads %q: what was sent before is missing", got)
 				}
-				if want := map[string]int{"panic": 1, "later panic": 1}[name]; r.panics != want {
+				if want := map[string]int{"panic": 1, "panic after the handler": 1}[name]; r.panics != want {
 					t.Errorf("%d panics are reported", r.panics)
 				}
 			})

@@ -68,7 +68,7 @@ func (c *conn) receive(p []byte) (int, error) {
 	return c.readOnce(c.in.once)
 }
 
-// receivePage is receive into the empty buffer, which the connection has only if bytes have arrived.
+// receivePage reads once into the empty buffer. A direct connection has no buffer until bytes have arrived.
 func (c *conn) receivePage() (int, error) {
 	if c.direct == nil {
 		return c.receivePlainly()
@@ -76,7 +76,7 @@ func (c *conn) receivePage() (int, error) {
 	return c.readOnce(c.fillOnce)
 }
 
-// fillEmpty is try for the empty buffer. While the socket becomes ready, there is none.
+// fillEmpty is try with a page as the buffer. If no bytes have arrived, it returns the page to the pool.
 func (c *conn) fillEmpty(fd uintptr) bool {
 	if c.buf == nil {
 		c.takePage()

@@ -207,7 +207,7 @@ func TestAWaitingConnectionHasNoPage(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatSharePagesKeepTheirBytes: each request and each answer has bytes of its own.
+// TestConnectionsThatSharePagesKeepTheirBytes: no request or answer has bytes of another connection.
 func TestConnectionsThatSharePagesKeepTheirBytes(t *testing.T) {
 	const conns, requests = 8, 200
 	s := &Server{Base: t.Context(), HeadTimeout: time.Hour, IdleTimeout: time.Hour, conns: map[*servedConn]struct{}{},
@@ -227,7 +227,8 @@ func TestConnectionsThatSharePagesKeepTheirBytes(t *testing.T) {
 		go c.serve()
 		sockets <- client
 	}
-	p := New(Config{Host: "engine", Dial: func(context.Context, string, string) (net.Conn, error) { return <-sockets, nil }})
+	dial := func(context.Context, string, string) (net.Conn, error) { return <-sockets, nil }
+	p := New(Config{Host: "engine", Dial: dial})
 	var all sync.WaitGroup
 	for i := range conns {
 		all.Go(func() {

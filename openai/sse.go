@@ -59,7 +59,7 @@ type Event struct {
 // another event.
 type EventReader struct {
 	r      io.Reader
-	waiter Waiter // r, if it is one and there are pages
+	waiter Waiter // r, if r is a Waiter and pages is set
 	max    int
 	err    error      // sticky error of reading
 	pages  *sync.Pool // of *Page; nil: the reader keeps its buffer
@@ -102,12 +102,12 @@ const (
 // Page is the initial buffer of a reader.
 type Page [firstBuffer]byte
 
-// Waiter is implemented by bodies that can wait without a buffer: Wait returns when bytes have arrived. A Read after it
-// may wait too.
+// Waiter is a body that can wait without a buffer. Wait returns when bytes have arrived, or Read returns the end or an
+// error at once. A Read after Wait may still wait.
 type Waiter interface{ Wait() }
 
-// NewPagedReader returns a reader whose initial buffers are from a pool of *Page. While it waits for a body that is a
-// Waiter, and has no unread bytes, it has no page. A longer buffer stays.
+// NewPagedReader returns a reader without a body, for Reset. Its initial buffers are from pages, a pool of *Page. If
+// the body is a Waiter, a reader without unread bytes has no page while it waits. A longer buffer stays.
 func NewPagedReader(pages *sync.Pool) *EventReader { return &EventReader{pages: pages, max: MaxEvent} }
 
 // NewEventReader returns a reader of r's events. An event of more than max bytes is
@@ -120,7 +120,7 @@ func NewEventReader(r io.Reader, max int) *EventReader {
 
 // Reset prepares the reader for another body with another limit, as in NewEventReader. An event
 // that needs a buffer of more than 64 KiB reserves it from memory, whose error ends the reading;
-// nil means no limit. Reset keeps the buffer unless it is large, so readers can be pooled.
+// nil means no limit. Reset keeps the buffer unless it is large or a page, so readers can be pooled.
 // Reset(nil, 0, nil) releases the body and the memory.
 func (r *EventReader) Reset(body io.Reader, max int, memory Memory) {
 	r.returnMemory()
@@ -345,7 +345,7 @@ func (r *EventReader) makeRoom() {
 		return
 	case len(r.buf) > keptBuffer && unread < firstBuffer && r.small >= smallEvents:
 		r.join = nil
-		r.move(r.firstBuffer())
+		r.move(r.newBuffer())
 		r.returnMemory()
 	case unread == 0 && r.end > 0:
 		r.move(r.buf)
@@ -354,14 +354,14 @@ func (r *EventReader) makeRoom() {
 	case unread < len(r.buf) && (unread <= len(r.buf)/2 || len(r.buf) >= r.max):
 		r.move(r.buf)
 	case len(r.buf) == 0:
-		r.move(r.firstBuffer())
+		r.move(r.newBuffer())
 	default:
 		r.grow(min(2*len(r.buf), r.max))
 	}
 }
 
-// firstBuffer returns an initial buffer.
-func (r *EventReader) firstBuffer() []byte {
+// newBuffer returns an initial buffer, from pages if the reader has them.
+func (r *EventReader) newBuffer() []byte {
 	if r.pages == nil {
 		return make([]byte, min(firstBuffer, r.max))
 	}
@@ -383,7 +383,7 @@ func (r *EventReader) grow(size int) {
 	}
 }
 
-// setBuffer replaces the buffer, whose page goes back to the pool.
+// setBuffer replaces the buffer. If the old one is a page and the new one is not, the page goes back to the pool.
 func (r *EventReader) setBuffer(buf []byte) {
 	if r.pages != nil && cap(r.buf) == firstBuffer && cap(buf) != firstBuffer {
 		r.pages.Put((*Page)(r.buf[:firstBuffer]))

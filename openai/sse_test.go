@@ -367,7 +367,8 @@ func (s *splitReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// waitingBody is a body without bytes until Wait was called. Meanwhile another reader writes to the page of the pool.
+// waitingBody is a body that is a Waiter. Wait verifies that the reader has no page, and writes other events to a page
+// of the pool, as another reader does.
 type waitingBody struct {
 	io.Reader
 	t     *testing.T

@@ -170,8 +170,8 @@ func waiting(p *Pool, policy Policy, n, blocks int, elsewhere bool) []Request {
 	return requests
 }
 
-// BenchmarkConfigure2000 changes the weight of one of 2,000 workers, and selects a worker, for which a policy may have to
-// change its ring. locked-µs is the part of Configure that holds the pool's lock.
+// BenchmarkConfigure2000 changes the weight of one of 2,000 workers, and then selects a worker. For that, a policy may
+// have to change its ring. locked-µs is the part of Configure that holds the pool's lock.
 func BenchmarkConfigure2000(b *testing.B) {
 	for _, name := range []string{"kv_aware", "chwbl"} {
 		b.Run(name, func(b *testing.B) {

@@ -200,7 +200,7 @@ func (p *Pool) Configure(policy Policy, members []Member) {
 	p.configureLocked(policy, members, workers, rings)
 }
 
-// configureLocked does the part of Configure for which requests wait. It fills workers; rings are from grownRings.
+// configureLocked is the part of Configure that needs the lock. It fills workers; rings are the result of grownRings.
 func (p *Pool) configureLocked(policy Policy, members []Member, workers []*Worker, rings map[*ring]*ring) {
 	for g, grown := range rings {
 		g.replace(grown)

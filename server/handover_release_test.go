@@ -82,7 +82,7 @@ func TestTheReleaseOfAPromptIsNoPartOfItsRequest(t *testing.T) {
 			for _, w := range s.stages {
 				for _, q := range w.Requests() {
 					if q.Header.Get("X-Request-Id") == "" {
-						t.Errorf("%s gets a request without its id", w.name)
+						t.Errorf("%s receives a request without X-Request-Id", w.name)
 					}
 				}
 			}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -35,30 +34,36 @@ func (r *rig) counter(name string) int {
 // TestAPanicInAStreamCutsItAndReleasesEverything: the connection is cut, so that the client does not
 // take the answer for complete.
 func TestAPanicInAStreamCutsItAndReleasesEverything(t *testing.T) {
-	for name, engine := range map[string]http.Handler{"at once": fakeEngine(), "with a pause": pausedStream(time.Second)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, plain, engine)
-				for _, m := range r.control.Snapshot().ByName["small"].Members {
-					m.Series.Prompt = nil // a fault of the program where usage is counted
+	for _, pauses := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			paused := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"a"}}]}`+"\n\n")
+				time.Sleep(time.Second)
+				writeNow(t, w, `data: {"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}],`+
+					`"usage":{"prompt_tokens":9,"completion_tokens":2}}`+"\n\ndata: [DONE]\n\n")
+			}
+			engine := http.Handler(fakeEngine())
+			if pauses { // then the rest of the stream is relayed after the handler
+				engine = http.HandlerFunc(paused)
+			}
+			r := newRig(t, plain, engine)
+			for _, m := range r.control.Snapshot().ByName["small"].Members {
+				m.Series.Prompt = nil // a fault of the program where usage is counted
+			}
+			a := r.post("/v1/chat/completions", strings.Replace(hello, "{", `{"stream":true,`, 1))
+			if a.status != 200 || a.err == nil || r.counter("tierway_panics_total") != 1 {
+				t.Errorf("pauses %t: %d %q, %v, %d panics", pauses, a.status, a.body, a.err, r.counter("tierway_panics_total"))
+			}
+			synctest.Wait()
+			if n := r.proxy.Inflight(); n != 0 {
+				t.Errorf("pauses %t: %d requests are in flight", pauses, n)
+			}
+			for _, v := range r.control.Snapshot().ByName["small"].Routing.Snapshot(time.Now()) {
+				if v.Inflight != 0 {
+					t.Errorf("pauses %t: the worker has %d requests", pauses, v.Inflight)
 				}
-				a := r.post("/v1/chat/completions", strings.Replace(hello, "{", `{"stream":true,`, 1))
-				if a.status != 200 || a.err == nil || r.counter("tierway_panics_total") != 1 {
-					t.Errorf("%d %q, %v, %d panics", a.status, a.body, a.err, r.counter("tierway_panics_total"))
-				}
-			})
+			}
 		})
-	}
-}
-
-// pausedStream answers with a stream that pauses after its first content.
-func pausedStream(pause time.Duration) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"a"}}]}`+"\n\n")
-		_ = http.NewResponseController(w).Flush() // a client that left shows at the end
-		time.Sleep(pause)
-		_, _ = io.WriteString(w, `data: {"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}],`+
-			`"usage":{"prompt_tokens":9,"completion_tokens":2}}`+"\n\ndata: [DONE]\n\n")
 	}
 }

@@ -244,8 +244,8 @@ func TestRetryWithoutTheRejectedFieldHasItsOwnTimeout(t *testing.T) {
 	})
 }
 
-// TestIdleTimeCountsAfterAPartOfTheFraming: a worker that sends the end of a chunk, or the size of the next one, and then
-// nothing, is silent.
+// TestIdleTimeCountsAfterAPartOfTheFraming: a worker is silent if it sends nothing after the end of a chunk, or after
+// the size of the next one.
 func TestIdleTimeCountsAfterAPartOfTheFraming(t *testing.T) {
 	event := `data: {"choices":[{"index":0,"delta":{"content":"x"}}]}` + "\n\n"
 	for _, framing := range []string{"\r\n", "\r\n1a", "\r\n1a\r\n"} {

@@ -45,12 +45,12 @@ func appendRow(args []any, r *Row) []any {
 		within(r.Output, tokensMost), int64(within(r.Money, moneyMost)), number(r.Estimated), r.DurationMs)
 }
 
-// appendValues appends values. One that the slice had in its place for an earlier statement is used again, because a
-// value in an interface is an allocation, and the rows of a batch have much in common.
+// appendValues appends values. If the array of args still has an equal value of an earlier statement at that place, the
+// value is reused: a new value in an interface is an allocation.
 func appendValues[T comparable](args []any, values ...T) []any {
 	for _, v := range values {
 		if n := len(args); n < cap(args) {
-			if was, ok := args[:n+1][n].(T); ok && was == v {
+			if old, ok := args[:n+1][n].(T); ok && old == v {
 				args = args[:n+1]
 				continue
 			}

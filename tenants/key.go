@@ -46,7 +46,7 @@ func NewKey(random io.Reader, prefix string) (string, error) {
 // checksum returns the CRC-32 (IEEE) of prefix and body. It covers the prefix, so that a typing
 // error does not turn one kind of key into another.
 func checksum(head string) (sum [sumLen]byte) {
-	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // of big.Int.Text
+	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" // the digits of big.Int.Text
 	crc := ^uint32(0)
 	for i := range len(head) { // crc32.ChecksumIEEE would allocate
 		crc = crc32.IEEETable[byte(crc)^head[i]] ^ crc>>8

@@ -146,7 +146,8 @@ func parseOptions(args []string) (options, error) {
 		})
 	f.StringVar(&o.shape, "shape", "", "with -cpu or -scale, measure only the loads or curves whose name begins with this")
 	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, turn them on")
-	f.BoolVar(&o.netHTTP, "nethttp", false, "give the gateways of -old, but not -bin, fast_http1: false; with -memory give it to -bin")
+	f.BoolVar(&o.netHTTP, "nethttp", false,
+		"set fast_http1: false in the gateways of -old; with -memory, also in that of -bin")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")
 	f.BoolVar(&o.tabs, "tabs", false, "measure what open pages of the admin UI cost at -rate instead")
 	f.BoolVar(&o.hooks, "hooks", false, "measure what a hook costs at -rate instead")

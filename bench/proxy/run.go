@@ -87,11 +87,11 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			}
 			more = func(name string) string { return watchedConf(sink, c.Dir, name) }
 		}
-		own := more("tierway")
+		conf := more("tierway")
 		if o.netHTTP && o.memory {
-			own += withoutFastHTTP1
+			conf += withoutFastHTTP1
 		}
-		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, own)
+		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, conf)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ type Prompt struct {
 
 	hasUser, hasSystem bool // user and system are set
 
-	resolver resolver // here because a prompt is pooled
+	resolver resolver // pooled with the prompt
 }
 
 // Session returns the hash of the session that the classifier used, or 0 without one.

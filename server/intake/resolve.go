@@ -110,26 +110,27 @@ type resolver struct {
 	methods
 }
 
-// methods are method values of a resolver. They are made once for each pooled prompt.
+// methods are the method values of a resolver. Each is an allocation, so a pooled prompt keeps them.
 type methods struct {
 	query tiers.Query // with its functions only
 	count func() (int64, bool)
 }
 
-// prepare makes the method values.
-func (r *resolver) prepare() {
+// bindMethods creates the method values.
+func (r *resolver) bindMethods() {
 	r.methods = methods{count: r.countTokens, query: tiers.Query{Allowed: r.mayUse, AllowedModel: r.mayUseModel,
 		Fits: r.fits, Available: r.available, Blocked: r.blocked, Moves: &r.res.Moves}}
 }
 
-// resolver returns the resolver of a request, which is a part of its prompt.
+// resolver resets and returns the resolver of a request, which is a part of its prompt. The result of an earlier call
+// is not valid any more.
 func (it *Intake) resolver(in *Inbound, c *Caller, p *Parsed) *resolver {
 	of := p.Prompt
 	if of == nil {
 		of = new(Prompt)
 	}
 	if of.resolver.count == nil {
-		of.resolver.prepare()
+		of.resolver.bindMethods()
 	}
 	of.resolver = resolver{it: it, in: in, caller: c, parsed: p, now: in.Start, methods: of.resolver.methods}
 	return &of.resolver

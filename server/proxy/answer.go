@@ -49,8 +49,8 @@ type responseWriter interface {
 // header returns the header of the answer, which is sent with the status.
 func (a *answer) header() http.Header { return a.w.Header() }
 
-// continuer is a writer that calls a function after the handler has returned, as a part of it.
-type continuer interface{ Continue(func()) }
+// continuer is a writer that can register a function, which the server calls after the handler.
+type continuer interface{ ContinueAfterHandler(func()) }
 
 // mayContinue reports whether the answer can be written after the handler.
 func (a *answer) mayContinue() bool {
@@ -58,19 +58,20 @@ func (a *answer) mayContinue() bool {
 	return ok
 }
 
-// continueWith calls a function after the handler, which has sent the head. The router's writer is not used any more.
+// continueWith registers f with the server, which calls it after the handler. The head must be sent. The router's
+// writer is not used any more.
 func (a *answer) continueWith(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w := unwrapped(a.w)
 	a.w = sentHead{w}
-	w.(continuer).Continue(f)
+	w.(continuer).ContinueAfterHandler(f)
 }
 
 // sentHead is a writer whose head is sent.
 type sentHead struct{ http.ResponseWriter }
 
-// WriteHeaderNow does nothing.
+// WriteHeaderNow does nothing: the head is sent.
 func (sentHead) WriteHeaderNow() {}
 
 func (a *answer) init(w responseWriter, r *http.Request, stall time.Duration) {

@@ -20,11 +20,11 @@ import (
 	"tierway/telemetry"
 )
 
-// attempt sends the request to one worker and relays its answer. If the result has no failure, the
-// client has received the answer, complete or cut, and the outcome is reported, or x.rest has the rest
-// of a stream. Otherwise the client has received no content, and the caller must report the outcome.
+// attempt sends the request to one worker and relays its answer. Without a failure in the result, either x.rest is the
+// rest of the stream, or the client has received the answer, complete or cut, and the outcome is reported. With a
+// failure, the client has received no content, and the caller must report the outcome.
 func (x *exchange) attempt(m *control.Member, lease routing.Lease) *attempt {
-	a := &x.dispatch.first
+	a := &x.dispatch.firstAttempt
 	if len(x.dispatch.attempts) > 0 {
 		a = new(attempt)
 	}
@@ -36,7 +36,7 @@ func (x *exchange) attempt(m *control.Member, lease routing.Lease) *attempt {
 		m.Series.Selected(string(lease.Reason()))
 	}
 	ctx, cancel := x.attemptContext(a.lease)
-	defer a.closeUnlessContinued()
+	defer a.releaseUnlessContinued()
 	a.cause = func() error { return context.Cause(ctx) }
 	x.dispatch.attempts = append(x.dispatch.attempts, a)
 	a.usesEngine = a.lease.Worker() != nil && x.parsed.UsesEngine()
@@ -47,21 +47,22 @@ func (x *exchange) attempt(m *control.Member, lease routing.Lease) *attempt {
 	a.watch.start(cancel, a.firstByte, x.patience)
 	x.current.Store(a)
 	if f := a.serve(ctx, cancel); x.rest == nil {
-		a.conclude(f, ctx.Err() != nil)
+		a.releaseServed(f, ctx.Err() != nil)
 	}
 	return a
 }
 
-// conclude records the end of an attempt, with its failure. cut means that the attempt was cancelled.
-func (a *attempt) conclude(f *failure, cut bool) {
+// releaseServed releases the worker's load at the end of an attempt, with its failure. cut means that its context has
+// ended.
+func (a *attempt) releaseServed(f *failure, cut bool) {
 	if cut {
 		a.lease.Cut(time.Now())
 	}
 	a.releaseLoad(f)
 }
 
-// closeUnlessContinued frees what an attempt holds, also after a panic, unless x.rest needs it.
-func (a *attempt) closeUnlessContinued() {
+// releaseUnlessContinued ends the watch and the context of an attempt, also after a panic, unless x.rest needs them.
+func (a *attempt) releaseUnlessContinued() {
 	if a.x.rest != nil {
 		return
 	}
@@ -160,7 +161,7 @@ type attempt struct {
 	x            *exchange
 	pool         *control.Pool
 	m            *control.Member
-	lease        *routing.Lease // booked, or that of a stage
+	lease        *routing.Lease // &booked, or the lease of a stage
 	booked       routing.Lease
 	request      http1.Request // to the worker, while it is sent
 	placement    placement     // how the worker was selected

@@ -41,7 +41,7 @@ type exchange struct {
 	wait           wait              // state of enterQueue
 	dispatch       dispatch          // state of forward
 	cached         *cached           // state of answerFromCache; nil without a response cache
-	rest           *stream           // the rest of the answer, which is relayed after the handler; nil without
+	rest           *stream           // the rest of a stream, which is relayed after the handler; nil if there is none
 	own            bool              // a request of the gateway itself, which is sent once
 	repeated       bool              // a request of Repeat
 	collectsLabels bool              // a client's request, which may be explored, repeated and labelled
@@ -73,7 +73,7 @@ func endingOf(e *openai.Error) ending {
 // newExchange opens an exchange under a configuration.
 func (px *Proxy) newExchange(snap *control.Snapshot, w responseWriter, in intake.Inbound) *exchange {
 	x := &exchange{s: px, in: in, ending: ending{result: decisions.Refused}}
-	x.dispatch.attempts = x.dispatch.array[:0]
+	x.dispatch.attempts = x.dispatch.attemptArray[:0]
 	x.answer.init(w, in.HTTP, snap.File.Timeouts.ClientStall)
 	x.in.Begin(snap, px.rand, x.answer.header(), &x.answer.control)
 	x.id[0] = x.in.RequestID
@@ -98,7 +98,7 @@ func (px *Proxy) begin(w responseWriter, in intake.Inbound) *exchange {
 }
 
 // run authenticates the request and calls its stages. If a stage fails, run answers with its error. It
-// ends the exchange in any case, also after a panic, unless relayRest does.
+// ends the exchange, also after a panic, or leaves the end to relayRest.
 func (x *exchange) run(stages func() error) {
 	defer x.endOrContinue()
 	defer x.recover()
@@ -110,12 +110,13 @@ func (x *exchange) run(stages func() error) {
 		x.fail(err)
 	}
 	if x.rest == nil {
-		x.conclude(err)
+		x.setEnding(err)
 	}
 }
 
-// conclude sets the ending of a request whose stages have returned err, and keeps its answer.
-func (x *exchange) conclude(err error) {
+// setEnding takes over the ending of the last attempt, unless the stages have returned err, and keeps the answer for
+// the response cache.
+func (x *exchange) setEnding(err error) {
 	if n := len(x.dispatch.attempts); n > 0 && err == nil {
 		x.ending = x.dispatch.attempts[n-1].ending
 	}
@@ -133,17 +134,17 @@ func (x *exchange) endOrContinue() {
 	x.answer.continueWith(x.relayRest)
 }
 
-// relayRest relays the rest of a stream and ends the exchange. It is called when the handler has returned: an idle
-// stream waits with a stack of 8 KiB then, which is half of what the stages of a request need.
+// relayRest relays the rest of a stream and ends the exchange. It is called after the handler, so that an idle stream
+// waits with half of the stack that the stages need (docs/operations.md, Memory of open streams).
 func (x *exchange) relayRest() {
 	s := x.rest
 	x.rest = nil
 	defer x.end()
 	defer x.recover()
-	defer s.closeUnlessContinued()
+	defer s.releaseUnlessContinued()
 	f := s.runToEnd()
-	s.attempt.conclude(f, s.cause() != nil)
-	x.conclude(nil)
+	s.attempt.releaseServed(f, s.cause() != nil)
+	x.setEnding(nil)
 }
 
 func (x *exchange) authenticate() (err error) {
@@ -168,7 +169,7 @@ func (x *exchange) recover() {
 	if s := x.rest; s != nil {
 		x.rest = nil
 		s.close()
-		s.closeUnlessContinued()
+		s.releaseUnlessContinued()
 	}
 	x.answer.stopBeats()
 	if x.answer.held() {

@@ -14,12 +14,12 @@ import (
 )
 
 type dispatch struct {
-	tried    []*routing.Worker // workers that must not receive the request again
-	attempts []*attempt        // all attempts, in order
-	array    [2]*attempt       // of attempts, at first
-	first    attempt           // the first one: most requests have one
-	failed   []*attempt        // failed attempts; some outcomes are pending
-	firstAt  time.Time         // first content of a generated stream
+	tried        []*routing.Worker // workers that must not receive the request again
+	attempts     []*attempt        // all attempts, in order
+	attemptArray [2]*attempt       // initial array of attempts, which saves an allocation
+	firstAttempt attempt           // memory of the first attempt, which saves an allocation
+	failed       []*attempt        // failed attempts; some outcomes are pending
+	firstAt      time.Time         // first content of a generated stream
 
 	unsent *unsentPrompt // nil without one
 }

@@ -67,7 +67,8 @@ func (x *exchange) releaseUnsent() {
 
 // releasing returns a copy of the exchange for releaseUnsent, without what the request changes or reuses.
 func (x *exchange) releasing() *exchange {
-	r := &exchange{s: x.s, in: x.in, id: x.id, caller: x.caller, parsed: x.parsed, resolution: x.resolution, facts: x.facts}
+	r := &exchange{s: x.s, in: x.in, id: x.id, caller: x.caller,
+		parsed: x.parsed, resolution: x.resolution, facts: x.facts}
 	req := *x.parsed.Req
 	r.parsed.Req, r.parsed.Prompt = &req, nil
 	r.facts.Blocks, r.facts.Cached, r.facts.Stored, r.facts.Record = nil, nil, nil, nil

@@ -69,7 +69,7 @@ func isUnderscoreAlias(name string) bool {
 const forwardedPrefix = "X-Forwarded-"
 
 // workerHeader returns the headers of the request to a worker. Headers that the client's Connection
-// header names are hop-by-hop and are omitted. id has the request id.
+// header names are hop-by-hop and are omitted. id is the request id as a value of a header.
 func workerHeader(from http.Header, id []string) http.Header {
 	to := make(http.Header, len(from)+1)
 	for k, v := range from {

@@ -26,7 +26,7 @@ type stream struct {
 	stripUsage bool          // the client did not request the usage chunk
 	idle       time.Duration // time limit of each read; 0 before the first event
 	opened     bool          // the status is sent, and events are relayed at once
-	triedRest  bool          // continues has decided
+	triedRest  bool          // moveToRest has tried
 	content    bool          // the worker has sent content
 	remembered bool          // the response's id is stored
 	memory     intake.BodyMemory
@@ -67,20 +67,21 @@ func (s *stream) releaseBuffers() {
 	s.x.s.buffers.putStream(s.buffers)
 }
 
-// runToEnd is run for x.rest.
+// runToEnd relays the rest of a stream and closes it.
 func (s *stream) runToEnd() *failure {
 	defer s.close()
 	return s.run()
 }
 
-// close frees the buffers and the connection of x.rest.
+// close releases the buffers of the stream and its connection to the worker.
 func (s *stream) close() {
 	s.releaseBuffers()
 	s.resp.Body.Close()
 }
 
-// continues reports whether the stream becomes x.rest, because it waits for the worker and its client has content.
-func (s *stream) continues() bool {
+// moveToRest makes the stream x.rest once its client has content, so that it waits for the worker after the handler. It
+// tries once, and reports whether it did.
+func (s *stream) moveToRest() bool {
 	if s.triedRest || !s.content || s.pool.Handover != "" {
 		return false
 	}
@@ -93,19 +94,19 @@ func (s *stream) continues() bool {
 // Read reads from the worker. After the first event, each read may take timeouts.idle. Neither a long
 // event nor a slow client counts as silence of the worker.
 func (s *stream) Read(p []byte) (n int, err error) {
-	s.await(func() { n, err = s.resp.Body.Read(p) })
+	s.waitForWorker(func() { n, err = s.resp.Body.Read(p) })
 	return n, err
 }
 
-// Wait waits for bytes of the worker as Read does, unless the body needs a buffer for that.
+// Wait waits for bytes of the worker, as Read does. If the body cannot wait without a buffer, Wait returns at once.
 func (s *stream) Wait() {
 	if body, ok := s.resp.Body.(openai.Waiter); ok {
-		s.await(body.Wait)
+		s.waitForWorker(body.Wait)
 	}
 }
 
-// await calls a function that waits for the worker.
-func (s *stream) await(wait func()) {
+// waitForWorker calls wait, within timeouts.idle after the first event.
+func (s *stream) waitForWorker(wait func()) {
 	if s.idle == 0 {
 		wait()
 		return
@@ -138,7 +139,7 @@ func (s *stream) run() *failure {
 			if s.flush() != nil {
 				return s.clientLeft()
 			}
-			if s.continues() {
+			if s.moveToRest() {
 				return nil
 			}
 		}

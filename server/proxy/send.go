@@ -118,7 +118,7 @@ func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentP
 		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return a.sendUpload(ctx, r) }
 	}
 	resp, err := send(ctx, req)
-	*req = http1.Request{} // its body is freed when the answer begins
+	*req = http1.Request{} // so that the request's body can be freed while the answer is relayed
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
 		if x.in.Dialect != openai.Other { // raw answers are relayed without parsing
