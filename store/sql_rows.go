@@ -137,9 +137,10 @@ func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
 		values...))
 }
 
-// update updates the row whose key column has the given value. It returns ErrNotFound if there is
-// none.
+// update updates the row whose key column has the given value, in all other columns. It returns ErrNotFound if there is
+// none. SQLite looks at all rows that refer to a row whose key column is written, also with the same value.
 func update(ctx context.Context, tx *sql.Tx, table string, cs []column, key, value string) error {
+	cs = slices.DeleteFunc(cs, func(c column) bool { return c.name == key })
 	names, values, _ := splitColumns(cs)
 	return affected(ErrNotFound)(tx.ExecContext(ctx,
 		"UPDATE "+table+" SET ("+strings.Join(names, ", ")+") = "+tuples(1, len(cs))+" WHERE "+key+" = $"+
