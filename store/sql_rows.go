@@ -137,8 +137,9 @@ func insert(ctx context.Context, tx *sql.Tx, table string, cs []column) error {
 		values...))
 }
 
-// update updates the row whose key column has the given value, in all other columns. It returns ErrNotFound if there is
-// none. SQLite looks at all rows that refer to a row whose key column is written, also with the same value.
+// update updates all columns of the row with that key, except for the key column. It returns ErrNotFound if there is
+// none. If a statement writes the key column, SQLite checks all rows that refer to the row, although the value stays
+// the same.
 func update(ctx context.Context, tx *sql.Tx, table string, cs []column, key, value string) error {
 	cs = slices.DeleteFunc(cs, func(c column) bool { return c.name == key })
 	names, values, _ := splitColumns(cs)

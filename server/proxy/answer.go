@@ -68,7 +68,7 @@ func (a *answer) continueWith(f func()) {
 	w.(continuer).ContinueAfterHandler(f)
 }
 
-// sentHead is a writer whose head is sent.
+// sentHead is the writer of an answer after its head was sent.
 type sentHead struct{ http.ResponseWriter }
 
 // WriteHeaderNow does nothing: the head is sent.
