@@ -14,6 +14,9 @@ type Request struct {
 	Fresh  bool        // use a new connection, for requests that must not be sent twice
 	Once   bool        // send no byte of the request twice, and use no connection that was idle for 1 s
 
+	// BodyInUse is set by a sender that may read Body until Response.Body is closed. A Client reads it only during Send.
+	BodyInUse bool
+
 	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a new connection.
 	// An error of its Read ends the exchange. If the server rejects the request early, the rest of
 	// Upload may stay unread. Read may be called until it fails or until Response.Body is closed.

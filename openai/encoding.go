@@ -57,8 +57,13 @@ type Memory interface {
 // An error that the client can correct is a *RequestError. Every other error comes from memory, or
 // wraps the error of body.
 func Decode(encoding string, body io.Reader, hint, limit int64, memory Memory) ([]byte, error) {
+	return DecodeInto(nil, encoding, body, hint, limit, memory)
+}
+
+// DecodeInto is Decode with a first buffer, which the result uses if it is long enough. Its capacity must be reserved.
+func DecodeInto(first []byte, encoding string, body io.Reader, hint, limit int64, memory Memory) ([]byte, error) {
 	source := &source{from: body, limit: limit}
-	into := buffer{hint: hint, limit: limit, memory: memory}
+	into := buffer{b: first[:0], hint: hint, limit: limit, memory: memory}
 	read := func() error { return into.ReadAll(source) }
 	switch e := strings.ToLower(strings.Trim(encoding, " \t")); e {
 	case "", "identity":

@@ -174,6 +174,9 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 		if got, want := readAll(t, answer, err), "/v1/a%2Fb/c?x=%20&&y "+send.host+" hello world"; got != want {
 			t.Errorf("%s: the worker received %q; want %q", proto, got, want)
 		}
+		if !r.BodyInUse {
+			t.Errorf("%s: net/http may still read the body", proto)
+		}
 		if answer.Header.Get("X-Proto") != proto {
 			t.Errorf("protocol %s; want %s", answer.Header.Get("X-Proto"), proto)
 		}

@@ -38,7 +38,7 @@ func (it *Intake) readBody(in *Inbound, c *Caller, limit int64) ([]byte, error) 
 	encoding := strings.ToLower(strings.TrimSpace(strings.Join(in.HTTP.Header.Values("Content-Encoding"), ", ")))
 	in.body = pacedReader{r: in.HTTP.Body, control: in.conn, start: in.Start, stall: in.Snap.File.Timeouts.ClientStall}
 	in.Memory = it.Memory(c.Tenant)
-	body, err := openai.Decode(encoding, &in.body, in.HTTP.ContentLength, limit, &in.Memory)
+	body, err := in.decodeBody(encoding, limit)
 	if err == nil {
 		if !in.body.limit.IsZero() {
 			in.conn.SetReadDeadline(time.Time{}) // a dead connection shows at the next write
@@ -59,6 +59,18 @@ func (it *Intake) readBody(in *Inbound, c *Caller, limit int64) ([]byte, error) 
 	return nil, in.brokenBody(err)
 }
 
+// decodeBody reads and decodes the body into memory of in.Memory, which also pools the buffers of usual plain bodies.
+func (in *Inbound) decodeBody(encoding string, limit int64) (body []byte, err error) {
+	var first []byte
+	length := in.HTTP.ContentLength
+	if encoding == "" && length <= limit {
+		if first, err = in.Memory.buffer(length); err != nil {
+			return nil, err
+		}
+	}
+	return openai.DecodeInto(first, encoding, &in.body, length, limit, &in.Memory)
+}
+
 // brokenBody returns the answer to a body that ended early or arrived too slowly.
 func (in *Inbound) brokenBody(err error) error {
 	in.closeConnection()
@@ -75,7 +87,8 @@ func (in *Inbound) brokenBody(err error) error {
 // answer, to reuse the connection.
 const UnreadGrace = time.Second
 
-// CloseBody releases the memory of the request's body, and limits the time for reading an unread body.
+// CloseBody releases the memory of the request's body, and limits the time for reading an unread body. Nothing may
+// refer to the body, except after BodyMemory.KeepBody.
 func (p *Parsed) CloseBody(in *Inbound) {
 	in.Memory.Release()
 	if p.Upload != nil {
@@ -93,7 +106,7 @@ func (p *Parsed) CloseBody(in *Inbound) {
 }
 
 // DropBody releases the body of a request that is not sent again, so that it is not kept during a long
-// answer.
+// answer. Nothing may refer to it, except after BodyMemory.KeepBody.
 func (p *Parsed) DropBody(in *Inbound) {
 	p.Req.Body = nil
 	in.Memory.Release()

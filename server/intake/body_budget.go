@@ -32,6 +32,8 @@ type bodyBudget struct {
 	reserved int64            // without short
 	by       map[string]int64 // tenant → reserved bytes; no entry is 0
 	garbage  int64            // released bytes of long buffers since the last collection that they caused
+
+	pools bodyPools
 }
 
 const (
@@ -121,7 +123,8 @@ type BodyMemory struct {
 	budget   *bodyBudget
 	tenant   string
 	Reserved int64
-	short    int64 // the part of Reserved from the budget of short bodies
+	short    int64   // the part of Reserved from the budget of short bodies
+	pooled   *[]byte // buffer of the body that Release returns to its pool; nil if there is none
 }
 
 // Reserve implements openai.Memory.
@@ -147,9 +150,14 @@ func (m *BodyMemory) Return(n int64) {
 	}
 }
 
-// Release releases the whole reservation. It may be called again.
+// Release releases the whole reservation, and the pooled buffer for the next request: nothing may refer to it. It may
+// be called again.
 func (m *BodyMemory) Release() {
 	if m.Reserved > 0 {
 		m.Return(m.Reserved)
+	}
+	if m.pooled != nil {
+		m.budget.pools.put(m.pooled)
+		m.pooled = nil
 	}
 }

@@ -184,7 +184,6 @@ func (x *exchange) recover() {
 // end publishes the record of the request, settles its usage and releases its resources.
 func (x *exchange) end() {
 	x.answer.stopBeats()
-	x.parsed.CloseBody(&x.in)
 	defer x.s.inflightCount.Add(-1) // deferred: a drain waits for it, also after a panic
 	defer x.s.inflight.remove(x)
 	// A panic in one step must not prevent the next.
@@ -192,6 +191,7 @@ func (x *exchange) end() {
 	x.s.control.Recoverer.Run("leaving the queue", x.leaveQueue)
 	x.endSample()
 	x.s.intake.DropPrompt(&x.parsed)
+	x.parsed.CloseBody(&x.in)
 	if x.answer.abort && !x.own && !x.repeated {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}

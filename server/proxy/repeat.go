@@ -23,6 +23,7 @@ func (x *exchange) sampleRequest() {
 	body := x.parsed.Req.NamedBody()
 	if body == nil {
 		body = x.parsed.Req.Body
+		x.in.Memory.KeepBody()
 	}
 	first, last := x.in.Snap.OuterTiers()
 	x.sample = &pairing.Sample{ID: x.in.RequestID, At: x.in.Start, Tenant: x.caller.Tenant, Key: x.caller.Key,

@@ -136,6 +136,23 @@ func TestOnlyComparableRequestsAreSampled(t *testing.T) {
 	}
 }
 
+// TestSamplesKeepTheirBodies although later requests reuse the buffers of earlier ones.
+func TestSamplesKeepTheirBodies(t *testing.T) {
+	r := newSamplingRig(t, engines.New(engines.Config{Name: "e", AnyModel: true, Seed: 1}))
+	bodyOf := func(i int) string {
+		return `{"model":"auto","max_tokens":3,"messages":[{"role":"user","content":"` +
+			strings.Repeat(string(rune('a'+i))+" ", 9000) + `"}]}`
+	}
+	for i := range 8 {
+		r.postAs("acme", "/v1/chat/completions", bodyOf(i))
+	}
+	for i := range 8 {
+		if s := r.samples.Next(); s == nil || string(s.Body) != bodyOf(i) {
+			t.Errorf("sample %d has another body", i)
+		}
+	}
+}
+
 // TestRequestWithoutAnAnswerIsNotRepeated, and none is without a share or a store of labels.
 func TestRequestWithoutAnAnswerIsNotRepeated(t *testing.T) {
 	const chat, auto = "/v1/chat/completions", `{"model":"auto","messages":[{"role":"user","content":"Hi"}]}`

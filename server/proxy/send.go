@@ -118,6 +118,9 @@ func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentP
 		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return a.sendUpload(ctx, r) }
 	}
 	resp, err := send(ctx, req)
+	if req.BodyInUse {
+		x.in.Memory.KeepBody()
+	}
 	*req = http1.Request{} // so that the request's body can be freed while the answer is relayed
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
