@@ -159,6 +159,7 @@ func (w *Writer) flush() {
 func (w *Writer) report() {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
+	tick.Stop() // it runs while lines are lost
 	losing, reported, last := false, int64(0), int64(0)
 	for {
 		select {
@@ -175,6 +176,7 @@ func (w *Writer) report() {
 			if losing && now == last && !w.failing.Load() && w.roomy() {
 				w.config.OnLoss(now-reported, true)
 				losing, reported = false, now
+				tick.Stop()
 			}
 			last = now
 		}

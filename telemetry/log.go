@@ -33,6 +33,8 @@ type messageCounts struct {
 	plain     slog.Handler // without the attributes of derived handlers
 	perSecond int
 
+	suppresses chan struct{} // holds one if a line may have been suppressed
+
 	mu         sync.Mutex
 	messages   map[message]*messageCount
 	suppressed map[*messageCount]bool // the messages with suppressed lines
@@ -57,7 +59,7 @@ type messageCount struct {
 // may be a summary.
 func NewLogHandler(next slog.Handler, perSecond int) *LogHandler {
 	return &LogHandler{next: next, state: &messageCounts{plain: next, perSecond: max(2, perSecond),
-		messages: map[message]*messageCount{}, suppressed: map[*messageCount]bool{}}}
+		suppresses: make(chan struct{}, 1), messages: map[message]*messageCount{}, suppressed: map[*messageCount]bool{}}}
 }
 
 // Enabled reports whether next handles records of a level.
@@ -93,11 +95,17 @@ func (h *LogHandler) Handle(ctx context.Context, r slog.Record) error {
 func (h *LogHandler) Run(ctx context.Context) {
 	tick := time.NewTicker(summaryDelay)
 	defer tick.Stop()
+	tick.Stop() // it runs while lines are suppressed
 	for {
 		// If the log cannot be written, its error cannot be logged either.
 		select {
+		case <-h.state.suppresses:
+			tick.Reset(summaryDelay)
 		case at := <-tick.C:
 			_ = h.state.writeSummaries(ctx, at, false)
+			if !h.state.hasSuppressed() {
+				tick.Stop()
+			}
 		case <-ctx.Done():
 			_ = h.state.writeSummaries(context.WithoutCancel(ctx), time.Now(), true)
 			return
@@ -116,8 +124,20 @@ func (c *messageCounts) admit(m message, at time.Time) bool {
 	}
 	if one.suppressed++; one.suppressed == 1 {
 		one.since, c.suppressed[one] = at, true
+		if len(c.suppressed) == 1 {
+			select {
+			case c.suppresses <- struct{}{}:
+			default: // Run has not read the last one
+			}
+		}
 	}
 	return false
+}
+
+func (c *messageCounts) hasSuppressed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.suppressed) > 0
 }
 
 func (c *messageCounts) writeSummaries(ctx context.Context, at time.Time, all bool) error {

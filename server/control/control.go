@@ -93,6 +93,7 @@ func New(o Options) (*Control, error) {
 		dial:    o.Dial,
 
 		connected: make(chan struct{}, 1),
+		queued:    make(chan struct{}, 1),
 		onStopped: func(StoppedWorkers) {},
 		silent:    map[*Member]bool{},
 	}

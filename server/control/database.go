@@ -168,7 +168,7 @@ func (db *Database) migrate(ctx context.Context) error {
 
 // maintain reads the spent budgets, and writes when keys were last used.
 func (db *Database) maintain(ctx context.Context) {
-	tick := time.NewTicker(PollInterval)
+	tick := time.NewTimer(db.recover.untilTick(PollInterval))
 	defer tick.Stop()
 	var all, pruned time.Time // when all budgets were last read, and marks were last pruned
 	failed := ""              // the last failure, which is logged once until all work succeeds
@@ -179,6 +179,7 @@ func (db *Database) maintain(ctx context.Context) {
 			return
 		case <-db.maintainDue:
 		case <-tick.C:
+			tick.Reset(db.recover.untilTick(PollInterval))
 		}
 		if !db.migrated.Load() {
 			continue

@@ -87,7 +87,7 @@ func (ctl *Control) followDatabase(ctx context.Context) {
 	var owned sync.WaitGroup
 	owned.Go(func() { db.maintain(ctx) })
 	defer owned.Wait()
-	poll := time.NewTicker(PollInterval)
+	poll := time.NewTimer(db.recover.untilTick(PollInterval))
 	defer poll.Stop()
 	polled := time.Now()
 	for {
@@ -100,6 +100,7 @@ func (ctl *Control) followDatabase(ctx context.Context) {
 			return
 		case <-db.readDue:
 		case <-poll.C:
+			poll.Reset(db.recover.untilTick(PollInterval))
 		}
 		polled = time.Now()
 		err := db.recover.Try("following the database", func() error {

@@ -41,6 +41,7 @@ type Pools struct {
 	silent    map[*Member]bool     // of which logSilent has logged the beginning; used by the poll only
 
 	connected chan struct{} // holds one after a new snapshot
+	queued    chan struct{} // holds one if a request may have begun to wait in a queue
 	sharing   *sharing      // nil without Redis
 
 	configuring sync.Mutex // one change of the pools at a time: a reload, or another number of gateways

@@ -12,13 +12,36 @@ import (
 // makes: ages, the ends of backoffs, and workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// tickQueues dispatches from every queue at each tick until done is closed.
+// Queued tells the queues that a request waits, so that they follow the time until none does.
+func (ps *Pools) Queued() { wake(ps.queued) }
+
+// tickQueues dispatches from every queue at each tick while a request waits, until done is closed.
 func (ps *Pools) tickQueues(done <-chan struct{}) {
-	ps.recover.Every(tickEvery, done, "letting time pass in the queues", func(now time.Time) {
-		for _, p := range ps.live() {
-			ps.dispatchQueue(p.WaitQueue, now)
+	for {
+		select {
+		case <-done:
+			return
+		case <-ps.queued:
+			ps.tickWhileQueued(done)
 		}
-	})
+	}
+}
+
+func (ps *Pools) tickWhileQueued(done <-chan struct{}) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			waits = false
+			for _, p := range ps.live() {
+				ps.dispatchQueue(p.WaitQueue, now)
+				waits = waits || p.WaitQueue.Waiting() > 0
+			}
+		}
+	}
 }
 
 // dispatchQueue dispatches the requests that workers can take. A request that releases its slot calls

@@ -16,11 +16,12 @@ var errPanicked = errors.New("the gateway has a bug; its log has a line \"recove
 type Recoverer struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
+	start   time.Time
 }
 
 // NewRecoverer returns a Recoverer that counts in m and logs to log.
 func NewRecoverer(log *slog.Logger, m *telemetry.Metrics) *Recoverer {
-	return &Recoverer{log: log, metrics: m}
+	return &Recoverer{log: log, metrics: m, start: time.Now()}
 }
 
 // Try runs one step of background work and returns its error. A panic ends only the step. It is counted,
@@ -44,9 +45,10 @@ func (rec *Recoverer) Run(work string, step func()) {
 	})
 }
 
-// Every runs a step at each interval until done is closed.
+// Every runs a step at each interval until done is closed. Steps with equal intervals run at the same times, so that an
+// idle gateway wakes once for all of them: a wake-up costs more than most steps.
 func (rec *Recoverer) Every(interval time.Duration, done <-chan struct{}, work string, step func(now time.Time)) {
-	tick := time.NewTicker(interval)
+	tick := time.NewTimer(rec.untilTick(interval))
 	defer tick.Stop()
 	for {
 		select {
@@ -54,8 +56,14 @@ func (rec *Recoverer) Every(interval time.Duration, done <-chan struct{}, work s
 			return
 		case now := <-tick.C:
 			rec.Run(work, func() { step(now) })
+			tick.Reset(rec.untilTick(interval))
 		}
 	}
+}
+
+// untilTick returns the time until the next step of Every with that interval.
+func (rec *Recoverer) untilTick(interval time.Duration) time.Duration {
+	return interval - time.Since(rec.start)%interval
 }
 
 // Panicked counts and logs a panic that the caller has recovered. about names its work.
