@@ -72,10 +72,16 @@ drain: { accept_grace: 0s, timeout: 1s }
 // silentConf turns off all records of requests except the metrics.
 func silentConf() string { return "log: { access: false }\ndecisions: { keep: 0 }\n" }
 
-// watchedConf turns on all records: every request is traced, its decision is kept and written to
-// a file, and it has a line in the access log.
-func watchedConf(collector, dir, name string) string {
+// Shares of traced requests.
+const (
+	everySample = 1.0
+	usualSample = 0.01 // of a busy gateway
+)
+
+// watchedConf turns on all records: a share of the requests is traced, each decision is kept and written to a file, and
+// each request has a line in the access log.
+func watchedConf(collector, dir, name string, sample float64) string {
 	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", "+
-		"sample: 1.0 }\n",
-		filepath.Join(dir, name+".jsonl"), collector)
+		"sample: %g }\n",
+		filepath.Join(dir, name+".jsonl"), collector, sample)
 }

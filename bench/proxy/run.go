@@ -69,7 +69,7 @@ func withWorker(ctx context.Context, o options,
 }
 
 // withChildren is withWorker with the gateway in front of the worker. It also starts nginx
-// (except for -memory) and the gateways of -old. With -watched, all gateways record everything.
+// (except for -memory), the gateways of -old and, with -watched, one that records its requests.
 func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 	return withWorker(ctx, o, func(ctx context.Context, c *children, b *bench, worker string) error {
 		var before proxy
@@ -79,17 +79,9 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 				return err
 			}
 		}
-		more := func(string) string { return "" }
-		if o.watched {
-			sink, _, err := c.startListener(ctx, "collector")
-			if err != nil {
-				return err
-			}
-			more = func(name string) string { return watchedConf(sink, c.Dir, name) }
-		}
-		conf := more("tierway")
+		conf := ""
 		if o.netHTTP && o.memory {
-			conf += withoutFastHTTP1
+			conf = withoutFastHTTP1
 		}
 		g, err := c.startTierway(ctx, "tierway", o.bin, worker, b.key, conf)
 		if err != nil {
@@ -100,15 +92,26 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 		b.setup.Nginx, b.setup.Tierway = before.version, g.version
 		for i, path := range o.old {
 			name := fmt.Sprint("old", i+1)
-			conf := more(name)
+			conf := ""
 			if o.netHTTP {
-				conf += withoutFastHTTP1
+				conf = withoutFastHTTP1
 			}
 			old, err := c.startTierway(ctx, name, path, worker, b.key, conf)
 			if err != nil {
 				return err
 			}
 			b.targets = append(b.targets, target{name: path, addr: old.addr, pid: old.pid, admin: old.admin})
+		}
+		if o.watched {
+			sink, _, err := c.startListener(ctx, "collector")
+			if err != nil {
+				return err
+			}
+			seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched", usualSample))
+			if err != nil {
+				return err
+			}
+			b.targets = append(b.targets, target{name: "watched", addr: seen.addr, pid: seen.pid, admin: seen.admin})
 		}
 		for _, v := range o.versus {
 			pid, err := processes.ListeningProcess(os.DirFS("/proc"), v.addr)

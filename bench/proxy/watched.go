@@ -75,7 +75,7 @@ func measureWatched(ctx context.Context, o options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched"))
+		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched", everySample))
 		if err != nil {
 			return err
 		}
