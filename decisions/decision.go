@@ -118,8 +118,8 @@ type Features struct {
 	Model  routing.Hash `json:"model,omitzero"`
 	Prefix routing.Hash `json:"prefix,omitzero"` // as in routing.Request
 	// the prompt's blocks; of a long one the first, then eight for each doubling
-	Chain  []routing.Link `json:"chain,omitempty"`
-	Blocks int            `json:"blocks,omitempty"` // number of blocks in the whole chain
+	Chain  routing.Chain `json:"chain,omitempty"`
+	Blocks int           `json:"blocks,omitempty"` // number of blocks in the whole chain
 }
 
 // Attempt is one try of a request on one worker. Times are in milliseconds. Fields named …AtMs

@@ -16,7 +16,9 @@ type Hash uint64
 func (h Hash) MarshalText() ([]byte, error) { return h.append(make([]byte, 0, 16)), nil }
 
 func (h Hash) append(b []byte) []byte {
-	return hex.AppendEncode(b, binary.BigEndian.AppendUint64(nil, uint64(h)))
+	var raw [8]byte
+	binary.BigEndian.PutUint64(raw[:], uint64(h))
+	return hex.AppendEncode(b, raw[:])
 }
 
 // UnmarshalText reads 16 hexadecimal digits.
@@ -33,9 +35,31 @@ func (h *Hash) UnmarshalText(text []byte) error {
 type Link Block
 
 // MarshalText returns the hash's 16 digits, a colon and the end.
-func (l Link) MarshalText() ([]byte, error) {
-	b := Hash(l.Hash).append(make([]byte, 0, 24))
-	return strconv.AppendInt(append(b, ':'), l.End, 10), nil
+func (l Link) MarshalText() ([]byte, error) { return l.append(make([]byte, 0, linkLength)), nil }
+
+// linkLength is the length of the text of a link with up to eight digits for its end.
+const linkLength = 16 + 1 + 8
+
+func (l Link) append(b []byte) []byte {
+	return strconv.AppendInt(append(Hash(l.Hash).append(b), ':'), l.End, 10)
+}
+
+// Chain is a recorded chain. In JSON it is an array of the texts of its links.
+type Chain []Link
+
+// MarshalJSON returns what package json makes of a []Link, without an allocation per link.
+func (c Chain) MarshalJSON() ([]byte, error) {
+	if c == nil {
+		return []byte("null"), nil
+	}
+	b := append(make([]byte, 0, 2+len(c)*(linkLength+len(`"",`))), '[')
+	for i, l := range c {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(l.append(append(b, '"')), '"')
+	}
+	return append(b, ']'), nil
 }
 
 // UnmarshalText reads the text that MarshalText returns.

@@ -3,10 +3,14 @@ package routing
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	_ "tierway/fixedseed"
 )
 
 type saidTerm struct {
@@ -124,6 +128,31 @@ func FuzzTerms(f *testing.F) {
 		}
 		if err := json.Unmarshal(back, &again); err != nil || !cmp.Equal(said, termsSaid(again)) {
 			t.Fatalf("%s is read as %v, and again as %v (%v)", text, said, termsSaid(again), err)
+		}
+	})
+}
+
+// TestAChainHasTheJSONOfItsLinks is for chains of all lengths, and reads them again.
+func TestAChainHasTheJSONOfItsLinks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c Chain
+		if rapid.Bool().Draw(t, "made") {
+			c = Chain{}
+		}
+		for range rapid.IntRange(0, 5).Draw(t, "links") {
+			c = append(c, Link{Hash: rapid.Uint64().Draw(t, "hash"), End: rapid.Int64Min(0).Draw(t, "end")})
+		}
+		want, err := json.Marshal([]Link(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(c)
+		if err != nil || string(got) != string(want) {
+			t.Fatalf("%s, not %s: %v", got, want, err)
+		}
+		var back Chain
+		if err := json.Unmarshal(got, &back); err != nil || !slices.Equal(back, c) {
+			t.Fatalf("%v is read as %v: %v", c, back, err)
 		}
 	})
 }
