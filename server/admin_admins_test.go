@@ -17,19 +17,7 @@ import (
 // none.
 func TestBootstrapSecretCreatesOneAdmin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var secret string
-		withdrawn := 0
-		r := adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
-			func(o *Options) {
-				o.Announce, o.Withdraw = func(s string, _ time.Time) { secret = s }, func() { withdrawn++ }
-			}, fakeEngine()))
-		if secret != "" {
-			t.Fatal("the secret was announced before the addresses were open")
-		}
-		r.listeners.onOpen()
-		if secret == "" {
-			t.Fatal("no secret was announced")
-		}
+		r, secret := bootstrapRig(t)
 		body := func(secret, name string) string { return fmt.Sprintf(`{"secret":%q,"name":%q}`, secret, name) }
 		for _, tt := range []struct {
 			body   string
@@ -55,8 +43,8 @@ func TestBootstrapSecretCreatesOneAdmin(t *testing.T) {
 				t.Errorf("the first admin sees %d: %s", got.status, got.body)
 			}
 		}
-		if withdrawn != 1 {
-			t.Errorf("the secret was withdrawn %d times", withdrawn)
+		if n := len(r.Announcements()); n != 1 || (<-r.Announcements()).Secret != "" {
+			t.Errorf("after the use of the secret, there are %d announcements", n)
 		}
 		log := slices.DeleteFunc(r.auditLog(), func(e store.AuditEntry) bool { return e.Action == "admin.refused" })
 		if len(log) != 1 || log[0].Via != "bootstrap" {
@@ -85,9 +73,14 @@ func TestBootstrapFailsIfAnAdminExists(t *testing.T) {
 func bootstrapRig(t *testing.T) (r *adminRig, secret string) {
 	t.Helper()
 	r = adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
-		func(o *Options) { o.Announce = func(s string, _ time.Time) { secret = s } }, fakeEngine(), fakeEngine()))
-	r.listeners.onOpen()
-	return r, secret
+		func(o *Options) { o.Bootstrap = true }, fakeEngine(), fakeEngine()))
+	select {
+	case a := <-r.Announcements():
+		return r, a.Secret
+	default:
+		t.Fatal("no secret was announced")
+		return nil, ""
+	}
 }
 
 // AD-17: an admin of config.yaml counts as another admin, a viewer does not.

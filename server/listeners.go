@@ -52,9 +52,8 @@ type listeners struct {
 	listen      func(network, address string) (net.Listener, error)
 	cutRequests context.CancelCauseFunc // cancels all requests in flight
 
-	mu     sync.Mutex // guards the rest; no function of whenOpen runs under it
-	onOpen func()     // called by open
-	all    []listener // replaced as a whole
+	mu  sync.Mutex // guards the rest
+	all []listener // replaced as a whole
 }
 
 // addressSettings names the settings of each plane's address, for errors; immutable.
@@ -64,8 +63,7 @@ var addressSettings = map[string]string{
 	"metrics": "metrics.listen in the configuration file",
 }
 
-// open opens or reserves all addresses, then calls the function of whenOpen. If one address fails, it
-// closes the others and returns the error.
+// open opens or reserves all addresses. If one address fails, it closes the others and returns the error.
 func (ls *listeners) open(addresses []address) error {
 	base, cut := context.WithCancelCause(context.Background())
 	ls.cutRequests = cut
@@ -81,12 +79,8 @@ func (ls *listeners) open(addresses []address) error {
 		all = append(all, l)
 	}
 	ls.mu.Lock()
-	f := ls.onOpen
-	ls.all, ls.onOpen = all, nil
+	ls.all = all
 	ls.mu.Unlock()
-	if f != nil {
-		f()
-	}
 	return nil
 }
 
@@ -153,19 +147,6 @@ func (ls *listeners) openReserved() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// whenOpen calls f once the addresses are open. Only the last f given before that is called.
-func (ls *listeners) whenOpen(f func()) {
-	ls.mu.Lock()
-	open := len(ls.all) > 0
-	if !open {
-		ls.onOpen = f
-	}
-	ls.mu.Unlock()
-	if open {
-		f()
-	}
 }
 
 // address returns the address that a plane listens on, or "".

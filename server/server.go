@@ -30,13 +30,10 @@ type Options struct {
 	Config *config.File
 	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
-	// Announce receives the one-time secret that creates the first admin if none exists; nil: no
-	// secret is created.
-	Announce func(secret string, until time.Time)
-	Path     string // path of the configuration file; may be empty
-	Version  string // version of the program; may be empty
-	// Withdraw is called when the secret is used or has expired.
-	Withdraw func()
+	// Bootstrap creates a one-time secret for the first admin if there is none: see Announcements.
+	Bootstrap bool
+	Path      string // path of the configuration file; may be empty
+	Version   string // version of the program; may be empty
 	// Offline opens neither database nor Redis. Such a Server only explains decisions.
 	Offline bool
 	Log     *slog.Logger
@@ -89,18 +86,17 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.control, err = control.New(control.Options{
-		Config:   o.Config,
-		Source:   o.Source,
-		Announce: s.announce(o.Announce),
-		Withdraw: o.Withdraw,
-		Offline:  o.Offline,
-		Via:      intake.ViaEntry(name),
-		Log:      o.Log,
-		Metrics:  o.Metrics,
-		Recover:  s.recover,
-		Rand:     o.Rand,
-		Dial:     o.Dial,
-		Listen:   o.Listen,
+		Config:    o.Config,
+		Source:    o.Source,
+		Bootstrap: o.Bootstrap,
+		Offline:   o.Offline,
+		Via:       intake.ViaEntry(name),
+		Log:       o.Log,
+		Metrics:   o.Metrics,
+		Recover:   s.recover,
+		Rand:      o.Rand,
+		Dial:      o.Dial,
+		Listen:    o.Listen,
 	})
 	if err != nil {
 		s.closeFiles()
@@ -179,19 +175,9 @@ func (s *Server) openFiles(o Options) (err error) {
 	return nil
 }
 
-// announce returns a function that passes a bootstrap secret to publish once the addresses are open.
-// It returns nil if publish is nil.
-func (s *Server) announce(publish func(secret string, until time.Time)) func(string, time.Time) {
-	if publish == nil {
-		return nil
-	}
-	return func(secret string, until time.Time) {
-		s.listeners.whenOpen(func() {
-			if s.control.Bootstrap.Check(secret) { // it may be used or expired by now
-				publish(secret, until)
-			}
-		})
-	}
+// Announcements returns what the operator must learn about the secret for the first admin, from Listen on.
+func (s *Server) Announcements() <-chan control.Announcement {
+	return s.control.Bootstrap.Announcements()
 }
 
 // Reload is control.Control.Reload.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"tierway/server/control"
 )
 
 // announcer shows the bootstrap secret to the operator: on the terminal, else in a file that
@@ -16,7 +19,7 @@ import (
 type announcer struct {
 	out     io.Writer
 	log     *slog.Logger
-	address func() string // base URL of the admin plane
+	address string // base URL of the admin plane; set before follow
 
 	mu     sync.Mutex // guards the rest
 	path   string     // of the file; empty if there is none
@@ -27,12 +30,31 @@ type announcer struct {
 // directory, and prevents other users from creating the file first.
 const bootstrapFiles = "tierway-bootstrap-*.txt"
 
+// follow shows the secrets that are announced, and removes those that are void, until ctx ends.
+func (a *announcer) follow(ctx context.Context, all <-chan control.Announcement) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case last := <-all:
+			for len(all) > 0 { // the secret is void already
+				last = <-all
+			}
+			if last.Secret == "" {
+				a.clear()
+			} else {
+				a.announce(last.Secret, last.Until)
+			}
+		}
+	}
+}
+
 // announce shows a new secret, which invalidates the previous one.
 func (a *announcer) announce(secret string, until time.Time) {
 	a.clear()
 	text := fmt.Sprintf("There is no admin key yet. Until %s, this command creates the first one:\n  curl -X POST "+
 		"%s/admin/bootstrap -H 'Content-Type: application/json' -d '{\"secret\":\"%s\",\"name\":\"me\"}'\n",
-		until.Format("15:04"), a.address(), secret)
+		until.Format("15:04"), a.address, secret)
 	if terminal(a.out) {
 		fmt.Fprint(a.out, text)
 		return

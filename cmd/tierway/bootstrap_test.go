@@ -14,15 +14,14 @@ import (
 	"time"
 
 	"tierway/config"
+	"tierway/server/control"
 	"tierway/tenants"
 )
 
 // announcing returns an announcer without a terminal; said reads its log.
 func announcing() (a *announcer, said *bytes.Buffer) {
 	said = &bytes.Buffer{}
-	return &announcer{out: io.Discard, log: slog.New(logHandler(said, "info")), address: func() string {
-		return "https://127.0.0.1:8443"
-	}}, said
+	return &announcer{out: io.Discard, log: slog.New(logHandler(said, "info")), address: "https://127.0.0.1:8443"}, said
 }
 
 // bootstraps returns the bootstrap files of the working directory.
@@ -157,7 +156,7 @@ func TestAdminAddressIsReachable(t *testing.T) {
 			Admin: config.Admin{Listen: "h:8080"}}, "https://h:8080"},
 	}
 	for name, c := range cases {
-		if got := adminAddress(&c.file, nil); got != c.want {
+		if got := adminAddress(&c.file, ""); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -197,4 +196,34 @@ func TestGatewayWithoutAdminAnnouncesTheBootstrap(t *testing.T) {
 	if files := bootstraps(t); len(files) != 0 {
 		t.Errorf("the gateway left %q", files)
 	}
+}
+
+// TestAVoidSecretIsNotShown: it was used or has expired before the addresses were open. A later end removes its file.
+func TestAVoidSecretIsNotShown(t *testing.T) {
+	t.Chdir(t.TempDir())
+	synctest.Test(t, func(t *testing.T) {
+		a, said := announcing()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		all := make(chan control.Announcement, 2)
+		all <- control.Announcement{Secret: "tw-boot-x", Until: time.Now().Add(time.Hour)}
+		all <- control.Announcement{}
+		go a.follow(ctx, all)
+		synctest.Wait()
+		if files := bootstraps(t); len(files) != 0 || said.Len() != 0 {
+			t.Errorf("the files are %q, the log says\n%s", files, said)
+		}
+		all <- control.Announcement{Secret: "tw-boot-y", Until: time.Now().Add(time.Hour)}
+		synctest.Wait()
+		if files := bootstraps(t); len(files) != 1 {
+			t.Errorf("announced, the files are %q", files)
+		}
+		all <- control.Announcement{}
+		synctest.Wait()
+		if files := bootstraps(t); len(files) != 0 {
+			t.Errorf("void, the files are %q", files)
+		}
+		stop()
+		synctest.Wait()
+	})
 }

@@ -26,6 +26,7 @@ type reloadable interface {
 	Run(ctx context.Context) error
 	Reload(ctx context.Context, r control.ReloadRequest) (control.ReloadResult, error)
 	Watches() bool
+	Announcements() <-chan control.Announcement
 }
 
 // follower reloads the configuration at SIGHUP and, with `watch`, when its file has changed.
@@ -36,6 +37,8 @@ type follower struct {
 	source *configSource // nil without a configuration file
 	path   string        // of the configuration; empty for none
 	loaded string        // hash of the initial configuration
+
+	announced *announcer // shows the secret for the first admin
 }
 
 // run serves until ctx ends or serving fails, and reloads the configuration meanwhile.
@@ -68,6 +71,7 @@ func (f follower) follow(ctx context.Context) {
 			}
 		}
 	})
+	owned.Go(func() { f.announced.follow(ctx, f.Announcements()) })
 	if f.source != nil {
 		owned.Go(func() {
 			config.Watch(ctx, config.WatchConfig{Path: f.path, Every: watchEvery, Loaded: f.loaded, Wanted: f.Watches,

@@ -59,6 +59,8 @@ func (p *played) Reload(_ context.Context, r control.ReloadRequest) (control.Rel
 	return control.ReloadResult{}, nil
 }
 
+func (p *played) Announcements() <-chan control.Announcement { return nil }
+
 func (p *played) Watches() bool { return p.watches }
 
 // reloads returns the sources of the reloads so far.

@@ -144,13 +144,12 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	log := logs.log
 	o := options(file, log, logs.access)
 	telemetry.Observe(o.Metrics, logs.dropped)
-	var s *server.Server
-	announced := announcer{out: c.ErrOrStderr(), log: log, address: func() string { return adminAddress(file, s) }}
+	announced := announcer{out: c.ErrOrStderr(), log: log}
 	defer announced.clear()
 	end := &shutdown{log: log, clear: announced.clear, flush: logs.close}
 	ctx, stop := end.signals(c.Context())
 	defer stop()
-	o.Announce, o.Withdraw = announced.announce, announced.clear
+	o.Bootstrap = true
 	var source *configSource
 	if f.path() != "" {
 		source = newConfigSource(f.reloadConfig)
@@ -166,19 +165,21 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	}
 	log.Info("serving", "version", version, "data", s.Addr("data"), "admin", s.Addr("admin"),
 		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
-	err = follower{reloadable: s, log: log, hup: hup, source: source, path: f.path(), loaded: file.Hash()}.run(ctx)
+	announced.address = adminAddress(file, s.Addr("admin"))
+	err = follower{reloadable: s, log: log, hup: hup, source: source, path: f.path(), loaded: file.Hash(),
+		announced: &announced}.run(ctx)
 	return end.status(err)
 }
 
-// adminAddress returns the URL of the admin plane for programs on this machine: from the
-// configuration until s listens.
-func adminAddress(file *config.File, s *server.Server) string {
+// adminAddress returns the URL of the admin plane for programs on this machine. opened is its open address; "" before
+// it is open.
+func adminAddress(file *config.File, opened string) string {
 	listen, files := file.Admin.Listen, file.Admin.TLS
 	if file.SharedPlanes() {
 		files = file.TLS
 	}
-	if s != nil && s.Addr("admin") != "" {
-		listen = s.Addr("admin")
+	if opened != "" {
+		listen = opened
 	}
 	return reachable(listen, files)
 }

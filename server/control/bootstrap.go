@@ -21,13 +21,30 @@ type bootstrapSecret struct {
 	until  time.Time
 }
 
+// Announcement is what the operator must learn about the secret.
+type Announcement struct {
+	Secret string // "" if the last secret is void
+	Until  time.Time
+}
+
 // Bootstrap holds the one-time secret that creates the first admin. It is safe for concurrent use.
 type Bootstrap struct {
-	log      *slog.Logger
-	announce func(secret string, until time.Time) // nil: there is no secret
-	withdraw func()                               // may be nil
-	secret   atomic.Pointer[bootstrapSecret]
+	log *slog.Logger
+	// announcements has room for all: a secret is announced once, and voided once. Nil: there is no secret.
+	announcements chan Announcement
+	secret        atomic.Pointer[bootstrapSecret]
 }
+
+func newBootstrap(log *slog.Logger, announces bool) *Bootstrap {
+	b := &Bootstrap{log: log}
+	if announces {
+		b.announcements = make(chan Announcement, 2)
+	}
+	return b
+}
+
+// Announcements returns the channel of announcements for the operator. It is nil without Options.Bootstrap.
+func (b *Bootstrap) Announcements() <-chan Announcement { return b.announcements }
 
 // announceWithoutAdmin announces a secret, once, if the database was read and there is no valid admin
 // key. It voids the secret when there is one or the secret has expired.
@@ -39,7 +56,7 @@ func (b *Bootstrap) announceWithoutAdmin(p *Identity) {
 		}
 		return
 	}
-	if b.announce == nil || p.ReadAt.IsZero() || hasAdmin(p, now) {
+	if b.announcements == nil || p.ReadAt.IsZero() || hasAdmin(p, now) {
 		return
 	}
 	secret, err := tenants.NewKey(rand.Reader, tenants.BootstrapPrefix)
@@ -50,7 +67,7 @@ func (b *Bootstrap) announceWithoutAdmin(p *Identity) {
 	}
 	until := now.Add(bootstrapLifetime)
 	b.offer(secret, until)
-	b.announce(secret, until)
+	b.announcements <- Announcement{secret, until}
 }
 
 // offer makes a secret valid until the given time or a call of Void.
@@ -61,18 +78,18 @@ func (b *Bootstrap) offer(secret string, until time.Time) {
 // Check reports in constant time whether secret is the bootstrap secret and valid. The secret stays
 // valid: the caller must call Void after it has created the admin.
 func (b *Bootstrap) Check(secret string) bool {
-	is := b.secret.Load()
-	if is == nil || !tenants.WellFormed(secret) || time.Now().After(is.until) {
+	valid := b.secret.Load()
+	if valid == nil || !tenants.WellFormed(secret) || time.Now().After(valid.until) {
 		return false
 	}
 	digest := tenants.Digest(secret)
-	return subtle.ConstantTimeCompare(digest[:], is.digest[:]) == 1
+	return subtle.ConstantTimeCompare(digest[:], valid.digest[:]) == 1
 }
 
 // Void ends the secret's validity and withdraws its announcement, once.
 func (b *Bootstrap) Void() {
-	if was := b.secret.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.withdraw != nil {
-		b.withdraw()
+	if was := b.secret.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.announcements != nil {
+		b.announcements <- Announcement{}
 	}
 }
 

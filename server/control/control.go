@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"tierway/config"
 	"tierway/hooks"
@@ -47,10 +46,8 @@ type Options struct {
 	Config *config.File
 	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
-	// Announce receives the one-time secret that creates the first admin; nil: no secret.
-	// Withdraw, which may be nil, is called when that secret is void.
-	Announce func(secret string, until time.Time)
-	Withdraw func()
+	// Bootstrap creates a one-time secret for the first admin if there is none: see Bootstrap.Announcements.
+	Bootstrap bool
 	// Offline opens neither database nor Redis.
 	Offline bool
 	// Via is the entry of this gateway in the Via header of requests to workers.
@@ -82,7 +79,7 @@ func New(o Options) (*Control, error) {
 			Rand: func() float64 { return routing.Unit(o.Rand()) }},
 		source: o.Source,
 	}
-	ctl.Bootstrap = &Bootstrap{log: o.Log, announce: o.Announce, withdraw: o.Withdraw}
+	ctl.Bootstrap = newBootstrap(o.Log, o.Bootstrap)
 	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, due: make(chan string, 1)}
 	ctl.Pools = &Pools{
 		log:     o.Log,
