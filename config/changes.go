@@ -32,9 +32,9 @@ type Change struct {
 // pools and workers inherit is one change, at its source.
 func Changes(old, new *File) []Change {
 	shared := sharedNames(old, new)
-	was, is := withoutEqualWorkers(old, new)
+	before, after := withoutEqualWorkers(old, new)
 	equal := equalSections(old, new)
-	return differences(old, new, newComparison(was, shared, equal), newComparison(is, shared, equal))
+	return differences(old, new, newComparison(before, shared, equal), newComparison(after, shared, equal))
 }
 
 // sharedNames returns the tenants with several keys in one of two configurations.
@@ -53,31 +53,31 @@ func sharedNames(old, new *File) map[string]bool {
 // differences returns the differences between two configurations. before and after may lack what is equal.
 func differences(old, new *File, before, after comparison) []Change {
 	changes := []Change{}
-	add := func(l setting, op, was, is string) {
+	add := func(l setting, op, before, after string) {
 		switch {
 		case op == "remove" && l.removal != "":
 			l.effect = l.removal
 		case l.path == "auth.required" && opensLate(old, new):
 			l.effect = EffectRestart
 		}
-		changes = append(changes, Change{Path: l.path, Op: op, Old: was, New: is, Effect: l.effect})
+		changes = append(changes, Change{Path: l.path, Op: op, Old: before, New: after, Effect: l.effect})
 	}
 	for _, was := range before.all {
-		is, there := after.at[was.path]
+		now, there := after.at[was.path]
 		switch {
-		case there && (was.item || was.value == is.value) || before.inherits(was) && after.inherits(was):
-		case there && was.shown == is.shown:
-			add(was, "replace", was.shown, is.shown+" (another value)")
+		case there && (was.item || was.value == now.value) || before.inherits(was) && after.inherits(was):
+		case there && was.shown == now.shown:
+			add(was, "replace", was.shown, now.shown+" (another value)")
 		case there:
-			add(was, "replace", was.shown, is.shown)
+			add(was, "replace", was.shown, now.shown)
 		case !insideChangedItem(was.path, after.at, before.at):
 			add(was, "remove", before.show(was), "")
 		}
 	}
-	for _, is := range after.all {
-		_, there := before.at[is.path]
-		if !there && !insideChangedItem(is.path, before.at, after.at) && !(before.inherits(is) && after.inherits(is)) {
-			add(is, "add", "", after.show(is))
+	for _, now := range after.all {
+		_, there := before.at[now.path]
+		if !there && !insideChangedItem(now.path, before.at, after.at) && !(before.inherits(now) && after.inherits(now)) {
+			add(now, "add", "", after.show(now))
 		}
 	}
 	order := sections[reflect.TypeFor[File]()].keys
@@ -88,31 +88,31 @@ func differences(old, new *File, before, after comparison) []Change {
 
 // equalSections returns the indices of the fields of File that have the same values in both configurations.
 func equalSections(old, new *File) map[int]bool {
-	was, is, equal := reflect.ValueOf(old).Elem(), reflect.ValueOf(new).Elem(), map[int]bool{}
-	for k, v := range members(was) {
+	before, after, equal := reflect.ValueOf(old).Elem(), reflect.ValueOf(new).Elem(), map[int]bool{}
+	for k, v := range members(before) {
 		outside := k.form != "" || sections[itemOf(v.Type())].outside
-		equal[k.field] = !outside && reflect.DeepEqual(v.Interface(), is.Field(k.field).Interface())
+		equal[k.field] = !outside && reflect.DeepEqual(v.Interface(), after.Field(k.field).Interface())
 	}
 	return equal
 }
 
 // withoutEqualWorkers returns copies without the workers that have the same settings in both configurations: equal
 // entries of a tier or pool that inherit equal values. The rest costs much more to compare.
-func withoutEqualWorkers(old, new *File) (was, is *File) {
-	was, is = old.withLists(), new.withLists()
-	for i := range was.Tiers {
-		at := slices.IndexFunc(is.Tiers, func(t Tier) bool { return t.Name == was.Tiers[i].Name })
+func withoutEqualWorkers(old, new *File) (before, after *File) {
+	before, after = old.withLists(), new.withLists()
+	for i := range before.Tiers {
+		at := slices.IndexFunc(after.Tiers, func(t Tier) bool { return t.Name == before.Tiers[i].Name })
 		if at >= 0 {
-			dropEqualWorkers(old, new, (*PoolConfig)(&was.Tiers[i]), (*PoolConfig)(&is.Tiers[at]), true)
+			dropEqualWorkers(old, new, (*PoolConfig)(&before.Tiers[i]), (*PoolConfig)(&after.Tiers[at]), true)
 		}
 	}
-	for i := range was.Pools {
-		at := slices.IndexFunc(is.Pools, func(p PoolConfig) bool { return p.Name == was.Pools[i].Name })
+	for i := range before.Pools {
+		at := slices.IndexFunc(after.Pools, func(p PoolConfig) bool { return p.Name == before.Pools[i].Name })
 		if at >= 0 {
-			dropEqualWorkers(old, new, &was.Pools[i], &is.Pools[at], false)
+			dropEqualWorkers(old, new, &before.Pools[i], &after.Pools[at], false)
 		}
 	}
-	return was, is
+	return before, after
 }
 
 // withLists returns a copy with its own lists of tiers and pools.
@@ -138,13 +138,13 @@ func (f *File) lists() iter.Seq2[string, *PoolConfig] {
 	}
 }
 
-func dropEqualWorkers(old, new *File, was, is *PoolConfig, tier bool) {
+func dropEqualWorkers(old, new *File, oldPool, newPool *PoolConfig, tier bool) {
 	inherited := func(f *File, c PoolConfig) PoolConfig {
 		c.Workers = nil
 		return f.inheritedBy(section{PoolConfig: c, tier: tier})
 	}
-	before, after := entriesByName(was.Workers), entriesByName(is.Workers)
-	if before == nil || after == nil || !reflect.DeepEqual(inherited(old, *was), inherited(new, *is)) {
+	before, after := entriesByName(oldPool.Workers), entriesByName(newPool.Workers)
+	if before == nil || after == nil || !reflect.DeepEqual(inherited(old, *oldPool), inherited(new, *newPool)) {
 		return
 	}
 	different := func(list []workers.Config) []workers.Config {
@@ -157,7 +157,7 @@ func dropEqualWorkers(old, new *File, was, is *PoolConfig, tier bool) {
 		}
 		return rest
 	}
-	was.Workers, is.Workers = different(was.Workers), different(is.Workers)
+	oldPool.Workers, newPool.Workers = different(oldPool.Workers), different(newPool.Workers)
 }
 
 // entriesByName returns the workers by name; nil if a name occurs twice, as in an unchecked file.

@@ -125,8 +125,8 @@ type usedAddress struct{ path, server string }
 func (d *decoder) checkTransferKeys(path string, s section, w workers.Config, seen map[string]usedAddress) {
 	port, address := path+".bootstrap_port", path+".kv_address"
 	used, shown := fmt.Sprint(w.BootstrapPort), d.shown(address, w.KVAddress)
-	only := func(path, shown, key, want, is string) {
-		d.report(path, fmt.Sprintf("%s applies only to %s: %s, but it is %s", shown, key, want, is), "remove the key")
+	only := func(path, shown, key, want, value string) {
+		d.report(path, fmt.Sprintf("%s applies only to %s: %s, but it is %s", shown, key, want, value), "remove the key")
 	}
 	switch {
 	case d.reported[path+".role"] || w.BootstrapPort == 0:

@@ -143,20 +143,20 @@ func (f *Follower) appendRecords(b []byte) []byte {
 		b = appendEvent(b, "gap", from-1, gap{Missed: from - f.next})
 	}
 	f.next = to
-	most := followMost - f.sent[0] - f.sent[1] - f.sent[2]
+	limit := followMost - f.sent[0] - f.sent[1] - f.sent[2]
 	copy(f.sent[:], f.sent[1:])
 	if f.resume {
-		most, f.resume = resumeMost, false
-		if len(found) > most { // the newest, not an even part
+		limit, f.resume = resumeMost, false
+		if len(found) > limit { // the newest, not an even part
 			f.sent[2] = 0
-			b = appendEvent(b, "dropped", found[most].Seq, dropped{len(found) - most})
-			found = found[:most]
+			b = appendEvent(b, "dropped", found[limit].Seq, dropped{len(found) - limit})
+			found = found[:limit]
 		}
 	} else {
-		f.sent[2] = min(most, len(found))
+		f.sent[2] = min(limit, len(found))
 	}
 	all := len(found)
-	found = thinned(found, most)
+	found = thinned(found, limit)
 	slices.Reverse(found)
 	for _, e := range found {
 		b = appendEvent(b, "decision", e.Seq, f.Event(e))
@@ -185,14 +185,14 @@ func (f *Follower) readNew() (found []Entry, from, to int64) {
 }
 
 // thinned returns at most most records, evenly spread, including the first.
-func thinned(all []Entry, most int) []Entry {
-	if len(all) <= most {
+func thinned(all []Entry, limit int) []Entry {
+	if len(all) <= limit {
 		return all
 	}
-	for i := range most {
-		all[i] = all[i*len(all)/most]
+	for i := range limit {
+		all[i] = all[i*len(all)/limit]
 	}
-	return all[:most]
+	return all[:limit]
 }
 
 // appendEvent appends one event with its number.

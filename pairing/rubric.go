@@ -110,8 +110,8 @@ func readVerdict(text []byte, names [2]string) (v Verdict, rest []byte, err erro
 			return v, nil, ErrVerdict
 		}
 		value, err := d.Token()
-		right, is := value.(bool)
-		if err != nil || !is {
+		right, ok := value.(bool)
+		if err != nil || !ok {
 			return v, nil, ErrVerdict
 		}
 		switch {

@@ -51,8 +51,8 @@ func (r *Replay) changedChoice(p *pick, to *sidePool, base *routing.Choice, s st
 	}
 	for i := range base.Candidates {
 		v := base.Candidates[i]
-		w, is, counted := r.draftCandidate(p, to, &v)
-		if is {
+		w, isMember, counted := r.draftCandidate(p, to, &v)
+		if isMember {
 			add(v, w)
 		}
 		known = known && counted
@@ -136,15 +136,15 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 // answers. They are known if the worker was idle, or if the records have as many requests in
 // flight as the pick; otherwise they are at least those booked.
 func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight int) (tokens int64, known bool) {
-	was, is := &workerState{}, to.worker(v.Worker)
+	before, after := &workerState{}, to.worker(v.Worker)
 	if now := r.now.pools[p.d.Tier]; now != nil {
-		was = now.worker(v.Worker)
+		before = now.worker(v.Worker)
 	}
 	switch inflight {
-	case was.inflight:
-		return is.tokens, true
+	case before.inflight:
+		return after.tokens, true
 	case 0:
-		return max(0, is.tokens-was.tokens), true
+		return max(0, after.tokens-before.tokens), true
 	}
 	return v.PendingTokens + v.OutputTokens, false
 }
@@ -168,8 +168,8 @@ func (to *sidePool) mayAdmitUnrecorded(m *routing.Member) bool {
 }
 
 // raised reports whether a bound is raised; 0 is no bound.
-func raised[N int | int64 | float64 | time.Duration](was, is N) bool {
-	return was > 0 && (is <= 0 || is > was)
+func raised[N int | int64 | float64 | time.Duration](before, after N) bool {
+	return before > 0 && (after <= 0 || after > before)
 }
 
 // filterEligible keeps the candidates that the pool would show its policy. workers has their
@@ -230,14 +230,14 @@ func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (m
 	if !r.diverged {
 		return false
 	}
-	was, is := r.now.pools[p.d.Tier].worker(v.Worker), to.worker(v.Worker)
-	v.Inflight = max(0, v.Inflight+is.inflight-was.inflight)
-	v.PendingTokens = max(0, v.PendingTokens+is.pending-was.pending)
-	v.OutputTokens = max(0, v.OutputTokens+is.output-was.output)
+	before, after := r.now.pools[p.d.Tier].worker(v.Worker), to.worker(v.Worker)
+	v.Inflight = max(0, v.Inflight+after.inflight-before.inflight)
+	v.PendingTokens = max(0, v.PendingTokens+after.pending-before.pending)
+	v.OutputTokens = max(0, v.OutputTokens+after.output-before.output)
 	chain, prompt := p.residency.chain, p.a.Choice.PromptTokens
-	more := is.cache.hit(chain, prompt) - was.cache.hit(chain, prompt)
+	more := after.cache.hit(chain, prompt) - before.cache.hit(chain, prompt)
 	v.Overlap = min(max(0, v.Overlap+more), max(0, p.a.Choice.PromptTokens))
-	return is.inflight != was.inflight || is.tokens != was.tokens
+	return after.inflight != before.inflight || after.tokens != before.tokens
 }
 
 // unrecordedCandidate returns a member that the record lacks, with the load that the draft

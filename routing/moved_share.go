@@ -9,22 +9,23 @@ import (
 const movedKeys = 4096
 
 // MovedShare returns the share of prompts, 0 to 1, whose home changes if members and policy change
-// from before and was to after and is. Those prompts lose their cache. It is an estimate from a
+// from before and oldConfig to after and newConfig. Those prompts lose their cache. It is an estimate from a
 // fixed set of keys and ignores models. Only members with weight in the lowest group are homes.
 //
 // Between two policies without homes nothing moves; from or to such a policy everything moves. If
 // the two configurations derive keys from prompts in different ways, all keys change.
-func MovedShare(before []Member, was Config, after []Member, is Config) float64 {
-	if homed := is.Name == homing; (was.Name == homing) != homed {
+func MovedShare(before []Member, oldConfig Config, after []Member, newConfig Config) float64 {
+	if homed := newConfig.Name == homing; (oldConfig.Name == homing) != homed {
 		return 1
 	} else if !homed {
 		return 0
 	}
 	var offset uint64
-	if was.MaxPrefixLength != is.MaxPrefixLength || (was.Depth == depthFixed) != (is.Depth == depthFixed) {
+	if oldConfig.MaxPrefixLength != newConfig.MaxPrefixLength ||
+		(oldConfig.Depth == depthFixed) != (newConfig.Depth == depthFixed) {
 		offset = movedKeys
 	}
-	old, new := newHomes(before, was.VirtualNodes, 0), newHomes(after, is.VirtualNodes, offset)
+	old, new := newHomes(before, oldConfig.VirtualNodes, 0), newHomes(after, newConfig.VirtualNodes, offset)
 	if offset == 0 && old.units == new.units && slices.EqualFunc(old.members, new.members, sameHome) {
 		return 0
 	}

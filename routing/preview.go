@@ -283,29 +283,29 @@ func (p *Pool) allExcludedLocked(r *Request, shown []View, tried []*Worker) (oth
 // excludedLocked returns why the worker is not shown. A policy that plans is shown full workers,
 // unless they are in slow start or in a region beyond farthest.
 func (p *Pool) excludedLocked(w *Worker, r *Request, tried []*Worker, group, farthest int) Excluded {
-	is := Excluded{Worker: w.id, Why: w.exclusionLocked(r, tried)}
+	excluded := Excluded{Worker: w.id, Why: w.exclusionLocked(r, tried)}
 	saturated, _ := p.metricsLocked(w, r.Now)
 	open := w.openUntilLocked()
 	switch {
-	case is.Why != "":
+	case excluded.Why != "":
 	case r.Now.Before(open) && open.After(w.backoffUntil):
-		is.Why, is.Until = ExcludedOpen, open
+		excluded.Why, excluded.Until = ExcludedOpen, open
 	case w.pausedLocked(r.Now):
-		is.Why, is.Until = ExcludedBackoff, w.backoffUntil
+		excluded.Why, excluded.Until = ExcludedBackoff, w.backoffUntil
 	case w.hidden:
-		is.Why = ExcludedOverdue
+		excluded.Why = ExcludedOverdue
 	case w.group != group:
-		is.Why = ExcludedGroup
+		excluded.Why = ExcludedGroup
 	case saturated:
-		is.Why = ExcludedSaturated
+		excluded.Why = ExcludedSaturated
 	case w.fullLocked(booked(r.PromptTokens)+booked(r.OutputTokens)) && !(r.Wait && plans(p.policy, r)):
-		is.Why = ExcludedFull
+		excluded.Why = ExcludedFull
 	case r.distance(w) > farthest:
-		is.Why = ExcludedRegion
+		excluded.Why = ExcludedRegion
 	case w.ejectionDenied:
-		is.Why = ExcludedSlowStart
+		excluded.Why = ExcludedSlowStart
 	default:
-		is.Why, is.Until = ExcludedSlowStart, w.slowStartFrom.Add(slowStartTime)
+		excluded.Why, excluded.Until = ExcludedSlowStart, w.slowStartFrom.Add(slowStartTime)
 	}
-	return is
+	return excluded
 }

@@ -187,10 +187,10 @@ func (s *Spool[T]) Flush(ctx context.Context) error {
 
 // takeBatch copies at most the given number of the oldest values into the batch and returns their
 // number.
-func (s *Spool[T]) takeBatch(most int) int {
+func (s *Spool[T]) takeBatch(limit int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.writing = min(most, len(s.waiting), s.config.Batch)
+	s.writing = min(limit, len(s.waiting), s.config.Batch)
 	s.batch = append(s.batch[:0], s.waiting[:s.writing]...)
 	return s.writing
 }

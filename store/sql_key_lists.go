@@ -48,11 +48,11 @@ func (s *SQL) idByBytes() string {
 
 // FirstKeysOf returns the first keys of some tenants by id, also expired and revoked ones: at most the given number of
 // each tenant.
-func (s *SQL) FirstKeysOf(ctx context.Context, most int, names ...string) (all []tenants.Key, err error) {
+func (s *SQL) FirstKeysOf(ctx context.Context, limit int, names ...string) (all []tenants.Key, err error) {
 	err = s.eachOfNames(ctx, names, func(ctx context.Context, in string, args []any) error {
 		some, err := collect(ctx, s.read, keyColumns, fmt.Sprintf(
 			"FROM (SELECT keys.*, ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY %s) AS place FROM keys WHERE tenant IN %s) AS k"+
-				" WHERE place <= %d", s.idByBytes(), in, most), args...)
+				" WHERE place <= %d", s.idByBytes(), in, limit), args...)
 		all = append(all, some...)
 		return err
 	})

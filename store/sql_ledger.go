@@ -164,7 +164,7 @@ func freshRows(ctx context.Context, tx *sql.Tx, rows []Row) (fresh []Row, err er
 }
 
 // within limits a reported number to the range from 0 to most.
-func within[T ~int64](n, most T) T { return min(max(n, 0), most) }
+func within[T ~int64](n, limit T) T { return min(max(n, 0), limit) }
 
 // add adds a row to its group.
 func add(total map[group]sums, r *Row) {

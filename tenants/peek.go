@@ -36,11 +36,11 @@ func (l *Limiter) Peek(c *Charge, share int) (Admission, []Use) {
 
 // copyState returns a copy of a subject's current state, empty if there is none.
 func (l *Limiter) copyState(sub *Subject) *state {
-	is := &state{}
+	copied := &state{}
 	l.withState(sub.Tenant, sub.Key, func(s *state) {
-		is.buckets, is.inflight, is.days, is.months = s.buckets, s.inflight, s.days, s.months
+		copied.buckets, copied.inflight, copied.days, copied.months = s.buckets, s.inflight, s.days, s.months
 	})
-	return is
+	return copied
 }
 
 // uses appends the usage of each limit of the subject.

@@ -10,7 +10,7 @@ import (
 type requestCase struct {
 	name  string
 	bench string  // the benchmark of package server
-	most  float64 // locks per request that requests of all pools share, as docs/architecture.md lists them
+	bound float64 // locks per request that requests of all pools share, as docs/architecture.md lists them
 }
 
 // cases have bounds with room for locks that come once in many requests. Two of the limited chat belong to its tenant
@@ -55,10 +55,10 @@ func checkLocks(c requestCase, seen counts) error {
 		sum += l.times
 		text += fmt.Sprintf("%9.3f  %s:%d\n", l.times, l.file, l.line)
 	}
-	fmt.Printf("%s: %.1f locks that requests of all pools share, at most %.1f\n%s", c.name, sum, c.most, text)
-	if sum > c.most {
+	fmt.Printf("%s: %.1f locks that requests of all pools share, at most %.1f\n%s", c.name, sum, c.bound, text)
+	if sum > c.bound {
 		return fmt.Errorf("%s: a request takes %.1f shared locks instead of %.1f: docs/architecture.md lists them", c.name,
-			sum, c.most)
+			sum, c.bound)
 	}
 	return nil
 }

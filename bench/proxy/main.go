@@ -145,8 +145,8 @@ func parseOptions(args []string) (options, error) {
 			return nil
 		})
 	f.StringVar(&o.shape, "shape", "", "with -cpu or -scale, measure only the loads or curves whose name begins with this")
-	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, also measure a gateway with a "+
-		"decision file and 1% of the requests traced")
+	f.BoolVar(&o.watched, "watched", false, "measure the cost of traces, records, logs instead; with -cpu, "+
+		"also measure a gateway with a decision file and 1% of the requests traced")
 	f.BoolVar(&o.netHTTP, "nethttp", false,
 		"set fast_http1: false in the gateways of -old; with -memory, also in that of -bin")
 	f.BoolVar(&o.shared, "shared", false, "measure what gateways share through Redis at -rate instead")

@@ -110,11 +110,11 @@ func printTier(line func(name, format string, args ...any), st *decisions.TierSt
 	for _, t := range st.Targets {
 		var not []string
 		for _, n := range []struct {
-			is   bool
+			met  bool
 			word string
 		}{{t.Allowed, "not allowed"}, {t.Served, "does not serve this dialect"},
 			{t.Fits, fmt.Sprintf("exceeds its context of %d tokens", t.Context)}, {t.Up, "no worker is up"}} {
-			if !n.is {
+			if !n.met {
 				not = append(not, n.word)
 			}
 		}

@@ -214,14 +214,14 @@ func number(n float64) string {
 }
 
 // grown returns the relative change of a number.
-func grown(was, is int64) string {
+func grown(before, after int64) string {
 	switch {
-	case was == is:
+	case before == after:
 		return "0 %"
-	case was == 0:
+	case before == 0:
 		return "new"
 	}
-	return fmt.Sprintf("%+.1f %%", 100*(float64(is)/float64(was)-1))
+	return fmt.Sprintf("%+.1f %%", 100*(float64(after)/float64(before)-1))
 }
 
 func orRefused(tier string) string { return cmp.Or(plain(tier), "(refused)") }

@@ -47,12 +47,12 @@ type part struct {
 }
 
 // Read returns the first requests of the file that TIERWAY_TRACE names, or else generated ones.
-func Read(t *testing.T, most int) []*Chat {
+func Read(t *testing.T, limit int) []*Chat {
 	t.Helper()
 	name := os.Getenv("TIERWAY_TRACE")
 	if name == "" {
 		t.Log("the conversations are generated; TIERWAY_TRACE names a recorded trace")
-		return New(Generate(1, most))
+		return New(Generate(1, limit))
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -62,7 +62,7 @@ func Read(t *testing.T, most int) []*Chat {
 	var all []Recorded
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
-	for len(all) < most && lines.Scan() {
+	for len(all) < limit && lines.Scan() {
 		var r Recorded
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -235,11 +235,11 @@ func OutputOf(body []byte, chats []*Chat) int {
 
 // Spread returns the requests in the order of their times, each delayed by up to most: a trace with coarse times has
 // brought them forward. Numbers stay.
-func Spread(chats []*Chat, most time.Duration) []*Chat {
+func Spread(chats []*Chat, limit time.Duration) []*Chat {
 	chats = slices.Clone(chats)
 	for i, c := range chats {
 		later := *c
-		later.At += time.Duration(routing.Draw(uint64(c.Number)) % uint64(most))
+		later.At += time.Duration(routing.Draw(uint64(c.Number)) % uint64(limit))
 		chats[i] = &later
 	}
 	slices.SortStableFunc(chats, func(a, b *Chat) int { return cmp.Compare(a.At, b.At) })

@@ -197,7 +197,7 @@ func changeStored[T any](ctx context.Context, a *tenantAPI, ifMatch string, find
 			return made, err
 		case state.fromConfig:
 			return made, fromConfig(state.what, state.name)
-		case !match.is(state.version):
+		case !match.matches(state.version):
 			return made, store.ErrConflict
 		}
 		if made, err = f(value); err == nil {

@@ -106,7 +106,7 @@ type tag int64
 
 const anyVersion tag = -1
 
-func (t tag) is(version int64) bool { return t == anyVersion || t == tag(version) }
+func (t tag) matches(version int64) bool { return t == anyVersion || t == tag(version) }
 
 // tagOf parses an If-Match header. An empty header and * mean anyVersion.
 func tagOf(ifMatch string) (tag, error) {

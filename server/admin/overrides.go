@@ -166,7 +166,7 @@ type edit func(store.Override) (store.Override, error)
 func matching(ifMatch string, f edit) edit {
 	return func(o store.Override) (store.Override, error) {
 		match, err := tagOf(ifMatch)
-		if err == nil && !match.is(o.Number()) {
+		if err == nil && !match.matches(o.Number()) {
 			err = store.ErrConflict
 		}
 		if err != nil {

@@ -245,26 +245,26 @@ func (o *ExplainOrder) caller(p *control.Identity, now time.Time) (*control.Subj
 	if !known {
 		return nil, invalid("body.tenant", "there is no such tenant; GET /admin/tenants lists the names", name)
 	}
-	is := &control.Subject{Caller: tenants.NewCaller(tenant, key), Name: "tenant " + name}
+	subject := &control.Subject{Caller: tenants.NewCaller(tenant, key), Name: "tenant " + name}
 	if o.KeyID != "" {
-		is.Name += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
+		subject.Name += fmt.Sprintf(", key %s (%s)", key.Hint, key.ID)
 	}
 	switch {
 	case o.KeyID != "" && !key.Valid(now):
-		is.Barred = tenants.ErrUnknownKey
+		subject.Barred = tenants.ErrUnknownKey
 	case tenant.Disabled:
-		is.Barred = tenants.ErrDisabled
+		subject.Barred = tenants.ErrDisabled
 	}
-	return is, nil
+	return subject, nil
 }
 
 func changedBetween(a, b *decisions.Explanation) []string {
 	changed := []string{}
 	for _, f := range [...]struct {
-		name, was, is string
+		name, before, after string
 	}{{"outcome", a.Outcome, b.Outcome}, {"tier", a.Tier, b.Tier}, {"worker", a.Worker, b.Worker},
 		{"handover", handoverOf(a), handoverOf(b)}} {
-		if f.was != f.is {
+		if f.before != f.after {
 			changed = append(changed, f.name)
 		}
 	}

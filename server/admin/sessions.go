@@ -123,13 +123,13 @@ func (s *sessions) takeCode(code string, now time.Time) (admin [sha256.Size]byte
 
 // removeExpired requires the lock.
 func (s *sessions) removeExpired(now time.Time) {
-	for key, is := range s.open {
-		if !now.Before(is.expiry()) {
+	for key, session := range s.open {
+		if !now.Before(session.expiry()) {
 			delete(s.open, key)
 		}
 	}
-	for key, is := range s.codes {
-		if !now.Before(is.opened.Add(codeLife)) {
+	for key, code := range s.codes {
+		if !now.Before(code.opened.Add(codeLife)) {
 			delete(s.codes, key)
 		}
 	}
@@ -140,10 +140,10 @@ func (s *sessions) removeExpired(now time.Time) {
 func (s *sessions) removeLeastRecentlyUsed(admin [sha256.Size]byte) {
 	var oldest [sha256.Size]byte
 	var found session
-	for key, is := range s.open {
-		mine, best := is.admin == admin, found.admin == admin
-		if found.used.IsZero() || mine && !best || mine == best && is.used.Before(found.used) {
-			oldest, found = key, is
+	for key, session := range s.open {
+		mine, best := session.admin == admin, found.admin == admin
+		if found.used.IsZero() || mine && !best || mine == best && session.used.Before(found.used) {
+			oldest, found = key, session
 		}
 	}
 	delete(s.open, oldest)

@@ -228,11 +228,11 @@ func (ctl *Control) HiddenWeights(f *config.File) []OverrideImpact {
 
 // overrideImpacts returns the effect of a reload on each override. was and is are the workers' weights in the old and
 // new file.
-func overrideImpacts(overrides []store.Override, was, is map[string]int) []OverrideImpact {
+func overrideImpacts(overrides []store.Override, was, now map[string]int) []OverrideImpact {
 	all, weights := []OverrideImpact{}, weightsOf(overrides)
 	for _, worker := range slices.Sorted(maps.Keys(weights)) {
 		before, had := was[worker]
-		after, has := is[worker]
+		after, has := now[worker]
 		o := OverrideImpact{Worker: worker, Effect: "kept", Weight: weights[worker], FileWeight: &after,
 			Drain: OverrideOf(overrides, worker).Drain}
 		switch {

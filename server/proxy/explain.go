@@ -154,9 +154,9 @@ func notExplained() error {
 // key, else an unrestricted tenant.
 func (n *explainer) authenticate() (err error) {
 	x := n.x
-	if is := n.As; is != nil {
-		n.callerText, x.caller.Caller = is.Name, is.Caller
-		return intake.RefusedKey(is.Barred)
+	if subject := n.As; subject != nil {
+		n.callerText, x.caller.Caller = subject.Name, subject.Caller
+		return intake.RefusedKey(subject.Barred)
 	}
 	h := x.in.HTTP.Header
 	c, unknown, err := x.s.intake.Identify(&x.in)

@@ -57,8 +57,8 @@ func pageOf(names []string, query url.Values) (page []string, more bool, err err
 	}
 	limit := len(names)
 	if text := query.Get("limit"); text != "" {
-		const most = 1000 // of Anthropic's API
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
+		const maximum = 1000 // of Anthropic's API
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maximum {
 			return nil, false, wrong("limit", "an integer from 1 to 1000")
 		}
 	}

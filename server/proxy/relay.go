@@ -68,8 +68,8 @@ func (a *attempt) relayRefusal(resp *http1.Response) *failure {
 		f.backoff = 0 // on a passed path the client may be the cause
 	}
 	if !passes {
-		said := a.readWords(resp)
-		if resp.Status == http.StatusServiceUnavailable && !hasRetryAfter && !raw && !said.NamesOverload() {
+		words := a.readWords(resp)
+		if resp.Status == http.StatusServiceUnavailable && !hasRetryAfter && !raw && !words.NamesOverload() {
 			f.byContrast = true
 			f.fault = errors.New("the worker answered 503 without Retry-After and without naming an overload")
 		}
@@ -140,7 +140,7 @@ func (a *attempt) passRefusal(resp *http1.Response, body []byte) {
 		e.Code = openai.Code(seen.Code)
 	}
 	code := codeWorkerRefused // the engine's own code may have any content, so it is not logged
-	if overflow, is := seen.Overflow(x.in.Dialect); ok && is {
+	if overflow, exceeds := seen.Overflow(x.in.Dialect); ok && exceeds {
 		overflow.Status = resp.Status
 		e, code, body = overflow, overflow.Code, overflow.RewriteBody(body, x.in.Dialect)
 	}
@@ -280,20 +280,20 @@ func (a *attempt) relayUnrequestedStream(resp *http1.Response, begin []byte) *fa
 // readWhole reads an answer's body, of at most max_response_bytes. Reading ends early if the body begins like
 // no JSON.
 func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *intake.BodyMemory) *failure {
-	most := int64(a.x.in.Snap.File.MaxResponseBytes)
-	if resp.ContentLength > most {
-		return a.tooLarge("an answer", int(most))
+	limit := int64(a.x.in.Snap.File.MaxResponseBytes)
+	if resp.ContentLength > limit {
+		return a.tooLarge("an answer", int(limit))
 	}
 	var begin openai.Beginning
 	for {
-		if buf.Available() == 0 && !growWhole(buf, resp.ContentLength, most, memory) {
+		if buf.Available() == 0 && !growWhole(buf, resp.ContentLength, limit, memory) {
 			return a.noAnswerMemory(buf.Len())
 		}
 		free := buf.AvailableBuffer()
 		n, err := resp.Body.Read(free[:cap(free)])
 		buf.Write(free[:n])
 		switch {
-		case int64(buf.Len()) > most:
+		case int64(buf.Len()) > limit:
 			return a.tooLarge("an answer", buf.Len())
 		case errors.Is(err, io.EOF):
 			return nil
@@ -306,15 +306,15 @@ func (a *attempt) readWhole(resp *http1.Response, buf *bytes.Buffer, memory *int
 	}
 }
 
-// growWhole enlarges the full buffer of an answer of at most `most` bytes; hint is its Content-Length, or
+// growWhole enlarges the full buffer of an answer of at most limit bytes; hint is its Content-Length, or
 // negative if unknown. A buffer longer than bodyKept is reserved, together with the one that it replaces while
 // both exist. It reports whether there was memory for it.
-func growWhole(buf *bytes.Buffer, hint, most int64, memory *intake.BodyMemory) bool {
+func growWhole(buf *bytes.Buffer, hint, limit int64, memory *intake.BodyMemory) bool {
 	have, before := int64(buf.Cap()), memory.Reserved
 	if have < bodyKept {
 		have = 0
 	}
-	want := openai.NextSize(have, hint, most)
+	want := openai.NextSize(have, hint, limit)
 	if want > bodyKept && memory.Reserve(want) != nil {
 		return false
 	}
@@ -332,11 +332,11 @@ func growWhole(buf *bytes.Buffer, hint, most int64, memory *intake.BodyMemory) b
 // other worker is tried, and the usage is charged.
 func (a *attempt) tooLarge(what string, bytes int) *failure {
 	a.bookEstimate(a.x.resolution.EstimateOutput(&a.x.parsed, bytes))
-	most := a.x.in.Snap.File.MaxResponseBytes
-	cause := excluded("%s of more than %v, which is max_response_bytes", what, most)
+	limit := a.x.in.Snap.File.MaxResponseBytes
+	cause := excluded("%s of more than %v, which is max_response_bytes", what, limit)
 	return &failure{sent: true, fault: cause, err: &openai.Error{Code: openai.CodeResponseTooLarge, Cause: cause,
 		Message: fmt.Sprintf("The worker sent %s of more than %v. Request a shorter answer, or ask the operator to raise "+
-			"max_response_bytes.", what, most)}}
+			"max_response_bytes.", what, limit)}}
 }
 
 // engineError handles an error object inside a 2xx answer like an answer with the status of the

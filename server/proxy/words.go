@@ -79,7 +79,7 @@ func wordsApart(request *openai.Request, text string) string {
 var markup = regexp.MustCompile(`<[^>]*>`)
 
 // firstWords returns at most that number of characters of the beginning of a text, on one line and without markup.
-func firstWords(text string, most int) string {
+func firstWords(text string, limit int) string {
 	text = strings.ToValidUTF8(markup.ReplaceAllString(text, " "), "")
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -87,12 +87,12 @@ func firstWords(text string, most int) string {
 		}
 		return ' '
 	}, text)
-	return shorten(strings.Join(strings.Fields(text), " "), most)
+	return shorten(strings.Join(strings.Fields(text), " "), limit)
 }
 
-func shorten(text string, most int) string {
-	if words := []rune(text); len(words) > most {
-		return string(words[:most]) + "…"
+func shorten(text string, limit int) string {
+	if words := []rune(text); len(words) > limit {
+		return string(words[:limit]) + "…"
 	}
 	return text
 }

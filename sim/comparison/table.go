@@ -113,7 +113,7 @@ func leastTimes(rows []Row) Row {
 // marked formats three significant digits, and marks times near the lowest one.
 func marked(s, least float64) string {
 	digits := 3
-	for most := 1.0; digits > 0 && s >= most; most *= 10 {
+	for power := 1.0; digits > 0 && s >= power; power *= 10 {
 		digits--
 	}
 	text := fmt.Sprintf("%.*f", digits, s)

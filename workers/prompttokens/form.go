@@ -77,17 +77,17 @@ func (s *forms) judge(f Form, equal bool) bool {
 	if s.known == nil {
 		s.known = make(map[Form]formState)
 	}
-	is := s.known[f]
+	state := s.known[f]
 	if equal {
-		is.proven, is.wrong = true, 0
+		state.proven, state.wrong = true, 0
 	} else {
-		is.wrong++
+		state.wrong++
 	}
-	suspend := is.wrong > 0 && (!is.proven || is.wrong >= wrongInARow) && !time.Now().Before(is.until)
+	suspend := state.wrong > 0 && (!state.proven || state.wrong >= wrongInARow) && !time.Now().Before(state.until)
 	if suspend {
-		is = formState{until: time.Now().Add(suspendedFor)}
+		state = formState{until: time.Now().Add(suspendedFor)}
 	}
-	s.known[f] = is
+	s.known[f] = state
 	return suspend
 }
 
