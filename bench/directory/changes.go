@@ -50,6 +50,9 @@ func changeNames() []string { return []string{"create a key", "PATCH a tenant", 
 func (m *meter) measureChanges(ctx context.Context, tenant string, rounds int) ([][]cost, error) {
 	all := make([][]cost, len(changeNames()))
 	for round := -1; round < rounds; round++ {
+		if err := m.renewIdle(ctx); err != nil {
+			return nil, err
+		}
 		var k createdKey
 		for i, step := range []struct {
 			change  func() error

@@ -17,7 +17,6 @@ const (
 	// subtracted.
 	windowWithRedis    = time.Second
 	windowWithoutRedis = 2 * time.Second
-	idleWindows        = 5                      // windows of which the median is the time of an idle gateway
 	quietTime          = 200 * time.Millisecond // the end of a window, in which gateways must be quiet
 	quietCPU           = 2 * time.Millisecond   // of a quiet gateway in quietTime, above twice its idle time
 	quietTimeout       = 2 * time.Minute
@@ -41,34 +40,30 @@ func (c cost) total() (sum time.Duration) {
 type meter struct {
 	fleet  *fleet
 	window time.Duration
-	idle   []time.Duration // of each gateway in one window without a change
+	idle   []time.Duration // of each gateway in the last window without a change
 }
 
-// newMeter measures the idle time of gateways that have settled since their start.
-func newMeter(ctx context.Context, f *fleet, window time.Duration) (*meter, error) {
-	m := &meter{fleet: f, window: window, idle: make([]time.Duration, len(f.list))}
-	each := make([][]time.Duration, len(f.list))
+// newMeter returns a meter of gateways that have settled since their start.
+func newMeter(f *fleet, window time.Duration) *meter { return &meter{fleet: f, window: window} }
+
+// renewIdle measures the idle time of the gateways. It differs over minutes, so each round of changes has its own.
+func (m *meter) renewIdle(ctx context.Context) error {
 	before, err := m.cpu()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for began, n := time.Now(), 1; n <= idleWindows; n++ {
-		if err := sleep(ctx, time.Until(began.Add(time.Duration(n)*window))); err != nil {
-			return nil, err
-		}
-		after, err := m.cpu()
-		if err != nil {
-			return nil, err
-		}
-		for i := range each {
-			each[i] = append(each[i], after[i]-before[i])
-		}
-		before = after
+	if err := sleep(ctx, m.window); err != nil {
+		return err
 	}
-	for i := range each {
-		m.idle[i] = median(each[i])
+	after, err := m.cpu()
+	if err != nil {
+		return err
 	}
-	return m, nil
+	m.idle = make([]time.Duration, len(after))
+	for i := range after {
+		m.idle[i] = after[i] - before[i]
+	}
+	return nil
 }
 
 // cpu returns the processor time of each gateway since its start.
@@ -123,7 +118,7 @@ func (m *meter) measure(ctx context.Context, change func() error, inForce func()
 		if done {
 			for i := range after {
 				idle := m.idle[i] * time.Duration(windows)
-				c.cpu = append(c.cpu, max(0, after[i]-before[i]-idle))
+				c.cpu = append(c.cpu, after[i]-before[i]-idle) // may be negative: only the median of many has a meaning
 			}
 			return c, nil
 		}

@@ -13,6 +13,9 @@ func (m *meter) measureReloads(ctx context.Context, sql string, workers, n int) 
 		if err := f.configure(g, gatewayConfig(sql, "", workers, weight, f.digest)); err != nil {
 			return nil, err
 		}
+		if err := m.renewIdle(ctx); err != nil {
+			return nil, err
+		}
 		c, err := m.measure(ctx, func() error { return f.call(ctx, g, "POST", "/admin/reload", "", nil) }, always)
 		if err != nil {
 			return nil, fmt.Errorf("reloading: %w", err)

@@ -130,10 +130,7 @@ func (m *measurement) measureFleet(ctx context.Context, c cell, d *database, dir
 		return err
 	}
 	m.say(c, "started (Redis: %t)", withRedis)
-	meter, err := newMeter(ctx, f, window)
-	if err != nil {
-		return err
-	}
+	meter := newMeter(f, window)
 	costs, err := meter.measureChanges(ctx, tenantName(0), m.rounds)
 	if err != nil {
 		return err
@@ -187,10 +184,7 @@ func (m *measurement) measureReload(ctx context.Context, c cell, d *database, di
 	if err := sleep(ctx, m.settle); err != nil {
 		return err
 	}
-	meter, err := newMeter(ctx, f, windowWithRedis)
-	if err != nil {
-		return err
-	}
+	meter := newMeter(f, windowWithRedis)
 	costs, err := meter.measureReloads(ctx, d.url, m.workers, m.rounds)
 	if err != nil {
 		return err
