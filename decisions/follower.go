@@ -184,7 +184,7 @@ func (f *Follower) readNew() (found []Entry, from, to int64) {
 	return found, from, to
 }
 
-// thinned returns at most most records, evenly spread, including the first.
+// thinned returns at most limit records, evenly spread, including the first.
 func thinned(all []Entry, limit int) []Entry {
 	if len(all) <= limit {
 		return all

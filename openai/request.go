@@ -72,6 +72,7 @@ type Request struct {
 	Media        bool  // the prompt contains or refers to images, audio, video or files
 	Tools        bool  // the request offers tools or functions
 
+	prompts          int64 // result of countPrompts; 0 in a form
 	ascii, wide, ids int64 // characters and token IDs of the prompt
 	place            offsets
 }
@@ -132,6 +133,7 @@ func parseFor(d Dialect, body []byte, model string, depth int) (*Request, error)
 	if p.bad {
 		return nil, p.fail
 	}
+	r.prompts = r.countPrompts()
 	return r, nil
 }
 

@@ -169,7 +169,9 @@ func (r *Request) At(f Field) int { return r.place.start(f) }
 
 // Prompts returns the number of prompts in the request, each of which gets its own output. Only
 // the Completions dialect accepts several, as a list of strings or of lists of token IDs.
-func (r *Request) Prompts() int64 {
+func (r *Request) Prompts() int64 { return max(1, r.prompts) }
+
+func (r *Request) countPrompts() int64 {
 	at := r.place.start(FieldPrompt)
 	if r.Dialect != Completions || at == 0 {
 		return 1

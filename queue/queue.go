@@ -36,6 +36,8 @@ type Queue struct {
 	rejections []rejectionMemo
 	evictions  []*Ticket // tickets to evict
 	wakeups    []*Ticket // dispatched or evicted tickets: onWake is called after the lock is released
+
+	onWaiting func() // set by OnWaiting; may be nil
 }
 
 // New returns an empty queue before a pool. onWake is called once each time a ticket's wait is
@@ -51,6 +53,10 @@ func New(pool *routing.Pool, c Config, onWake func(*Ticket)) *Queue {
 	}
 	return q
 }
+
+// OnWaiting sets a function that is called, under a lock, when a request begins to wait and no other one does. Call it
+// before the first Enter.
+func (q *Queue) OnWaiting(f func()) { q.onWaiting = f }
 
 // Configure applies new bounds. All waiting requests stay.
 func (q *Queue) Configure(c Config, now time.Time) {
@@ -180,7 +186,9 @@ func (q *Queue) insertLocked(t *Ticket) {
 	t.state, t.err = stateWaiting, nil
 	q.classes[t.Class].insert(t)
 	q.bytes += t.Bytes
-	q.waiting.Add(1)
+	if q.waiting.Add(1) == 1 && q.onWaiting != nil {
+		q.onWaiting()
+	}
 }
 
 func (q *Queue) removeLocked(t *Ticket, now time.Time) {

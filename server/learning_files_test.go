@@ -382,3 +382,26 @@ func TestWaitingLinesAreWrittenAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestFeaturesOfStreamsAreWrittenForEachDialect: their bodies are dropped before the end.
+func TestFeaturesOfStreamsAreWrittenForEachDialect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLearningRig(t, "")
+		for path, body := range map[string]string{
+			"/v1/chat/completions": `{"model":"auto","stream":true,"messages":[{"role":"user","content":"How are you?"}]}`,
+			"/v1/completions":      `{"model":"auto","stream":true,"prompt":["How are you?"]}`,
+			"/v1/messages":         `{"model":"auto","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"How are you?"}]}`,
+			"/v1/responses":        `{"model":"auto","stream":true,"store":false,"input":"How are you?"}`,
+		} {
+			if a := r.as("acme", path, body); a.status != http.StatusOK {
+				t.Fatalf("%s: %d %s", path, a.status, a.body)
+			}
+		}
+		if features, _ := r.flush(); len(features) != 4 {
+			t.Errorf("%d requests have features", len(features))
+		}
+		if n := r.counter("tierway_panics_total"); n != 0 {
+			t.Errorf("%v panics: %s", n, r.logs)
+		}
+	})
+}

@@ -163,7 +163,7 @@ func freshRows(ctx context.Context, tx *sql.Tx, rows []Row) (fresh []Row, err er
 	return fresh, nil
 }
 
-// within limits a reported number to the range from 0 to most.
+// within limits a reported number to the range from 0 to limit.
 func within[T ~int64](n, limit T) T { return min(max(n, 0), limit) }
 
 // add adds a row to its group.

@@ -27,7 +27,7 @@ type target struct {
 // bench is a run with its child processes up.
 type bench struct {
 	load    *load
-	targets []target // direct, nginx, tierway, then the gateways of -old
+	targets []target // direct, nginx, tierway, then those of -old, -watched and -vs
 	key     string
 	setup   setup
 }
@@ -102,7 +102,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			}
 			b.targets = append(b.targets, target{name: path, addr: old.addr, pid: old.pid, admin: old.admin})
 		}
-		if o.watched {
+		if o.watched && !o.memory {
 			sink, _, err := c.startListener(ctx, "collector")
 			if err != nil {
 				return err

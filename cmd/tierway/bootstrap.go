@@ -40,9 +40,10 @@ func (a *announcer) follow(ctx context.Context, all <-chan control.Announcement)
 			for len(all) > 0 { // the secret is void already
 				last = <-all
 			}
-			if last.Secret == "" {
+			switch {
+			case last.Secret == "":
 				a.clear()
-			} else {
+			case ctx.Err() == nil && time.Now().Before(last.Until):
 				a.announce(last.Secret, last.Until)
 			}
 		}

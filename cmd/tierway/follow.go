@@ -44,13 +44,18 @@ type follower struct {
 // run serves until ctx ends or serving fails, and reloads the configuration meanwhile.
 func (f follower) run(ctx context.Context) error {
 	following, cancel := context.WithCancel(ctx)
+	announcing, stop := context.WithCancel(context.WithoutCancel(ctx)) // a secret can be used until the drain ends
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		var owned sync.WaitGroup
+		owned.Go(func() { f.announced.follow(announcing, f.Announcements()) })
 		f.follow(following)
+		owned.Wait()
 	}()
 	err := f.Run(ctx)
 	cancel()
+	stop()
 	select {
 	case <-ended:
 	case <-time.After(followPatience):
@@ -71,7 +76,6 @@ func (f follower) follow(ctx context.Context) {
 			}
 		}
 	})
-	owned.Go(func() { f.announced.follow(ctx, f.Announcements()) })
 	if f.source != nil {
 		owned.Go(func() {
 			config.Watch(ctx, config.WatchConfig{Path: f.path, Every: watchEvery, Loaded: f.loaded, Wanted: f.Watches,

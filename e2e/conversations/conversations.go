@@ -233,7 +233,7 @@ func OutputOf(body []byte, chats []*Chat) int {
 	return 0
 }
 
-// Spread returns the requests in the order of their times, each delayed by up to most: a trace with coarse times has
+// Spread returns the requests in the order of their times, each delayed by up to limit: a trace with coarse times has
 // brought them forward. Numbers stay.
 func Spread(chats []*Chat, limit time.Duration) []*Chat {
 	chats = slices.Clone(chats)

@@ -54,6 +54,9 @@ type FormReader struct {
 	raw     []byte // the text as the body has it
 }
 
+// Forget drops the references to the body of the last request.
+func (c *FormReader) Forget() { c.r, c.raw = openai.Reader{}, nil }
+
 type member struct{ from, name, to int }
 
 // textMark stands for the text in the canonical form, which has no such byte otherwise.

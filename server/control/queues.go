@@ -12,8 +12,8 @@ import (
 // makes: ages, the ends of backoffs, and workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// Queued tells the queues that a request waits, so that they follow the time until none does.
-func (ps *Pools) Queued() { wake(ps.queued) }
+// keepTime makes the queues follow the time until no request waits.
+func (ps *Pools) keepTime() { wake(ps.queued) }
 
 // tickQueues dispatches from every queue at each tick while a request waits, until done is closed.
 func (ps *Pools) tickQueues(done <-chan struct{}) {
@@ -35,11 +35,13 @@ func (ps *Pools) tickWhileQueued(done <-chan struct{}) {
 		case <-done:
 			return
 		case now := <-tick.C:
-			waits = false
-			for _, p := range ps.live() {
-				ps.dispatchQueue(p.WaitQueue, now)
-				waits = waits || p.WaitQueue.Waiting() > 0
-			}
+			ps.recover.Run("letting time pass in the queues", func() {
+				waits = false
+				for _, p := range ps.live() {
+					ps.dispatchQueue(p.WaitQueue, now)
+					waits = waits || p.WaitQueue.Waiting() > 0
+				}
+			})
 		}
 	}
 }

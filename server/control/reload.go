@@ -226,13 +226,13 @@ func (ctl *Control) HiddenWeights(f *config.File) []OverrideImpact {
 	return slices.DeleteFunc(all, func(o OverrideImpact) bool { return o.Effect != "shadows" && o.Effect != "begins" })
 }
 
-// overrideImpacts returns the effect of a reload on each override. was and is are the workers' weights in the old and
-// new file.
-func overrideImpacts(overrides []store.Override, was, now map[string]int) []OverrideImpact {
+// overrideImpacts returns the effect of a reload on each override. The weights are those of the workers in
+// the two files.
+func overrideImpacts(overrides []store.Override, oldWeights, newWeights map[string]int) []OverrideImpact {
 	all, weights := []OverrideImpact{}, weightsOf(overrides)
 	for _, worker := range slices.Sorted(maps.Keys(weights)) {
-		before, had := was[worker]
-		after, has := now[worker]
+		before, had := oldWeights[worker]
+		after, has := newWeights[worker]
 		o := OverrideImpact{Worker: worker, Effect: "kept", Weight: weights[worker], FileWeight: &after,
 			Drain: OverrideOf(overrides, worker).Drain}
 		switch {

@@ -64,9 +64,7 @@ func (in *Inbound) decodeBody(encoding string, limit int64) (body []byte, err er
 	var first []byte
 	length := in.HTTP.ContentLength
 	if encoding == "" && length <= limit {
-		if first, err = in.Memory.buffer(length); err != nil {
-			return nil, err
-		}
+		first = in.Memory.buffer(length)
 	}
 	return openai.DecodeInto(first, encoding, &in.body, length, limit, &in.Memory)
 }
@@ -90,6 +88,9 @@ const UnreadGrace = time.Second
 // CloseBody releases the memory of the request's body, and limits the time for reading an unread body. Nothing may
 // refer to the body, except after BodyMemory.KeepBody.
 func (p *Parsed) CloseBody(in *Inbound) {
+	if p.Req != nil {
+		p.Req.Body = nil
+	}
 	in.Memory.Release()
 	if p.Upload != nil {
 		p.Upload.End()

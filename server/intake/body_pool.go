@@ -35,14 +35,12 @@ func (p *bodyPools) put(b *[]byte) {
 }
 
 // buffer returns a buffer for a body of n bytes and its end, which Release returns to its pool. It reserves the buffer.
-// It returns nil if such bodies have no pool.
-func (m *BodyMemory) buffer(n int64) ([]byte, error) {
+// It returns nil if such bodies have no pool: the longest short body would need too long a buffer. It also returns nil
+// if the memory is spent; then a buffer of the body's own length may still fit.
+func (m *BodyMemory) buffer(n int64) []byte {
 	pool, size := m.budget.pools.of(n + 1)
-	if pool == nil {
-		return nil, nil
-	}
-	if err := m.Reserve(size); err != nil {
-		return nil, err
+	if pool == nil || n+1 == shortBody || m.Reserve(size) != nil {
+		return nil
 	}
 	b, _ := pool.Get().(*[]byte)
 	if b == nil {
@@ -50,9 +48,13 @@ func (m *BodyMemory) buffer(n int64) ([]byte, error) {
 		b = &made
 	}
 	m.pooled = b
-	return *b, nil
+	return *b
 }
 
 // KeepBody leaves the buffer of the body to the garbage collector. Whatever may read the body after the request, or
 // after its DropBody, must call it first.
-func (m *BodyMemory) KeepBody() { m.pooled = nil }
+func (m *BodyMemory) KeepBody() {
+	if m.pooled != nil { // both stages of a hand-over may call it
+		m.pooled = nil
+	}
+}

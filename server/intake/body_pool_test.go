@@ -16,13 +16,13 @@ func TestPooledBuffersFitTheirBodies(t *testing.T) {
 		b.configure(1<<30, 1)
 		m := BodyMemory{budget: b}
 		n := rapid.Int64Range(-1, 80<<10).Draw(t, "bytes")
-		first, err := m.buffer(n)
+		first := m.buffer(n)
 		size := int64(cap(first))
 		switch {
-		case err != nil || m.Reserved != size:
-			t.Errorf("%d bytes are reserved of a buffer of %d: %v", m.Reserved, size, err)
+		case m.Reserved != size:
+			t.Errorf("%d bytes are reserved of a buffer of %d", m.Reserved, size)
 		case first == nil:
-			if n+1 >= leastPooled/2 && n+1 <= mostPooled {
+			if n+1 >= leastPooled/2 && n+1 <= mostPooled && n+1 != shortBody {
 				t.Errorf("a body of %d bytes has no buffer", n)
 			}
 		case len(first) != 0 || size <= n || size > 2*(n+1) || size > mostPooled:
@@ -42,10 +42,7 @@ func TestKeptBodiesAreNotReused(t *testing.T) {
 	b.configure(1<<30, 1)
 	read := func(text string, keep bool) []byte {
 		m := BodyMemory{budget: b}
-		first, err := m.buffer(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := m.buffer(n)
 		body, err := openai.DecodeInto(first, "", bytes.NewReader(bytes.Repeat([]byte(text), n)), n, n, &m)
 		if err != nil || len(body) != n || cap(body) != cap(first) {
 			t.Fatalf("%d bytes with a capacity of %d: %v", len(body), cap(body), err)

@@ -46,6 +46,11 @@ func (s *bufferPools) putBody(b *bytes.Buffer) {
 	}
 }
 
+func (s *bufferPools) putForm(f *answers.FormReader) {
+	f.Forget()
+	s.forms.Put(f)
+}
+
 // streamBuffers are the pooled buffers of a stream.
 type streamBuffers struct {
 	events *openai.EventReader

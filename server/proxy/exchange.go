@@ -186,12 +186,12 @@ func (x *exchange) end() {
 	x.answer.stopBeats()
 	defer x.s.inflightCount.Add(-1) // deferred: a drain waits for it, also after a panic
 	defer x.s.inflight.remove(x)
+	defer x.parsed.CloseBody(&x.in)
 	// A panic in one step must not prevent the next.
 	x.s.control.Recoverer.Run("recording a request", x.finish)
 	x.s.control.Recoverer.Run("leaving the queue", x.leaveQueue)
 	x.endSample()
 	x.s.intake.DropPrompt(&x.parsed)
-	x.parsed.CloseBody(&x.in)
 	if x.answer.abort && !x.own && !x.repeated {
 		panic(http.ErrAbortHandler) // net/http cuts the connection without a clean end
 	}

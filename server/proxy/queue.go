@@ -115,7 +115,6 @@ func (x *exchange) enterQueue() (routing.Lease, error) {
 // waitForWakeup waits until the queue dispatches the ticket, the ticket expires, or the client leaves.
 func (x *exchange) waitForWakeup(t *queue.Ticket, began time.Time) (routing.Lease, error) {
 	q := x.resolution.Pool.WaitQueue
-	x.s.control.Pools.Queued()
 	late := time.NewTimer(q.WaitUntil(t).Sub(began))
 	defer late.Stop()
 	for {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 
@@ -22,8 +23,7 @@ func (x *exchange) sampleRequest() {
 	}
 	body := x.parsed.Req.NamedBody()
 	if body == nil {
-		body = x.parsed.Req.Body
-		x.in.Memory.KeepBody()
+		body = bytes.Clone(x.parsed.Req.Body)
 	}
 	first, last := x.in.Snap.OuterTiers()
 	x.sample = &pairing.Sample{ID: x.in.RequestID, At: x.in.Start, Tenant: x.caller.Tenant, Key: x.caller.Key,

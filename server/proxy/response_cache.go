@@ -96,7 +96,7 @@ func (x *exchange) answerFromCache() bool {
 	c := x.s.newCached(x.in.Snap, pool)
 	x.cached = c
 	f := x.s.buffers.forms.Get().(*answers.FormReader)
-	defer x.s.buffers.forms.Put(f)
+	defer x.s.buffers.putForm(f)
 	form, why := x.readForm(f)
 	if why != "" {
 		c.metrics.Bypass(string(why))

@@ -117,11 +117,13 @@ func (a *attempt) sendRequest(ctx context.Context, addUsage bool, priority sentP
 	if x.parsed.Upload != nil {
 		send = func(ctx context.Context, r *http1.Request) (*http1.Response, error) { return a.sendUpload(ctx, r) }
 	}
+	defer func() { // also after a panic
+		if req.BodyInUse {
+			x.in.Memory.KeepBody()
+		}
+		*req = http1.Request{} // so that the request's body can be freed while the answer is relayed
+	}()
 	resp, err := send(ctx, req)
-	if req.BodyInUse {
-		x.in.Memory.KeepBody()
-	}
-	*req = http1.Request{} // so that the request's body can be freed while the answer is relayed
 	if err == nil {
 		a.status, a.headAt = resp.Status, time.Now()
 		if x.in.Dialect != openai.Other { // raw answers are relayed without parsing
