@@ -53,31 +53,31 @@ func sharedNames(old, new *File) map[string]bool {
 // differences returns the differences between two configurations. before and after may lack what is equal.
 func differences(old, new *File, before, after comparison) []Change {
 	changes := []Change{}
-	add := func(l setting, op, before, after string) {
+	add := func(l setting, op, oldText, newText string) {
 		switch {
 		case op == "remove" && l.removal != "":
 			l.effect = l.removal
 		case l.path == "auth.required" && opensLate(old, new):
 			l.effect = EffectRestart
 		}
-		changes = append(changes, Change{Path: l.path, Op: op, Old: before, New: after, Effect: l.effect})
+		changes = append(changes, Change{Path: l.path, Op: op, Old: oldText, New: newText, Effect: l.effect})
 	}
-	for _, was := range before.all {
-		now, there := after.at[was.path]
+	for _, from := range before.all {
+		to, there := after.at[from.path]
 		switch {
-		case there && (was.item || was.value == now.value) || before.inherits(was) && after.inherits(was):
-		case there && was.shown == now.shown:
-			add(was, "replace", was.shown, now.shown+" (another value)")
+		case there && (from.item || from.value == to.value) || before.inherits(from) && after.inherits(from):
+		case there && from.shown == to.shown:
+			add(from, "replace", from.shown, to.shown+" (another value)")
 		case there:
-			add(was, "replace", was.shown, now.shown)
-		case !insideChangedItem(was.path, after.at, before.at):
-			add(was, "remove", before.show(was), "")
+			add(from, "replace", from.shown, to.shown)
+		case !insideChangedItem(from.path, after.at, before.at):
+			add(from, "remove", before.show(from), "")
 		}
 	}
-	for _, now := range after.all {
-		_, there := before.at[now.path]
-		if !there && !insideChangedItem(now.path, before.at, after.at) && !(before.inherits(now) && after.inherits(now)) {
-			add(now, "add", "", after.show(now))
+	for _, to := range after.all {
+		_, there := before.at[to.path]
+		if !there && !insideChangedItem(to.path, before.at, after.at) && !(before.inherits(to) && after.inherits(to)) {
+			add(to, "add", "", after.show(to))
 		}
 	}
 	order := sections[reflect.TypeFor[File]()].keys

@@ -14,7 +14,7 @@ type Request struct {
 	Fresh  bool        // use a new connection, for requests that must not be sent twice
 	Once   bool        // send no byte of the request twice, and use no connection that was idle for 1 s
 
-	// BodyInUse is set by a sender that may read Body until Response.Body is closed. A Client reads it only during Send.
+	// A sender sets BodyInUse if it may read Body after Send has returned. A Client reads Body only during Send.
 	BodyInUse bool
 
 	// Upload is a streamed body instead of Body; nil for none. It is sent once, on a new connection.

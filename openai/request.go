@@ -72,7 +72,7 @@ type Request struct {
 	Media        bool  // the prompt contains or refers to images, audio, video or files
 	Tools        bool  // the request offers tools or functions
 
-	prompts          int64 // result of countPrompts; 0 in a form
+	prompts          int64 // result of countPrompts; 0 in a multipart body
 	ascii, wide, ids int64 // characters and token IDs of the prompt
 	place            offsets
 }

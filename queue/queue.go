@@ -54,8 +54,8 @@ func New(pool *routing.Pool, c Config, onWake func(*Ticket)) *Queue {
 	return q
 }
 
-// OnWaiting sets a function that is called, under a lock, when a request begins to wait and no other one does. Call it
-// before the first Enter.
+// OnWaiting sets a function that is called when a request enters the empty queue, even if it does not wait. f must not
+// call the queue, whose lock is taken. Call OnWaiting before the first Enter.
 func (q *Queue) OnWaiting(f func()) { q.onWaiting = f }
 
 // Configure applies new bounds. All waiting requests stay.

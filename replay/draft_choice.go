@@ -84,10 +84,10 @@ func (r *Replay) changedChoice(p *pick, to *sidePool, base *routing.Choice, s st
 }
 
 // draftCandidate turns a recorded candidate into one of the draft's pool, and returns the
-// worker for the eligibility check; is is false if the draft has removed it. The record knows
+// worker for the eligibility check; isMember is false if the draft has removed it. The record knows
 // best whether a worker was full: bounds count only if the draft changes them or the load.
 // known is false if they need a number that is not in the records.
-func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w routing.Loaded, is, known bool) {
+func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w routing.Loaded, isMember, known bool) {
 	was, _ := to.was.member(v.Worker)
 	m, _ := to.member(v.Worker)
 	if m == nil && was != nil {
@@ -136,15 +136,15 @@ func (r *Replay) draftCandidate(p *pick, to *sidePool, v *routing.Candidate) (w 
 // answers. They are known if the worker was idle, or if the records have as many requests in
 // flight as the pick; otherwise they are at least those booked.
 func (r *Replay) tokens(p *pick, to *sidePool, v *routing.Candidate, inflight int) (tokens int64, known bool) {
-	before, after := &workerState{}, to.worker(v.Worker)
+	current, draft := &workerState{}, to.worker(v.Worker)
 	if now := r.now.pools[p.d.Tier]; now != nil {
-		before = now.worker(v.Worker)
+		current = now.worker(v.Worker)
 	}
 	switch inflight {
-	case before.inflight:
-		return after.tokens, true
+	case current.inflight:
+		return draft.tokens, true
 	case 0:
-		return max(0, after.tokens-before.tokens), true
+		return max(0, draft.tokens-current.tokens), true
 	}
 	return v.PendingTokens + v.OutputTokens, false
 }
@@ -230,14 +230,14 @@ func (r *Replay) applyDivergence(p *pick, to *sidePool, v *routing.Candidate) (m
 	if !r.diverged {
 		return false
 	}
-	before, after := r.now.pools[p.d.Tier].worker(v.Worker), to.worker(v.Worker)
-	v.Inflight = max(0, v.Inflight+after.inflight-before.inflight)
-	v.PendingTokens = max(0, v.PendingTokens+after.pending-before.pending)
-	v.OutputTokens = max(0, v.OutputTokens+after.output-before.output)
+	current, draft := r.now.pools[p.d.Tier].worker(v.Worker), to.worker(v.Worker)
+	v.Inflight = max(0, v.Inflight+draft.inflight-current.inflight)
+	v.PendingTokens = max(0, v.PendingTokens+draft.pending-current.pending)
+	v.OutputTokens = max(0, v.OutputTokens+draft.output-current.output)
 	chain, prompt := p.residency.chain, p.a.Choice.PromptTokens
-	more := after.cache.hit(chain, prompt) - before.cache.hit(chain, prompt)
+	more := draft.cache.hit(chain, prompt) - current.cache.hit(chain, prompt)
 	v.Overlap = min(max(0, v.Overlap+more), max(0, p.a.Choice.PromptTokens))
-	return after.inflight != before.inflight || after.tokens != before.tokens
+	return draft.inflight != current.inflight || draft.tokens != current.tokens
 }
 
 // unrecordedCandidate returns a member that the record lacks, with the load that the draft

@@ -87,7 +87,7 @@ func skippedFor(missing tiers.Missing) string {
 // another tier, it is left out as SkippedTier. An explored request stays at its tier too, because no rule
 // selected it. Targets of a list that the request passed over are in
 // the record. They count as blocked, unless the catalog decides itself why.
-func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (recorded recordedTier) {
+func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) (decided recordedTier) {
 	q := tiers.Query{Model: d.RequestedModel, Header: d.Features.Header, Chats: s.chats, Recent: s.recent,
 		Fits: func(target string) bool {
 			p := s.pools[target]
@@ -99,7 +99,7 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 	}
 	if s.setup.Rights != nil {
 		tier, model, known := s.setup.Rights(d)
-		if recorded.unknownCaller = !known; known {
+		if decided.unknownCaller = !known; known {
 			q.Allowed, q.AllowedModel = tier, model
 		}
 	}
@@ -110,7 +110,7 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 	}
 	q.Input = &tiers.ClassifierInput{Now: d.Time, PromptTokens: estimate, Session: uint64(f.Session), Turns: turnsOf(d),
 		Tenant: tenantOf(d), MaxTokens: d.MaxTokens, LimitRequired: f.LimitRequired, Tools: f.Tools,
-		Count: func() (int64, bool) { recorded.uncounted = true; return 0, false }}
+		Count: func() (int64, bool) { decided.uncounted = true; return 0, false }}
 	was := tiers.Evidence{Classified: f.Classified, Counted: f.Counted, UserBytes: f.UserTextBytes, Groups: f.Groups,
 		Score: f.Score, Model: f.ModelScore}
 	var score tiers.PendingScore
@@ -121,10 +121,10 @@ func (r *Replay) resolve(s *replaySide, d *decisions.Decision, groups []string) 
 	}
 	// A prompt that is too long by an estimate is not refused: the gateway lets the engine
 	// decide unless it is sure.
-	if recorded.missing = missing; err == nil || errors.Is(err, tiers.ErrTooLong) {
-		recorded.target = v.Target
+	if decided.missing = missing; err == nil || errors.Is(err, tiers.ErrTooLong) {
+		decided.target = v.Target
 	}
-	return recorded
+	return decided
 }
 
 // addsScore reports whether the gateway added the request's score to those of its tenant and alias: it was not

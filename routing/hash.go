@@ -35,10 +35,10 @@ func (h *Hash) UnmarshalText(text []byte) error {
 type Link Block
 
 // MarshalText returns the hash's 16 digits, a colon and the end.
-func (l Link) MarshalText() ([]byte, error) { return l.append(make([]byte, 0, linkLength)), nil }
+func (l Link) MarshalText() ([]byte, error) { return l.append(make([]byte, 0, linkCapacity)), nil }
 
-// linkLength is the length of the text of a link with up to eight digits for its end.
-const linkLength = 16 + 1 + 8
+// linkCapacity fits the text of a link whose end has up to eight digits.
+const linkCapacity = 16 + 1 + 8
 
 func (l Link) append(b []byte) []byte {
 	return strconv.AppendInt(append(Hash(l.Hash).append(b), ':'), l.End, 10)
@@ -52,7 +52,7 @@ func (c Chain) MarshalJSON() ([]byte, error) {
 	if c == nil {
 		return []byte("null"), nil
 	}
-	b := append(make([]byte, 0, 2+len(c)*(linkLength+len(`"",`))), '[')
+	b := append(make([]byte, 0, 2+len(c)*(linkCapacity+len(`"",`))), '[')
 	for i, l := range c {
 		if i > 0 {
 			b = append(b, ',')

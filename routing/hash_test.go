@@ -132,7 +132,7 @@ func FuzzTerms(f *testing.F) {
 	})
 }
 
-// TestAChainHasTheJSONOfItsLinks is for chains of all lengths, and reads them again.
+// TestAChainHasTheJSONOfItsLinks, nil, empty or with several, and is read back from it.
 func TestAChainHasTheJSONOfItsLinks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Chain

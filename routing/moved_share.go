@@ -8,13 +8,13 @@ import (
 // movedKeys is the number of keys in the estimate of MovedShare, for an error of 1.5 %.
 const movedKeys = 4096
 
-// MovedShare returns the share of prompts, 0 to 1, whose home changes if members and policy change
-// from before and oldConfig to after and newConfig. Those prompts lose their cache. It is an estimate from a
-// fixed set of keys and ignores models. Only members with weight in the lowest group are homes.
+// MovedShare returns the share of prompts, 0 to 1, whose home changes from the old members and policy to the new ones.
+// Those prompts lose their cache. It is an estimate from a fixed set of keys and ignores models. Only members with
+// weight in the lowest group are homes.
 //
 // Between two policies without homes nothing moves; from or to such a policy everything moves. If
 // the two configurations derive keys from prompts in different ways, all keys change.
-func MovedShare(before []Member, oldConfig Config, after []Member, newConfig Config) float64 {
+func MovedShare(oldMembers []Member, oldConfig Config, newMembers []Member, newConfig Config) float64 {
 	if homed := newConfig.Name == homing; (oldConfig.Name == homing) != homed {
 		return 1
 	} else if !homed {
@@ -25,7 +25,7 @@ func MovedShare(before []Member, oldConfig Config, after []Member, newConfig Con
 		(oldConfig.Depth == depthFixed) != (newConfig.Depth == depthFixed) {
 		offset = movedKeys
 	}
-	old, new := newHomes(before, oldConfig.VirtualNodes, 0), newHomes(after, newConfig.VirtualNodes, offset)
+	old, new := newHomes(oldMembers, oldConfig.VirtualNodes, 0), newHomes(newMembers, newConfig.VirtualNodes, offset)
 	if offset == 0 && old.units == new.units && slices.EqualFunc(old.members, new.members, sameHome) {
 		return 0
 	}

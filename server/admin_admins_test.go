@@ -73,7 +73,7 @@ func TestBootstrapFailsIfAnAdminExists(t *testing.T) {
 func bootstrapRig(t *testing.T) (r *adminRig, secret string) {
 	t.Helper()
 	r = adminRigOf(newRigWith(t, strings.Replace(plain, "auth:", "store: { sql: \"sqlite://:memory:\" }\nauth:", 1),
-		func(o *Options) { o.Bootstrap = true }, fakeEngine(), fakeEngine()))
+		func(o *Options) { o.OfferBootstrap = true }, fakeEngine(), fakeEngine()))
 	select {
 	case a := <-r.Announcements():
 		return r, a.Secret

@@ -383,7 +383,8 @@ func TestWaitingLinesAreWrittenAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestFeaturesOfStreamsAreWrittenForEachDialect: their bodies are dropped before the end.
+// TestFeaturesOfStreamsAreWrittenForEachDialect: the bodies of streams are dropped before the
+// request ends.
 func TestFeaturesOfStreamsAreWrittenForEachDialect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLearningRig(t, "")

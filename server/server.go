@@ -30,10 +30,10 @@ type Options struct {
 	Config *config.File
 	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
-	// Bootstrap creates a one-time secret for the first admin if there is none: see Announcements.
-	Bootstrap bool
-	Path      string // path of the configuration file; may be empty
-	Version   string // version of the program; may be empty
+	// OfferBootstrap creates a one-time secret for the first admin if no admin exists: see Announcements.
+	OfferBootstrap bool
+	Path           string // path of the configuration file; may be empty
+	Version        string // version of the program; may be empty
 	// Offline opens neither database nor Redis. Such a Server only explains decisions.
 	Offline bool
 	Log     *slog.Logger
@@ -86,17 +86,17 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.control, err = control.New(control.Options{
-		Config:    o.Config,
-		Source:    o.Source,
-		Bootstrap: o.Bootstrap,
-		Offline:   o.Offline,
-		Via:       intake.ViaEntry(name),
-		Log:       o.Log,
-		Metrics:   o.Metrics,
-		Recover:   s.recover,
-		Rand:      o.Rand,
-		Dial:      o.Dial,
-		Listen:    o.Listen,
+		Config:         o.Config,
+		Source:         o.Source,
+		OfferBootstrap: o.OfferBootstrap,
+		Offline:        o.Offline,
+		Via:            intake.ViaEntry(name),
+		Log:            o.Log,
+		Metrics:        o.Metrics,
+		Recover:        s.recover,
+		Rand:           o.Rand,
+		Dial:           o.Dial,
+		Listen:         o.Listen,
 	})
 	if err != nil {
 		s.closeFiles()
@@ -175,7 +175,8 @@ func (s *Server) openFiles(o Options) (err error) {
 	return nil
 }
 
-// Announcements returns what the operator must learn about the secret for the first admin, from Listen on.
+// Announcements returns the announcements of the secret for the first admin; nil without Options.OfferBootstrap. Read
+// it after Listen.
 func (s *Server) Announcements() <-chan control.Announcement {
 	return s.control.Bootstrap.Announcements()
 }

@@ -159,7 +159,7 @@ func (w *Writer) flush() {
 func (w *Writer) report() {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
-	tick.Stop() // it runs while lines are lost
+	tick.Stop() // the first lost line starts it
 	losing, reported, last := false, int64(0), int64(0)
 	for {
 		select {

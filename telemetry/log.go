@@ -33,7 +33,7 @@ type messageCounts struct {
 	plain     slog.Handler // without the attributes of derived handlers
 	perSecond int
 
-	suppresses chan struct{} // holds one if a line may have been suppressed
+	summaryDue chan struct{} // signals that a line was suppressed
 
 	mu         sync.Mutex
 	messages   map[message]*messageCount
@@ -59,7 +59,7 @@ type messageCount struct {
 // may be a summary.
 func NewLogHandler(next slog.Handler, perSecond int) *LogHandler {
 	return &LogHandler{next: next, state: &messageCounts{plain: next, perSecond: max(2, perSecond),
-		suppresses: make(chan struct{}, 1), messages: map[message]*messageCount{}, suppressed: map[*messageCount]bool{}}}
+		summaryDue: make(chan struct{}, 1), messages: map[message]*messageCount{}, suppressed: map[*messageCount]bool{}}}
 }
 
 // Enabled reports whether next handles records of a level.
@@ -95,11 +95,11 @@ func (h *LogHandler) Handle(ctx context.Context, r slog.Record) error {
 func (h *LogHandler) Run(ctx context.Context) {
 	tick := time.NewTicker(summaryDelay)
 	defer tick.Stop()
-	tick.Stop() // it runs while lines are suppressed
+	tick.Stop() // the first suppressed line starts it
 	for {
 		// If the log cannot be written, its error cannot be logged either.
 		select {
-		case <-h.state.suppresses:
+		case <-h.state.summaryDue:
 			tick.Reset(summaryDelay)
 		case at := <-tick.C:
 			_ = h.state.writeSummaries(ctx, at, false)
@@ -126,8 +126,8 @@ func (c *messageCounts) admit(m message, at time.Time) bool {
 		one.since, c.suppressed[one] = at, true
 		if len(c.suppressed) == 1 {
 			select {
-			case c.suppresses <- struct{}{}:
-			default: // Run has not read the last one
+			case c.summaryDue <- struct{}{}:
+			default: // a signal is already pending
 			}
 		}
 	}

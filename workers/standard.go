@@ -249,7 +249,7 @@ func (s *standard) Send(ctx context.Context, r *http1.Request) (*http1.Response,
 	if err != nil {
 		return nil, &http1.SendError{Phase: http1.PhasePrepare, Err: err}
 	}
-	r.BodyInUse = true // net/http may read it until the answer is closed
+	r.BodyInUse = true // net/http may read the body until the answer is closed
 	kept, fresh := s.transports()
 	if r.Fresh || r.Upload != nil || s.closed.Load() {
 		response, attempt, err := s.sendOver(ctx, fresh, r, target)

@@ -175,7 +175,7 @@ func TestTLSExchangeArrivesAsWritten(t *testing.T) {
 			t.Errorf("%s: the worker received %q; want %q", proto, got, want)
 		}
 		if !r.BodyInUse {
-			t.Errorf("%s: net/http may still read the body", proto)
+			t.Errorf("%s: BodyInUse is false, but net/http may still read the body", proto)
 		}
 		if answer.Header.Get("X-Proto") != proto {
 			t.Errorf("protocol %s; want %s", answer.Header.Get("X-Proto"), proto)

@@ -409,9 +409,9 @@ func (w *Worker) update(change func(*Status)) (reportable bool) {
 
 // Sender performs HTTP exchanges with a worker. It is safe for concurrent use.
 type Sender interface {
-	// Send writes the request and returns when it has read the answer's header and the request body
-	// is sent or no longer needed, unless it sets r.BodyInUse. Cancelling ctx before Response.Body is
-	// closed ends the exchange and its connection at once. An error is a *http1.SendError.
+	// Send writes the request and returns when it has read the answer's header. The request body is then sent or no
+	// longer needed, unless r.BodyInUse is set. Cancelling ctx before Response.Body is closed ends the exchange
+	// and its connection at once. An error is a *http1.SendError.
 	Send(ctx context.Context, r *http1.Request) (*http1.Response, error)
 	// Close closes idle connections; exchanges in flight continue to their end.
 	Close()

@@ -43,10 +43,11 @@ type meter struct {
 	idle   []time.Duration // of each gateway in the last window without a change
 }
 
-// newMeter returns a meter of gateways that have settled since their start.
+// newMeter returns a meter of gateways that are quiet since their start.
 func newMeter(f *fleet, window time.Duration) *meter { return &meter{fleet: f, window: window} }
 
-// renewIdle measures the idle time of the gateways. It differs over minutes, so each round of changes has its own.
+// renewIdle measures the idle time that measure subtracts; call it first. Idle time differs over minutes, so each round
+// of changes has its own.
 func (m *meter) renewIdle(ctx context.Context) error {
 	before, err := m.cpu()
 	if err != nil {

@@ -74,14 +74,14 @@ func silentConf() string { return "log: { access: false }\ndecisions: { keep: 0 
 
 // Shares of traced requests.
 const (
-	everySample = 1.0
-	usualSample = 0.01 // of a busy gateway
+	traceAll = 1.0
+	traceFew = 0.01 // as busy gateways set telemetry.sample
 )
 
 // watchedConf turns on all records: a share of the requests is traced, each decision is kept and written to a file, and
 // each request has a line in the access log.
-func watchedConf(collector, dir, name string, sample float64) string {
+func watchedConf(collector, dir, name string, share float64) string {
 	return fmt.Sprintf("log: { access: true }\ndecisions: { keep: 2000, file: %q }\ntelemetry: { otlp: \"http://%s\", "+
 		"sample: %g }\n",
-		filepath.Join(dir, name+".jsonl"), collector, sample)
+		filepath.Join(dir, name+".jsonl"), collector, share)
 }

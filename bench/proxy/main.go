@@ -5,7 +5,7 @@
 // It has nine modes:
 //
 //   - default: requests per second and added latency beside nginx
-//   - -cpu: processor time per request; -old adds older builds, and -vs other gateways
+//   - -cpu: processor time per request; -old adds older builds, -vs other gateways, -watched records
 //   - -memory: resident memory per idle stream
 //   - -watched: throughput with all traces, records and logs, relative to none
 //   - -tabs: processor time per request with open pages of the admin UI, beside none

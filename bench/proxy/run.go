@@ -107,7 +107,7 @@ func withChildren(ctx context.Context, o options, do func(*bench) error) error {
 			if err != nil {
 				return err
 			}
-			seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched", usualSample))
+			seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched", traceFew))
 			if err != nil {
 				return err
 			}

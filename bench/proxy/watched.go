@@ -75,7 +75,7 @@ func measureWatched(ctx context.Context, o options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched", everySample))
+		seen, err := c.startTierway(ctx, "watched", o.bin, worker, b.key, watchedConf(sink, c.Dir, "watched", traceAll))
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 type announcer struct {
 	out     io.Writer
 	log     *slog.Logger
-	address string // base URL of the admin plane; set before follow
+	address string // base URL of the admin plane; set before showSecrets
 
 	mu     sync.Mutex // guards the rest
 	path   string     // of the file; empty if there is none
@@ -30,15 +30,15 @@ type announcer struct {
 // directory, and prevents other users from creating the file first.
 const bootstrapFiles = "tierway-bootstrap-*.txt"
 
-// follow shows the secrets that are announced, and removes those that are void, until ctx ends.
-func (a *announcer) follow(ctx context.Context, all <-chan control.Announcement) {
+// showSecrets shows each announced secret and removes the file of a void one, until ctx ends.
+func (a *announcer) showSecrets(ctx context.Context, announcements <-chan control.Announcement) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case last := <-all:
-			for len(all) > 0 { // the secret is void already
-				last = <-all
+		case last := <-announcements:
+			for len(announcements) > 0 { // a later announcement voids the secret
+				last = <-announcements
 			}
 			switch {
 			case last.Secret == "":

@@ -198,7 +198,7 @@ func TestGatewayWithoutAdminAnnouncesTheBootstrap(t *testing.T) {
 	}
 }
 
-// TestAVoidSecretIsNotShown: it was used or has expired before the addresses were open. A later end removes its file.
+// TestAVoidSecretIsNotShown if it is void before the addresses are open. If it becomes void later, its file is removed.
 func TestAVoidSecretIsNotShown(t *testing.T) {
 	t.Chdir(t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestAVoidSecretIsNotShown(t *testing.T) {
 		all := make(chan control.Announcement, 2)
 		all <- control.Announcement{Secret: "tw-boot-x", Until: time.Now().Add(time.Hour)}
 		all <- control.Announcement{}
-		go a.follow(ctx, all)
+		go a.showSecrets(ctx, all)
 		synctest.Wait()
 		if files := bootstraps(t); len(files) != 0 || said.Len() != 0 {
 			t.Errorf("the files are %q, the log says\n%s", files, said)

@@ -38,7 +38,7 @@ type follower struct {
 	path   string        // of the configuration; empty for none
 	loaded string        // hash of the initial configuration
 
-	announced *announcer // shows the secret for the first admin
+	announcer *announcer // shows the secret for the first admin
 }
 
 // run serves until ctx ends or serving fails, and reloads the configuration meanwhile.
@@ -49,7 +49,7 @@ func (f follower) run(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		var owned sync.WaitGroup
-		owned.Go(func() { f.announced.follow(announcing, f.Announcements()) })
+		owned.Go(func() { f.announcer.showSecrets(announcing, f.Announcements()) })
 		f.follow(following)
 		owned.Wait()
 	}()

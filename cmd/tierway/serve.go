@@ -149,7 +149,7 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 	end := &shutdown{log: log, clear: announced.clear, flush: logs.close}
 	ctx, stop := end.signals(c.Context())
 	defer stop()
-	o.Bootstrap = true
+	o.OfferBootstrap = true
 	var source *configSource
 	if f.path() != "" {
 		source = newConfigSource(f.reloadConfig)
@@ -167,19 +167,19 @@ func (f serveFlags) serve(c *cobra.Command, file *config.File, hup <-chan os.Sig
 		"tiers", len(file.Tiers), "pools", len(file.Pools), "workers", len(file.Specs()))
 	announced.address = adminAddress(file, s.Addr("admin"))
 	err = follower{reloadable: s, log: log, hup: hup, source: source, path: f.path(), loaded: file.Hash(),
-		announced: &announced}.run(ctx)
+		announcer: &announced}.run(ctx)
 	return end.status(err)
 }
 
-// adminAddress returns the URL of the admin plane for programs on this machine. opened is its open address; "" before
-// it is open.
-func adminAddress(file *config.File, opened string) string {
+// adminAddress returns the URL of the admin plane for programs on this machine. addr is the plane's open address, or
+// "" before Listen.
+func adminAddress(file *config.File, addr string) string {
 	listen, files := file.Admin.Listen, file.Admin.TLS
 	if file.SharedPlanes() {
 		files = file.TLS
 	}
-	if opened != "" {
-		listen = opened
+	if addr != "" {
+		listen = addr
 	}
 	return reachable(listen, files)
 }

@@ -233,13 +233,13 @@ func OutputOf(body []byte, chats []*Chat) int {
 	return 0
 }
 
-// Spread returns the requests in the order of their times, each delayed by up to limit: a trace with coarse times has
-// brought them forward. Numbers stay.
-func Spread(chats []*Chat, limit time.Duration) []*Chat {
+// Spread returns the requests in the order of their times, each delayed by up to maxDelay: a trace with coarse times
+// has brought them forward. Numbers stay.
+func Spread(chats []*Chat, maxDelay time.Duration) []*Chat {
 	chats = slices.Clone(chats)
 	for i, c := range chats {
 		later := *c
-		later.At += time.Duration(routing.Draw(uint64(c.Number)) % uint64(limit))
+		later.At += time.Duration(routing.Draw(uint64(c.Number)) % uint64(maxDelay))
 		chats[i] = &later
 	}
 	slices.SortStableFunc(chats, func(a, b *Chat) int { return cmp.Compare(a.At, b.At) })

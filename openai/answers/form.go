@@ -54,8 +54,8 @@ type FormReader struct {
 	raw     []byte // the text as the body has it
 }
 
-// Forget drops the references to the body of the last request.
-func (c *FormReader) Forget() { c.r, c.raw = openai.Reader{}, nil }
+// DropBody drops the references to the body of the last request.
+func (c *FormReader) DropBody() { c.r, c.raw = openai.Reader{}, nil }
 
 type member struct{ from, name, to int }
 

@@ -21,29 +21,29 @@ type bootstrapSecret struct {
 	until  time.Time
 }
 
-// Announcement is what the operator must learn about the secret.
+// Announcement is a new bootstrap secret, or the end of the last one.
 type Announcement struct {
-	Secret string // "" if the last secret is void
-	Until  time.Time
+	Secret string    // "" if the last secret is void
+	Until  time.Time // end of its validity; zero for ""
 }
 
 // Bootstrap holds the one-time secret that creates the first admin. It is safe for concurrent use.
 type Bootstrap struct {
 	log *slog.Logger
-	// announcements has room for all: a secret is announced once, and voided once. Nil: there is no secret.
+	// announcements has room for both: a secret is announced once and voided once. Nil: no secret is created.
 	announcements chan Announcement
 	secret        atomic.Pointer[bootstrapSecret]
 }
 
-func newBootstrap(log *slog.Logger, announces bool) *Bootstrap {
+func newBootstrap(log *slog.Logger, enabled bool) *Bootstrap {
 	b := &Bootstrap{log: log}
-	if announces {
+	if enabled {
 		b.announcements = make(chan Announcement, 2)
 	}
 	return b
 }
 
-// Announcements returns the channel of announcements for the operator. It is nil without Options.Bootstrap.
+// Announcements returns the channel of announcements for the operator. It is nil without Options.OfferBootstrap.
 func (b *Bootstrap) Announcements() <-chan Announcement { return b.announcements }
 
 // announceWithoutAdmin announces a secret, once, if the database was read and there is no valid admin
@@ -78,17 +78,17 @@ func (b *Bootstrap) offer(secret string, until time.Time) {
 // Check reports in constant time whether secret is the bootstrap secret and valid. The secret stays
 // valid: the caller must call Void after it has created the admin.
 func (b *Bootstrap) Check(secret string) bool {
-	valid := b.secret.Load()
-	if valid == nil || !tenants.WellFormed(secret) || time.Now().After(valid.until) {
+	current := b.secret.Load()
+	if current == nil || !tenants.WellFormed(secret) || time.Now().After(current.until) {
 		return false
 	}
 	digest := tenants.Digest(secret)
-	return subtle.ConstantTimeCompare(digest[:], valid.digest[:]) == 1
+	return subtle.ConstantTimeCompare(digest[:], current.digest[:]) == 1
 }
 
-// Void ends the secret's validity and withdraws its announcement, once.
+// Void ends the secret's validity and announces that, once.
 func (b *Bootstrap) Void() {
-	if was := b.secret.Swap(&bootstrapSecret{}); was != nil && !was.until.IsZero() && b.announcements != nil {
+	if last := b.secret.Swap(&bootstrapSecret{}); last != nil && !last.until.IsZero() && b.announcements != nil {
 		b.announcements <- Announcement{}
 	}
 }

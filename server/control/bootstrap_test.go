@@ -12,7 +12,7 @@ import (
 )
 
 // AD-05: a secret is announced if no key has the role admin, which includes expired keys and keys
-// of viewers. It is withdrawn when such a key appears or the secret expires.
+// of viewers. It is voided when such a key appears or the secret expires.
 func TestBootstrapSecretIsAnnouncedOnlyWithoutAnAdmin(t *testing.T) {
 	admin := func(role string, expires time.Time) []store.Admin {
 		return []store.Admin{{ID: "1", Name: "ada", Role: role, Digest: tenants.Digest("1"), ExpiresAt: expires,
@@ -35,11 +35,11 @@ func TestBootstrapSecretIsAnnouncedOnlyWithoutAnAdmin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newTestControl(t, tt.yaml+"store: { sql: \"sqlite://:memory:\" }\n"+small)
 			c.Bootstrap = newBootstrap(c.log, true)
-			announced, withdrawn := 0, 0
-			count := func() {
+			announced, voided := 0, 0
+			countAnnouncements := func() {
 				for range len(c.Bootstrap.Announcements()) {
 					if a := <-c.Bootstrap.Announcements(); a.Secret == "" {
-						withdrawn++
+						voided++
 					} else {
 						announced++
 					}
@@ -55,9 +55,9 @@ func TestBootstrapSecretIsAnnouncedOnlyWithoutAnAdmin(t *testing.T) {
 			}
 			apply(tt.admins)
 			apply(tt.admins)
-			count()
-			if got := announced == 1; got != tt.want || withdrawn != 0 {
-				t.Fatalf("announced %d times, withdrawn %d", announced, withdrawn)
+			countAnnouncements()
+			if got := announced == 1; got != tt.want || voided != 0 {
+				t.Fatalf("announced %d times, voided %d", announced, voided)
 			}
 			if !tt.want {
 				return
@@ -70,8 +70,8 @@ func TestBootstrapSecretIsAnnouncedOnlyWithoutAnAdmin(t *testing.T) {
 				apply(admin(store.RoleAdmin, time.Time{}))
 				apply(admin(store.RoleAdmin, time.Time{}))
 			}
-			if count(); withdrawn != 1 || announced != 1 {
-				t.Errorf("after the change it is announced %d times, withdrawn %d", announced, withdrawn)
+			if countAnnouncements(); voided != 1 || announced != 1 {
+				t.Errorf("after the change it is announced %d times, voided %d", announced, voided)
 			}
 		})
 	}

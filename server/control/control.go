@@ -46,8 +46,8 @@ type Options struct {
 	Config *config.File
 	// Source reads the configuration again for a reload; nil without a file.
 	Source func() (*config.File, error)
-	// Bootstrap creates a one-time secret for the first admin if there is none: see Bootstrap.Announcements.
-	Bootstrap bool
+	// OfferBootstrap creates a one-time secret for the first admin if no admin exists: see Bootstrap.Announcements.
+	OfferBootstrap bool
 	// Offline opens neither database nor Redis.
 	Offline bool
 	// Via is the entry of this gateway in the Via header of requests to workers.
@@ -79,7 +79,7 @@ func New(o Options) (*Control, error) {
 			Rand: func() float64 { return routing.Unit(o.Rand()) }},
 		source: o.Source,
 	}
-	ctl.Bootstrap = newBootstrap(o.Log, o.Bootstrap)
+	ctl.Bootstrap = newBootstrap(o.Log, o.OfferBootstrap)
 	ctl.Vocabularies = &Vocabularies{log: o.Log, recover: o.Recover, due: make(chan string, 1)}
 	ctl.Pools = &Pools{
 		log:     o.Log,

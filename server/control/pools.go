@@ -41,7 +41,7 @@ type Pools struct {
 	silent    map[*Member]bool     // of which logSilent has logged the beginning; used by the poll only
 
 	connected chan struct{} // holds one after a new snapshot
-	queued    chan struct{} // holds one if a request has begun to wait in a queue
+	queued    chan struct{} // signals that a request has begun to wait in a queue
 	sharing   *sharing      // nil without Redis
 
 	configuring sync.Mutex // one change of the pools at a time: a reload, or another number of gateways
@@ -263,7 +263,7 @@ func (ps *Pools) newLivePool(p *Pool) *livePool {
 	live := &livePool{Routing: routing.NewPool(p.Picker, nil), Caches: ps.caches.NewPool(),
 		Waits: ps.metrics.Waits(p.Name, tenants.Classes())}
 	live.WaitQueue = queue.New(live.Routing, p.Queue, func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
-	live.WaitQueue.OnWaiting(ps.keepTime)
+	live.WaitQueue.OnWaiting(ps.startTicks)
 	live.Routing.RecordJournal(ps.redis != nil)
 	live.Routing.Watch(func() { ps.dispatchQueue(live.WaitQueue, time.Now()) })
 	return live

@@ -26,18 +26,18 @@ func (g *refusingGate) Allow(time.Duration) (uint64, error) {
 func (g *refusingGate) Report(uint64, error)       {}
 func (g *refusingGate) ReportCut(time.Time, error) {}
 
-// awakened is a request that waits.
-type awakened chan struct{}
+// wakeSignal receives a value when the wait of a request is over.
+type wakeSignal chan struct{}
 
-func (w awakened) OnWake() {
+func (w wakeSignal) OnWake() {
 	select {
 	case w <- struct{}{}:
 	default:
 	}
 }
 
-// TestTimePassesForARequestThatWaitsAgain: a breaker refuses the request after its dispatch, and for a second the queue
-// does not offer the worker again. Nothing else happens meanwhile.
+// TestTimePassesForARequestThatWaitsAgain: a breaker refuses the request after its dispatch, and for 1 s the queue does
+// not dispatch it to that worker. Nothing else happens meanwhile.
 func TestTimePassesForARequestThatWaitsAgain(t *testing.T) {
 	for name, change := range map[string]func(*routing.Pool, *routing.Lease){
 		"dispatched by a change": func(_ *routing.Pool, first *routing.Lease) {
@@ -64,7 +64,7 @@ func TestTimePassesForARequestThatWaitsAgain(t *testing.T) {
 				q := queue.New(pool, queue.Config{MaxDepth: 10,
 					MaxWait: [queue.Classes]time.Duration{time.Minute, time.Minute, time.Minute}},
 					func(t *queue.Ticket) { t.Ref.(Waiter).OnWake() })
-				q.OnWaiting(ps.keepTime)
+				q.OnWaiting(ps.startTicks)
 				pool.Watch(func() { ps.dispatchQueue(q, time.Now()) })
 				ps.current.Store(&Snapshot{Pools: []*Pool{{livePool: &livePool{Routing: pool, WaitQueue: q}}}})
 				done := make(chan struct{})
@@ -75,7 +75,7 @@ func TestTimePassesForARequestThatWaitsAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				woken := make(awakened, 1)
+				woken := make(wakeSignal, 1)
 				waiting := &queue.Ticket{Request: &routing.Request{Now: time.Now()}, Tenant: "a", Ref: woken}
 				if _, err := q.Enter(waiting, time.Now()); !errors.Is(err, queue.ErrWaiting) {
 					t.Fatal(err)
@@ -90,7 +90,7 @@ func TestTimePassesForARequestThatWaitsAgain(t *testing.T) {
 				<-woken
 				lease, err := q.Claim(waiting, time.Now())
 				if took := time.Since(refused); err != nil || took > 1200*time.Millisecond {
-					t.Fatalf("it is dispatched after another %v: %v", took, err)
+					t.Fatalf("the request was dispatched %v after the refusal: %v", took, err)
 				}
 				lease.Release(routing.Result{At: time.Now()})
 			})

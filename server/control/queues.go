@@ -12,8 +12,8 @@ import (
 // makes: ages, the ends of backoffs, and workers that stay down.
 const tickEvery = 100 * time.Millisecond
 
-// keepTime makes the queues follow the time until no request waits.
-func (ps *Pools) keepTime() { wake(ps.queued) }
+// startTicks starts the ticks of the queues. They end when no request waits.
+func (ps *Pools) startTicks() { wake(ps.queued) }
 
 // tickQueues dispatches from every queue at each tick while a request waits, until done is closed.
 func (ps *Pools) tickQueues(done <-chan struct{}) {
@@ -30,17 +30,18 @@ func (ps *Pools) tickQueues(done <-chan struct{}) {
 func (ps *Pools) tickWhileQueued(done <-chan struct{}) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	for waits := true; waits; {
+	for waiting := true; waiting; {
 		select {
 		case <-done:
 			return
 		case now := <-tick.C:
 			ps.recover.Run("letting time pass in the queues", func() {
-				waits = false
+				n := 0
 				for _, p := range ps.live() {
 					ps.dispatchQueue(p.WaitQueue, now)
-					waits = waits || p.WaitQueue.Waiting() > 0
+					n += p.WaitQueue.Waiting()
 				}
+				waiting = n > 0 // unchanged after a panic
 			})
 		}
 	}

@@ -16,7 +16,7 @@ var errPanicked = errors.New("the gateway has a bug; its log has a line \"recove
 type Recoverer struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics
-	start   time.Time
+	start   time.Time // steps run at multiples of their interval after it
 }
 
 // NewRecoverer returns a Recoverer that counts in m and logs to log.
@@ -45,8 +45,8 @@ func (rec *Recoverer) Run(work string, step func()) {
 	})
 }
 
-// Every runs a step at each interval until done is closed. Steps with equal intervals run at the same times, so that an
-// idle gateway wakes once for all of them: a wake-up costs more than most steps.
+// Every runs a step at each interval until done is closed. Steps with equal intervals run together. An idle gateway
+// then wakes once for all of them: a wake-up costs more than most steps.
 func (rec *Recoverer) Every(interval time.Duration, done <-chan struct{}, work string, step func(now time.Time)) {
 	tick := time.NewTimer(rec.untilTick(interval))
 	defer tick.Stop()
@@ -61,7 +61,7 @@ func (rec *Recoverer) Every(interval time.Duration, done <-chan struct{}, work s
 	}
 }
 
-// untilTick returns the time until the next step of Every with that interval.
+// untilTick returns the time until the next multiple of the interval after start.
 func (rec *Recoverer) untilTick(interval time.Duration) time.Duration {
 	return interval - time.Since(rec.start)%interval
 }

@@ -226,8 +226,8 @@ func (ctl *Control) HiddenWeights(f *config.File) []OverrideImpact {
 	return slices.DeleteFunc(all, func(o OverrideImpact) bool { return o.Effect != "shadows" && o.Effect != "begins" })
 }
 
-// overrideImpacts returns the effect of a reload on each override. The weights are those of the workers in
-// the two files.
+// overrideImpacts returns the effect of a reload on each override. oldWeights and newWeights are the
+// workers' weights in the old and new file.
 func overrideImpacts(overrides []store.Override, oldWeights, newWeights map[string]int) []OverrideImpact {
 	all, weights := []OverrideImpact{}, weightsOf(overrides)
 	for _, worker := range slices.Sorted(maps.Keys(weights)) {

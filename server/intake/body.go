@@ -59,12 +59,12 @@ func (it *Intake) readBody(in *Inbound, c *Caller, limit int64) ([]byte, error) 
 	return nil, in.brokenBody(err)
 }
 
-// decodeBody reads and decodes the body into memory of in.Memory, which also pools the buffers of usual plain bodies.
+// decodeBody reads and decodes the body into memory of in.Memory, if possible into a pooled buffer.
 func (in *Inbound) decodeBody(encoding string, limit int64) (body []byte, err error) {
 	var first []byte
 	length := in.HTTP.ContentLength
 	if encoding == "" && length <= limit {
-		first = in.Memory.buffer(length)
+		first = in.Memory.takeBuffer(length)
 	}
 	return openai.DecodeInto(first, encoding, &in.body, length, limit, &in.Memory)
 }
@@ -85,8 +85,8 @@ func (in *Inbound) brokenBody(err error) error {
 // answer, to reuse the connection.
 const UnreadGrace = time.Second
 
-// CloseBody releases the memory of the request's body, and limits the time for reading an unread body. Nothing may
-// refer to the body, except after BodyMemory.KeepBody.
+// CloseBody releases the memory of the request's body, and limits the time for reading an unread body. The
+// caller must not use the body afterwards, unless KeepBody was called.
 func (p *Parsed) CloseBody(in *Inbound) {
 	if p.Req != nil {
 		p.Req.Body = nil
@@ -107,7 +107,7 @@ func (p *Parsed) CloseBody(in *Inbound) {
 }
 
 // DropBody releases the body of a request that is not sent again, so that it is not kept during a long
-// answer. Nothing may refer to it, except after BodyMemory.KeepBody.
+// answer. The caller must not use the body afterwards, unless KeepBody was called.
 func (p *Parsed) DropBody(in *Inbound) {
 	p.Req.Body = nil
 	in.Memory.Release()

@@ -26,14 +26,13 @@ const (
 type bodyBudget struct {
 	short      atomic.Int64 // reserved bytes of short bodies
 	shortLimit atomic.Int64
+	pools      bodyPools
 
 	mu       sync.Mutex
 	limit    int64
 	reserved int64            // without short
 	by       map[string]int64 // tenant → reserved bytes; no entry is 0
 	garbage  int64            // released bytes of long buffers since the last collection that they caused
-
-	pools bodyPools
 }
 
 const (
@@ -150,7 +149,7 @@ func (m *BodyMemory) Return(n int64) {
 	}
 }
 
-// Release releases the whole reservation, and the pooled buffer for the next request: nothing may refer to it. It may
+// Release releases the whole reservation and returns the pooled buffer, which must not be used afterwards. It may
 // be called again.
 func (m *BodyMemory) Release() {
 	if m.Reserved > 0 {

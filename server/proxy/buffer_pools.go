@@ -47,7 +47,7 @@ func (s *bufferPools) putBody(b *bytes.Buffer) {
 }
 
 func (s *bufferPools) putForm(f *answers.FormReader) {
-	f.Forget()
+	f.DropBody()
 	s.forms.Put(f)
 }
 

@@ -81,7 +81,7 @@ func (x *exchange) attemptContext(lease *routing.Lease) (context.Context, contex
 
 // openHandover prepares the attempt for its pool's hand-over.
 func (a *attempt) openHandover(cancel context.CancelCauseFunc) {
-	a.x.in.Memory.KeepBody() // a prompt may be released after the request
+	a.x.in.Memory.KeepBody() // releaseUnsent may send the body after the end of the request
 	f := a.x.parsed.StageFields()
 	h := &handover{attempt: a, fields: f, result: telemetry.HandoverLocal, cancel: cancel,
 		cleaner: openai.AnswerCleaner{TokenIDs: f.TokenIDs}, uncounted: !a.usesEngine || !a.x.in.Dialect.Generates()}

@@ -56,7 +56,7 @@ func (x *exchange) runHooks(chain *hooks.Chain) error {
 func (x *exchange) runHook(h *hooks.Hook, left time.Duration) error {
 	at := time.Now()
 	span := x.trace.Attempt(at)
-	x.in.Memory.KeepBody() // net/http may read it after the call
+	x.in.Memory.KeepBody() // net/http may read the body after the call
 	traced := http.Header{}
 	for _, name := range [...]string{"Traceparent", "Tracestate"} { // without tracing, that of the client
 		if v := strings.Join(x.in.HTTP.Header[name], ","); v != "" && isPlain(v) {
