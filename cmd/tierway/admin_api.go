@@ -48,7 +48,7 @@ func newAdminAPI(address string, env func(string) (string, bool)) (*adminAPI, er
 	key = strings.TrimSpace(key)
 	switch {
 	case key == "":
-		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: set it to an admin key (tw-adm-…)", address,
+		return nil, fmt.Errorf("--api %s: the environment variable %s is empty: set it to an admin key", address,
 			adminKeyVariable)
 	case strings.HasPrefix(key, tenants.TenantPrefix) && !tenants.WellFormed(key):
 		return nil, fmt.Errorf("%s: the key's checksum is wrong: copy the whole key again", adminKeyVariable)

@@ -94,8 +94,8 @@ func (f *createFlags) create(c *cobra.Command) error {
 		if made.NewTenant {
 			printMessage(c, "created the tenant %s without limits; the flags apply to this key only", made.Tenant)
 		}
-		return f.output.printMade(c.OutOrStdout(), made, " To send a first request, set TIERWAY_KEY to it and run:\n\n"+
-			firstRequest(d.file, made.Key))
+		return f.output.printMade(c.OutOrStdout(), made, " It works within 1 s. To send a first request, set "+
+			"TIERWAY_KEY to it and run:\n\n"+firstRequest(d.file, made.Key))
 	})
 }
 

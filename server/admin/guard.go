@@ -207,6 +207,7 @@ func (g *guard) rejectKey(c *gin.Context, actor store.Actor, key string) {
 	default:
 		g.counts.AuthFailures.Inc()
 		g.logRejection(c.Request, actor, "an unknown key")
+		detail = "The key is no admin key of this gateway. " + detail
 		if tooMany, wait := g.control.AuthFailures.Add(actor.IP, now); tooMany {
 			c.Writer.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
 			Problem(c.Writer, http.StatusTooManyRequests,

@@ -42,6 +42,7 @@ type Member struct {
 
 	hasTimings atomic.Bool              // see HasTimings
 	adapters   atomic.Pointer[[]string] // LoRA adapters that the engine lists
+	models     atomic.Pointer[[]string] // models that it listed when warnOfModel was last called
 	down       atomic.Bool              // after the last check; another engine may come up in its place
 
 	stoppedAt time.Time // see Stop.Since; used by the poll only
@@ -96,6 +97,7 @@ func (ps *Pools) observe(w *workers.Worker, st workers.Status) {
 	}
 	if m := p.Members[w.Name()]; m != nil && m.Worker == w {
 		ps.hintAdapters(p, m, st.Adapters)
+		ps.warnOfModel(p, m, &st)
 		p.observe(m, st)
 		m.reportCheck(st, time.Now()) // the next poll may be a second away
 	}
@@ -113,7 +115,20 @@ func (ps *Pools) hintAdapters(p *Pool, m *Member, listed []string) {
 	}
 }
 
-// adaptersLogged is the number of adapters in one line of the log.
+// warnOfModel logs, once for each list of a worker's models, that the list lacks the model of its pool. llama.cpp
+// accepts any name, and Ollama the name without its tag latest.
+func (ps *Pools) warnOfModel(p *Pool, m *Member, st *workers.Status) {
+	listed := st.Models
+	if last := m.models.Swap(&listed); last != nil && slices.Equal(*last, listed) || len(listed) == 0 || p.Model == "" ||
+		openai.Engine(st.Engine) == openai.EngineLlamaCpp || slices.Contains(listed, p.Model) ||
+		slices.Contains(listed, p.Model+":latest") {
+		return
+	}
+	ps.log.Warn("the engine does not list the model of its tier or pool, so it may refuse each request: set 'model' to a "+
+		"listed name", "worker", m.Name, "pool", p.Name, "model", p.Model, "listed", listed[:min(len(listed), adaptersLogged)])
+}
+
+// adaptersLogged is the number of adapters, or models, in one line of the log.
 const adaptersLogged = 10
 
 // observe applies the status of one of the pool's workers.
