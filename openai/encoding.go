@@ -60,7 +60,7 @@ func Decode(encoding string, body io.Reader, hint, limit int64, memory Memory) (
 	return DecodeInto(nil, encoding, body, hint, limit, memory)
 }
 
-// DecodeInto is Decode into first, whose capacity the caller has reserved. A longer body gets another buffer.
+// DecodeInto is Decode into first. The caller has reserved the capacity of first. A longer body gets another buffer.
 func DecodeInto(first []byte, encoding string, body io.Reader, hint, limit int64, memory Memory) ([]byte, error) {
 	source := &source{from: body, limit: limit}
 	into := buffer{b: first[:0], hint: hint, limit: limit, memory: memory}

@@ -55,7 +55,7 @@ func New(pool *routing.Pool, c Config, onWake func(*Ticket)) *Queue {
 }
 
 // OnWaiting sets a function that is called when a request enters the empty queue, even if it does not wait. f must not
-// call the queue, whose lock is taken. Call OnWaiting before the first Enter.
+// call the queue, because it runs under the lock of the queue. Call OnWaiting before the first Enter.
 func (q *Queue) OnWaiting(f func()) { q.onWaiting = f }
 
 // Configure applies new bounds. All waiting requests stay.

@@ -37,7 +37,7 @@ type Link Block
 // MarshalText returns the hash's 16 digits, a colon and the end.
 func (l Link) MarshalText() ([]byte, error) { return l.append(make([]byte, 0, linkCapacity)), nil }
 
-// linkCapacity fits the text of a link whose end has up to eight digits.
+// linkCapacity fits the text of a link with up to eight digits for its end.
 const linkCapacity = 16 + 1 + 8
 
 func (l Link) append(b []byte) []byte {

@@ -8,9 +8,9 @@ import (
 // movedKeys is the number of keys in the estimate of MovedShare, for an error of 1.5 %.
 const movedKeys = 4096
 
-// MovedShare returns the share of prompts, 0 to 1, whose home changes from the old members and policy to the new ones.
-// Those prompts lose their cache. It is an estimate from a fixed set of keys and ignores models. Only members with
-// weight in the lowest group are homes.
+// MovedShare returns the share of prompts, 0 to 1, that have another home with the new members and policy than with the
+// old ones. Those prompts lose their cache. It is an estimate from a fixed set of keys and ignores models. Only members
+// with weight in the lowest group are homes.
 //
 // Between two policies without homes nothing moves; from or to such a policy everything moves. If
 // the two configurations derive keys from prompts in different ways, all keys change.

@@ -35,8 +35,8 @@ func (p *bodyPools) put(b *[]byte) {
 }
 
 // takeBuffer reserves and returns a pooled buffer for n bytes and one more, in which the end is detected. Release
-// returns it to its pool. The result is nil for other lengths, for the longest short body, whose buffer would not be
-// short, and without memory; a buffer of the body's own length may still fit.
+// returns it to its pool. The result is nil for other lengths, for the longest short body (its buffer would not be
+// short), and without memory: a buffer of the body's own length may still fit.
 func (m *BodyMemory) takeBuffer(n int64) []byte {
 	pool, size := m.budget.pools.poolFor(n + 1)
 	if pool == nil || n+1 == shortBody || m.Reserve(size) != nil {
