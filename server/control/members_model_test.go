@@ -1,10 +1,18 @@
 package control
 
 import (
+	"context"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"tierway/config"
+	"tierway/memnet"
 	"tierway/workers"
 )
 
@@ -33,4 +41,37 @@ func TestAModelThatItsEngineDoesNotListIsLoggedOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAModelOfAReloadIsComparedWithTheLists, and the one before, which the engine lists, is not logged.
+func TestAModelOfAReloadIsComparedWithTheLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.New()
+		engine := network.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"m","owned_by":"vllm"}]}`)
+		}))
+		defer engine.Close()
+		text := strings.NewReplacer("http://127.0.0.1:9", engine.URL, "health: { path: \"off\" }\n", "").Replace(small)
+		ctl := newTestControlOn(t, network, text)
+		var log strings.Builder
+		ctl.Pools.log = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { ctl.Run(ctx) })
+		until(t, "the engine's models are known", func() bool { return len(ctl.Pools.fleet.Get("w0").Status().Models) > 0 })
+		ctl.source = func() (*config.File, error) {
+			return config.Parse("test.yaml", []byte("classifier: { preset: none }\nstore: { sql: \"\" }\n"+
+				strings.Replace(text, "model: m", "model: other", 1)), func(string) (string, bool) { return "", false })
+		}
+		if _, err := ctl.Reload(t.Context(), ReloadRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // virtual: the next health checks
+		stop()
+		running.Wait()
+		n := strings.Count(log.String(), "does not list the model")
+		if n != 1 || !strings.Contains(log.String(), "model=other") {
+			t.Errorf("%d lines: %s", n, log.String())
+		}
+	})
 }
